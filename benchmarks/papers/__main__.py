@@ -1,79 +1,54 @@
-"""`fastpubpriv reproduce`: the figures and tables of the papers, ours beside theirs."""
+"""`python -m benchmarks.papers NAME`: a published figure or table, ours beside theirs, as CSV and PNG; no NAME: what there is.
+
+    python -m benchmarks.papers a-figure-1
+    python -m benchmarks.papers b-beyond --quick --cell 0.5:4 --out reproduced
+
+The rows are simulated, so seeded noise is used throughout.
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from pathlib import Path
-from typing import Any
 
-import click
-
-from fastpubpriv.cli import options
+from benchmarks.papers.registry import EXPERIMENTS
+from fastpubpriv.errors import FastPubPrivError
 
 
-@click.command(short_help="Re-create a published figure or table; lists them without a name.")
-@click.argument("name", required=False)
-@click.option(
-    "--out",
-    type=options.FileName(file_okay=False),
-    default=Path("reproduced"),
-    show_default=True,
-    help="Folder.",
-)
-@click.option(
-    "--runs", type=click.IntRange(min=1), help="Repetitions of each point. Default: as many as was published."
-)
-@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes a number.")
-@click.option("--quick", is_flag=True, help="A smaller problem, in seconds, for experiments that take long.")
-@click.option(
-    "--cell",
-    "cells",
-    multiple=True,
-    metavar="SHARE:EPSILON",
-    help="One cell of a table, such as 0.5:4, for experiments that take long; may be given for several.",
-)
-def reproduce(
-    name: str | None, out: Path, runs: int | None, threads: int | None, quick: bool, cells: tuple[str, ...]
-) -> None:
-    """Re-create a published figure or table, with our numbers beside the published ones, as CSV and PNG.
+def pair(text: str) -> tuple[float, float]:
+    """A share of public rows and an epsilon, from SHARE:EPSILON."""
+    share, _, epsilon = text.partition(":")
+    return float(share), float(epsilon)
 
-    Without NAME, list what there is. The rows are simulated, so seeded noise is used throughout.
-    """
-    from rich.table import Table
 
-    from fastpubpriv.cli import outputs, report, streams
-    from fastpubpriv.experiments.registry import EXPERIMENTS
-
+def main(arguments: list[str] | None = None) -> None:
+    """Run one experiment, or list them."""
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.papers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", nargs="?", choices=EXPERIMENTS, metavar="NAME")
+    parser.add_argument("--out", type=Path, default=Path("reproduced"), help="folder (default: reproduced)")
+    parser.add_argument("--runs", type=int, help="repetitions of each point (default: as many as was published)")
+    parser.add_argument("--threads", type=int, help="default: all cores; never changes a number")
+    parser.add_argument("--quick", action="store_true", help="a smaller problem, for experiments that take long")
+    parser.add_argument(
+        "--cell", dest="cells", type=pair, action="append", default=[], metavar="SHARE:EPSILON",
+        help="one cell of a table, such as 0.5:4, for experiments that take long; may be given for several",
+    )  # fmt: skip
+    asked = vars(parser.parse_args(arguments))
+    name = asked.pop("name")
     if name is None:
-        table = Table(title="fastpubpriv reproduce NAME", title_justify="left", title_style="bold")
-        table.add_column("name", no_wrap=True)
-        table.add_column("what it shows")
         for each in EXPERIMENTS.values():
-            table.add_row(each.name, f"{each.summary}\n[dim]{each.source}[/]")
-        report.console().print(table)
+            print(f"{each.name:22}{each.summary}\n{'':22}{each.source}")
         return
-    if name not in EXPERIMENTS:
-        raise click.UsageError(f"no experiment {name[:80]!r}; there are {', '.join(EXPERIMENTS)}")
-    if quick and not EXPERIMENTS[name].quick:
-        raise click.UsageError(f"--quick: {name} has no smaller problem; pass fewer --runs, or leave --quick out")
-    if cells and not EXPERIMENTS[name].cells:
-        raise click.UsageError(f"--cell: {name} is made as a whole; leave it out")
-    asked: dict[str, Any] = ({"quick": True} if quick else {}) | ({"cells": _pairs(cells)} if cells else {})
-    outputs.need_matplotlib()
-    outputs.check_folder("--out", out)
-    made = EXPERIMENTS[name].run(out, runs=runs, threads=threads, **asked)
-    streams.emit("\n".join([*made.lines, f"{made.seconds:.1f} s"]))
-    outputs.written([made.csv, made.png])
+    try:
+        report = EXPERIMENTS[name].run(**asked)
+    except FastPubPrivError as error:
+        parser.error(str(error))
+    print(*report.lines, f"{report.seconds:.1f} s", sep="\n")
+    print(f"Wrote {report.csv}, {report.png}", file=sys.stderr)
 
 
-def _pairs(cells: tuple[str, ...]) -> list[tuple[float, float]]:
-    """Shares of public rows and epsilons."""
-    found = []
-    for cell in cells:
-        share, _, epsilon = cell.partition(":")
-        try:
-            found.append((float(share), float(epsilon)))
-        except ValueError:
-            raise click.UsageError(
-                f"--cell is a share of public rows and an epsilon, as 0.5:4, got {cell[:80]!r}"
-            ) from None
-    return found
+if __name__ == "__main__":
+    main()

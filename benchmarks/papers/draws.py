@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers.samples import normal_rows
 from fastpubpriv._types import IntArray
-from fastpubpriv.experiments.samples import normal_rows
 
 
 class SimulatedDraws:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from benchmarks.papers.draws import SimulatedDraws
+from benchmarks.papers.experiment import Row
+from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, MIRROR, THROW_AWAY, Cell
+from benchmarks.papers.noise_tables import DELTA, conventional_noise
+from benchmarks.papers.samples import SampleArray, normal_rows
 from fastpubpriv._types import FloatArray
-from fastpubpriv.experiments.draws import SimulatedDraws
-from fastpubpriv.experiments.gradient_tables_printed import ALGORITHM_1, DP_SGD, MIRROR, THROW_AWAY, Cell
-from fastpubpriv.experiments.noise_tables import DELTA, conventional_noise
-from fastpubpriv.experiments.samples import SampleArray, normal_rows
 from fastpubpriv.privacy import ApproxDP, Poisson, epsilon_of, noise_multiplier_for
 from fastpubpriv.training.gradient.sweep import Sweep, sweep
 
@@ -57,18 +58,6 @@ class Size:
 
 PAPER = Size(2000, 30_000, 5000, 500, 200)
 QUICK = Size(200, 3000, 500, 50, 20)
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """A method with the setting of the grid that comes closest to the truth."""
-
-    method: str
-    loss: float
-    step_size: float
-    priv_weight: float
-    noise_multiplier: float
-    epsilon: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,87 +135,65 @@ def noise_for(rate: Fraction, epsilon: float, steps: int, account: str) -> float
     return noise_multiplier_for(ApproxDP(Fraction(str(epsilon)), DELTA), Poisson(rate), steps)
 
 
-def run_cell(known: Split, cell: Cell, account: str) -> list[Best]:
+def run_cell(known: Split, cell: Cell, account: str) -> list[Row]:
     """Every method's best setting. The best is chosen by the true loss, which is the best case that tuning could reach."""
-    start = known.fitted if cell.warm else np.zeros_like(known.fitted)
     alone = known.throw_away
     found = [
-        _tuned(known, cell, account, method, start, Setting(n_pub, weights, mirror))
-        for method, n_pub, weights, mirror in (
-            (ALGORITHM_1, known.n_pub, PRIV_WEIGHTS, False),
-            (MIRROR, known.n_pub, (1.0,), True),
-            (DP_SGD, 0, (1.0,), False),
-        )
+        _tuned(known, cell, account, ALGORITHM_1, known.n_pub, PRIV_WEIGHTS),
+        _tuned(known, cell, account, MIRROR, known.n_pub, (1.0,)),
+        _tuned(known, cell, account, DP_SGD, 0, (1.0,)),
     ]
-    if alone < found[0].loss:  # alpha = 0 is a method on public rows alone, and this is the best of them
-        found[0] = Best(ALGORITHM_1, alone, 0.0, 0.0, found[0].noise_multiplier, 0.0)
-    return [*found, Best(THROW_AWAY, alone, 0.0, 0.0, 0.0, 0.0)]
+    if alone < found[0]["loss"]:  # alpha = 0 is a method on public rows alone, and this is the best of them
+        found[0] = setting(ALGORITHM_1, alone, noise=found[0]["noise_multiplier"])
+    return [*found, setting(THROW_AWAY, alone)]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How a method differs from the others: rows that count as public, weights that are tried, mirror descent or not."""
+def setting(
+    method: str, loss: float, step_size: float = 0.0, priv_weight: float = 0.0, noise: float = 0.0, epsilon: float = 0.0
+) -> Row:
+    """A method with the setting of the grid that comes closest to the truth."""
+    row = {"method": method, "loss": loss, "step_size": step_size, "priv_weight": priv_weight}
+    return row | {"noise_multiplier": noise, "epsilon_replace_one": epsilon}
 
-    n_pub: int
-    weights: tuple[float, ...]
-    mirror: bool
 
-
-def _tuned(known: Split, cell: Cell, account: str, method: str, start: SampleArray, setting: Setting) -> Best:
-    """The best of a method's grid."""
+def _tuned(known: Split, cell: Cell, account: str, method: str, first: int, weights: tuple[float, ...]) -> Row:
+    """The best of a method's grid of step sizes and weights; rows from `first` on are private to it."""
     size, data = known.data.size, known.data
-    x, y = data.x[setting.n_pub :], data.y[setting.n_pub :]
+    x, y = data.x[first:], data.y[first:]
     rate = Fraction(1, math.ceil(Fraction(len(y), size.batch)))  # one over the number of a loader's batches
     noise = noise_for(rate, cell.epsilon, size.steps, account)
-    eta = np.repeat(STEP_SIZES, len(setting.weights))
-    alpha = np.tile(setting.weights, len(STEP_SIZES))
+    eta, alpha = np.repeat(STEP_SIZES, len(weights)), np.tile(weights, len(STEP_SIZES))
     code = (SEED, round(1000 * cell.ratio), round(1000 * cell.epsilon), int(cell.warm), ACCOUNTS.index(account))
-    draws = SimulatedDraws(
-        seed=int.from_bytes(hashlib.sha256(repr((*code, method)).encode()).digest()[:8], "little"),
-        n=len(y),
-        rate=float(rate),
-        n_pub=known.n_pub,
-        public_rows=min(size.public_batch, known.n_pub),
-    )
-    # The paper's loss has no factor 1/2: its gradient clipped to 1 is twice that of half of it, clipped to 1/2.
-    sweeping = Sweep(
-        step_size=2.0 * eta,
-        priv_weight=alpha,
-        steps=size.steps,
-        clip_norm=0.5,
-        noise_multiplier=noise,
-        batch_rows=max(1, round(len(y) * rate)),
-    )
+    start = known.fitted if cell.warm else np.zeros_like(known.fitted)
     last = sweep(
-        sweeping,
-        x,
-        y,
-        draws=draws,
-        x_pub=data.x[: known.n_pub] if len(setting.weights) > 1 else None,
-        y_pub=data.y[: known.n_pub] if len(setting.weights) > 1 else None,
+        # The paper's loss has no factor 1/2: its gradient clipped to 1 is twice that of half of it, clipped to 1/2.
+        Sweep(
+            step_size=2.0 * eta,
+            priv_weight=alpha,
+            steps=size.steps,
+            clip_norm=0.5,
+            noise_multiplier=noise,
+            batch_rows=max(1, round(len(y) * rate)),
+        ),
+        *(x, y),
+        draws=SimulatedDraws(
+            seed=int.from_bytes(hashlib.sha256(repr((*code, method)).encode()).digest()[:8], "little"),
+            n=len(y),
+            rate=float(rate),
+            n_pub=known.n_pub,
+            public_rows=min(size.public_batch, known.n_pub),
+        ),
+        x_pub=data.x[: known.n_pub] if len(weights) > 1 else None,
+        y_pub=data.y[: known.n_pub] if len(weights) > 1 else None,
         start=start,
-        preconditioner=known.inverse if setting.mirror else None,
+        preconditioner=known.inverse if method == MIRROR else None,
     )
-    at_start = float(losses_of(start[None], data.truth)[0])
-    cost = epsilon_of(noise, Poisson(rate), size.steps, DELTA)
-    return best(method, losses_of(last, data.truth), eta, alpha, at_start, noise, cost)
-
-
-def best(
-    method: str,
-    losses: FloatArray,
-    eta: FloatArray,
-    alpha: FloatArray,
-    at_start: float,
-    noise: float,
-    cost: float,
-) -> Best:
-    """The least loss; the step size 0 is the start, and reads no private row."""
+    losses, at_start = losses_of(last, data.truth), float(losses_of(start[None], data.truth)[0])
     i = int(np.argmin(losses))
-    if not losses[i] < at_start:
-        return Best(method, at_start, 0.0, 0.0, noise, 0.0)
-    spent = cost if alpha[i] > 0 else 0.0
-    return Best(method, float(losses[i]), float(eta[i]), float(alpha[i]), noise, spent)
+    if not losses[i] < at_start:  # the step size 0 is the start, and reads no private row
+        return setting(method, at_start, noise=noise)
+    spent = epsilon_of(noise, Poisson(rate), size.steps, DELTA) if alpha[i] > 0 else 0.0
+    return setting(method, float(losses[i]), float(eta[i]), float(alpha[i]), noise, spent)
 
 
 def expected_throw_away(n_pub: int, dim: int, length_sq: float) -> float:

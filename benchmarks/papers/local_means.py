@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
-from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
+from benchmarks.papers.experiment import (
     SEED_NOTE,
-    checked_runs,
+    Experiment,
+    Options,
+    Row,
+    curve,
+    finish,
+    mean_and_error,
     noise_seed,
-    side_by_side,
+    panels,
     text_table,
-    write_csv,
+    where,
 )
+from fastpubpriv._types import FloatArray
 from fastpubpriv.local import (
     Duchi,
     PrivUnit,
@@ -28,27 +31,15 @@ from fastpubpriv.local import (
     estimate_mean,
     mean_error,
 )
-from fastpubpriv.results import plots as plotting
 
-NAME = "b-local"
 DIMS, EPSILONS = (10, 100, 1000), (0.5, 1.0, 2.0, 4.0, 8.0)
 RANDOMIZERS = ("PrivUnit", "PrivUnitG", "Duchi")
 REPORTS = 2000  # for each randomizer, dimension and epsilon, in each run
 DIM, EPSILON, N = 10, 4.0, 2000
 BITS, BIT_DIM, BIT_EPSILONS = (1, 3, 5, 7, 9), 100, (1.0, 4.0)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
-RUNS = 20
 SEED = 31
 BIT_REPORTS = 300  # for each number of bits, in each run
-
-NOTES = (
-    "errors of one report: E |Z - x|^2 of a unit vector x, closed form and mean over reports; the best of each group is PrivUnit",
-    "at 1000 columns PrivUnitG is 0.05 to 0.4 % above PrivUnit, which takes 10^5 reports to see: there the closed forms tell",
-    f"means: {N} rows on the sphere in {DIM} columns, epsilon {EPSILON:g}, of which a share is public; mean of the law",
-    f"bits: errors of one report in {BIT_DIM} columns by its size; SubsetSelection names one of 2^bits words of a public book",
-    "semi-local is estimate_mean; one weight is LLHR's, each row alike; full local makes reports of all rows; throw-away uses none",
-    SEED_NOTE,
-)
 
 
 def randomizer(name: str, dim: int, epsilon: float) -> Randomizer:
@@ -117,107 +108,105 @@ def mean_errors(share: float, run: int, truth: FloatArray) -> list[float]:
 WAYS = ("semi-local", "one weight", "full local", "throw-away")
 
 
-def run(out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None) -> Report:
-    """Write `b-local.csv` and `b-local.png` into `out`; see `registry.Runner`."""
-    start = time.perf_counter()
-    count = checked_runs(runs, RUNS)
+def rows(options: Options) -> list[Row]:
+    """Errors of single reports, of means, and of reports of few bits."""
     truth = sphere_rows(np.random.Generator(np.random.SFC64(SEED)), 400_000).mean(axis=0)
-    spread = 1.0 - float(truth @ truth)
-    cells = [(name, dim, epsilon) for dim in DIMS for epsilon in EPSILONS for name in RANDOMIZERS]
-    tasks: list[Any] = [*(("report", *cell) for cell in cells), *(("mean", share) for share in SHARES)]
-    tasks += [("bits", epsilon, place) for epsilon in BIT_EPSILONS for place in range(len(BITS) + 2)]
-
-    def work(task: Any) -> Any:
-        if task[0] == "report":
-            return np.concatenate(
-                [report_errors(task[1], task[2], task[3], each) for each in range(max(1, count // 5))]
-            )
-        if task[0] == "bits":
-            return np.concatenate([bit_errors(task[1], task[2], each) for each in range(max(1, count // 5))])
-        return np.array([mean_errors(task[1], each, truth) for each in range(count)])
-
-    answers = side_by_side(work, tasks, threads=threads, progress=progress, label=NAME)
-    table: list[tuple[Any, ...]] = []
-    for (name, dim, epsilon), errors in zip(cells, answers, strict=False):
+    runs, few = range(options.runs), range(max(1, options.runs // 5))
+    single = [(name, dim, epsilon) for dim in DIMS for epsilon in EPSILONS for name in RANDOMIZERS]
+    short = [(epsilon, place) for epsilon in BIT_EPSILONS for place in range(len(BITS) + 2)]
+    tasks: list[Any] = [lambda each=each: np.concatenate([report_errors(*each, run) for run in few]) for each in single]
+    tasks += [lambda share=share: np.array([mean_errors(share, run, truth) for run in runs]) for share in SHARES]
+    tasks += [lambda each=each: np.concatenate([bit_errors(*each, run) for run in few]) for each in short]
+    answers = iter(options.side_by_side(lambda task: task(), tasks, EXPERIMENT.name))
+    found = []
+    for name, dim, epsilon in single:
         closed = randomizer(name, dim, epsilon).mean_squared_error()
-        table.append(("report", name, dim, epsilon, "", len(errors), closed, *_mean(errors)))
-    for share, errors in zip(SHARES, answers[len(cells) :], strict=False):
-        n_pub = round(share * N)
-        device = PrivUnit(DIM, EPSILON)
-        best = mean_error(device, n_reports=N - n_pub, n_pub=n_pub, variance=spread)
-        weight = 1.0 - n_pub / N
-        alike = weight**2 * best.private_error + (1.0 - weight) ** 2 * best.public_error
-        full = mean_error(device, n_reports=N, variance=spread).mean_squared_error
-        for j, closed in enumerate((best.mean_squared_error, alike, full, best.public_error)):
-            table.append(("mean", WAYS[j], DIM, EPSILON, share, count, closed, *_mean(errors[:, j])))
-    table += bit_rows(answers[len(cells) + len(SHARES) :])
-    columns = (
-        "part",
-        "method",
-        "dim",
-        "epsilon",
-        "public_share",
-        "runs",
-        "closed_form",
-        "monte_carlo",
-        "standard_error",
+        found.append(row_of("report", name, dim, epsilon, None, closed, next(answers)))
+    for share in SHARES:
+        closed_forms, errors = closed_means(share, 1.0 - float(truth @ truth)), next(answers)
+        for j, (way, closed) in enumerate(zip(WAYS, closed_forms, strict=True)):
+            found.append(row_of("mean", way, DIM, EPSILON, share, closed, errors[:, j]))
+    for epsilon, place in short:
+        name, device = few_bits(epsilon)[place]
+        found.append(row_of("bits", name, BIT_DIM, epsilon, None, device.mean_squared_error(), next(answers)))
+    return found
+
+
+def row_of(
+    part: str, method: str, dim: int, epsilon: float, share: float | None, closed: float, errors: FloatArray
+) -> Row:
+    """One row of the table."""
+    row = {"part": part, "method": method, "dim": dim, "epsilon": epsilon, "public_share": share, "runs": len(errors)}
+    mean, error = mean_and_error(errors)
+    return row | {"closed_form": closed, "monte_carlo": mean, "standard_error": error}
+
+
+def closed_means(share: float, spread: float) -> tuple[float, ...]:
+    """Squared errors that the four ways should have, for rows of this variance."""
+    n_pub, device = round(share * N), PrivUnit(DIM, EPSILON)
+    best = mean_error(device, n_reports=N - n_pub, n_pub=n_pub, variance=spread)
+    weight = 1.0 - n_pub / N
+    alike = weight**2 * best.private_error + (1.0 - weight) ** 2 * best.public_error
+    full = mean_error(device, n_reports=N, variance=spread).mean_squared_error
+    return best.mean_squared_error, alike, full, best.public_error
+
+
+def lines(found: list[Row], options: Options) -> Iterator[str]:
+    """All rows but most of those of single reports."""
+    shown = [x for x in found if x["part"] != "report" or (x["dim"] == 100 and x["method"] != "PrivUnitG")]
+    yield from text_table(
+        {name: f"{{{name}}}" for name in found[0]}, [{k: _short(v) for k, v in x.items()} for x in shown]
     )
-    out.mkdir(parents=True, exist_ok=True)
-    csv, png = out / f"{NAME}.csv", out / f"{NAME}.png"
-    write_csv(csv, NOTES, columns, table)
-    _draw(table, png)
-    shown = [row for row in table if row[0] in ("mean", "bits") or (row[2] == 100 and row[1] != "PrivUnitG")]
-    lines = (*text_table(columns, [[_short(cell) for cell in row] for row in shown]),)
-    return Report(name=NAME, lines=lines, csv=csv, png=png, seconds=time.perf_counter() - start)
-
-
-def bit_rows(answers: list[FloatArray]) -> list[tuple[Any, ...]]:
-    """Rows of the table for `few_bits`, from errors in the order of the tasks."""
-    found = iter(answers)
-    return [
-        ("bits", name, BIT_DIM, epsilon, "", len(errors), device.mean_squared_error(), *_mean(errors))
-        for epsilon in BIT_EPSILONS
-        for (name, device), errors in zip(few_bits(epsilon), found, strict=False)
-    ]
-
-
-def _mean(values: FloatArray) -> tuple[float, float]:
-    return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def _short(cell: Any) -> str:
-    return f"{cell:.5g}" if isinstance(cell, float) else str(cell)
+    return "" if cell is None else f"{cell:.5g}" if isinstance(cell, float) else str(cell)
 
 
-def _draw(table: list[tuple[Any, ...]], path: Path) -> None:
-    figure = plotting.new_figure(10.0, 4.0)
-    left, right = figure.subplots(1, 2)
+def draw(found: list[Row], options: Options) -> Any:
+    """Left, the error of one report by epsilon and columns; right, that of a mean by the share of public rows."""
+    figure, ((left, right),) = panels(10.0, 4.0, across=2)
     # The branches of the minimax rate, d / epsilon^2 and d / epsilon, over a range wider than that of the reports.
     wide = np.geomspace(0.1, 30.0, 60)
     for dim in DIMS:
         closed = [PrivUnit(dim, float(epsilon)).mean_squared_error() for epsilon in wide]
         left.plot(wide, closed, "-", color="lightgrey", linewidth=4.0, zorder=0)
+        left.text(0.1, 0.45 * closed[0], f"{dim} columns", fontsize=7, va="top")
     low, high = wide[wide <= 1.5], wide[wide >= 3.0]
     left.plot(low, 12.0 * DIMS[-1] / low**2, "k-", linewidth=0.7, label="falls like 1 / epsilon^2")
     left.plot(high, 4.0 * DIMS[-1] / high, "k--", linewidth=0.7, label="falls like 1 / epsilon")
     for dim in DIMS:
         for j, (name, style) in enumerate(zip(RANDOMIZERS, ("o-", "x--", "^:"), strict=True)):
-            rows = [row for row in table if row[:3] == ("report", name, dim)]
-            label = name if dim == DIMS[0] else None
-            left.plot(
-                [row[3] for row in rows], [row[7] for row in rows], style, color=f"C{j}", markersize=4, label=label
-            )
-        left.text(0.1, 0.45 * PrivUnit(dim, 0.1).mean_squared_error(), f"{dim} columns", fontsize=7, va="top")
-    for way in WAYS:
-        rows = [row for row in table if row[:2] == ("mean", way)]
-        right.plot([row[4] for row in rows], [row[7] for row in rows], "o", label=way)
-        right.plot([row[4] for row in rows], [row[6] for row in rows], "-", color=right.lines[-1].get_color())
-    for axes, label in ((left, "epsilon"), (right, "public share of the rows")):
-        axes.set(xlabel=label, ylabel="squared error", xscale="log", yscale="log")
-        axes.legend(fontsize=6)
+            part = where(found, part="report", method=name, dim=dim)
+            curve(left, part, "epsilon", "monte_carlo", style, j, label=name if dim == DIMS[0] else None)
+    for j, way in enumerate(WAYS):
+        part = where(found, part="mean", method=way)
+        curve(right, part, "public_share", "monte_carlo", "o", j, label=way)
+        curve(right, part, "public_share", "closed_form", "-", j)
     shown = (0.1, *EPSILONS, 30.0)
+    finish(left, "epsilon", "squared error", log="xy", title="one report", legend=6)
     left.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
     left.set_xticks([], minor=True)
-    left.set_title("one report")
-    right.set_title(f"mean of {N} rows, epsilon {EPSILON:g}")
-    plotting.save(figure, path)
+    title = f"mean of {N} rows, epsilon {EPSILON:g}"
+    finish(right, "public share of the rows", "squared error", log="xy", title=title, legend=6)
+    return figure
+
+
+NOTES = f"""\
+errors of one report: E |Z - x|^2 of a unit vector x, closed form and mean over reports; the best of each group is PrivUnit
+at 1000 columns PrivUnitG is 0.05 to 0.4 % above PrivUnit, which takes 10^5 reports to see: there the closed forms tell
+means: {N} rows on the sphere in {DIM} columns, epsilon {EPSILON:g}, of which a share is public; mean of the law
+bits: errors of one report in {BIT_DIM} columns by its size; SubsetSelection names one of 2^bits words of a public book
+semi-local is estimate_mean; one weight is LLHR's, each row alike; full local makes reports of all rows; throw-away uses none
+{SEED_NOTE}"""
+
+EXPERIMENT = Experiment(
+    name="b-local",
+    summary="The local model: PrivUnit, PrivUnitG and Duchi by dimension and epsilon; semi-local means by public share",
+    source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), section 3 and Appendix F",
+    runs=20,
+    rows=rows,
+    lines=lines,
+    draw=draw,
+    notes=NOTES,
+)

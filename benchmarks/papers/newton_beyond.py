@@ -3,49 +3,39 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.experiments.gradient_tables_printed import RATIOS, TABLES
-from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
+from benchmarks.papers.experiment import (
     SEED_NOTE,
-    checked_runs,
-    checked_threads,
+    Experiment,
+    Options,
+    Row,
+    column,
+    finish,
     noise_seed,
+    panels,
     side_by_side,
     text_table,
-    write_csv,
+    where,
 )
+from benchmarks.papers.gradient_tables_printed import RATIOS, TABLES
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.privacy import ApproxDP, FullBatch, noise_multiplier_for
-from fastpubpriv.results import plots as plotting
+from fastpubpriv.results.plots import PALETTE
 from fastpubpriv.training.train import linear_regression
 
-NAME = "b-beyond"
-RUNS = 5
 EPSILONS = (2.0, 4.0)
 DELTA = 1e-5
 SIGNAL = 2009.2422  # squared norm of the coefficients: the paper's loss at zero, less the noise
 MOST_PACKAGED = 400
 SMALLEST_GAIN = 0.9  # ratio up to which the printed table is beaten
-NOTES = (
-    "Optimal DP Model Training with Public Data, the problem of Tables 5 to 10: n = 30000, d = 2000, delta = 1e-5",
-    "loss: 1 + squared error of the coefficients, which is the test loss; medians over runs",
-    "newton: fastpubpriv at the stated epsilon under replace-one, with nothing tuned on private rows",
-    "paper: Algorithm 1 as printed in Table 5, step size and weight tuned; its noise costs epsilon 4.11 to 4.36 under replace-one",
-    "adassp: AdaSSP (Wang 2018) on the private rows alone, clipped as for columns of unit variance",
-    "diffprivlib: its linear regression at epsilon alone, bounds from the public rows; where it is installed, up to 400 columns",
-    SEED_NOTE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +47,6 @@ class Size:
 
 
 PAPER, QUICK = Size(30_000, 2000), Size(6000, 400)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One cell: medians of losses."""
-
-    ratio: float
-    epsilon: float
-    newton: float
-    predicted: float
-    public: float
-    adassp: float
-    diffprivlib: float
-    paper: float
 
 
 def problem(size: Size, run: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -162,90 +138,59 @@ def cells_of(ratios: Sequence[float]) -> list[tuple[float, float]]:
     return [(ratio, epsilon) for epsilon in EPSILONS for ratio in ratios]
 
 
-def lines(
-    size: Size, runs: int, cells: Sequence[tuple[float, float]], *, threads: int | None, progress: bool | None
-) -> list[Line]:
-    """Cells (ratio, epsilon), medians over runs; AdaSSP and diffprivlib in the first run of each."""
-    tasks = [(ratio, epsilon, run) for ratio, epsilon in cells for run in range(runs)]
+def rows(options: Options) -> list[Row]:
+    """Medians over runs of each cell; AdaSSP and diffprivlib in the first run of each.
+
+    The whole problem takes about a minute for each run of each of 18 cells on two cores. A fifth of rows and columns has the same
+    losses but more luck: at a share of .5 and epsilon 4, 8 draws have 1.1044 on average and a standard deviation of .0079 each
+    (least squares on all rows 1.070, the paper's table 1.1043): two runs do not tell these apart.
+    """
+    size, every = QUICK if options.quick else PAPER, cells_of(RATIOS)
+    for ratio, epsilon in options.cells:
+        if (ratio, epsilon) not in every:
+            raise InputError(
+                f"there is no cell {ratio:g}:{epsilon:g}; shares of public rows are {', '.join(f'{r:g}' for r in RATIOS)}, and "
+                f"epsilons {', '.join(f'{e:g}' for e in EPSILONS)}"
+            )
+    chosen = list(options.cells) or every
+    tasks = [(ratio, epsilon, run) for ratio, epsilon in chosen for run in range(options.runs)]
     with warnings.catch_warnings():
         # Where public rows are most of all rows, newton is predicted to gain little: these cells are wanted too.
         warnings.simplefilter("ignore", AccuracyWarning)
-        found = side_by_side(
-            lambda task: cell(size, *task, rival=task[2] == 0), tasks, threads=threads, progress=progress, label=NAME
+        answers = side_by_side(
+            lambda task: cell(size, *task, rival=task[2] == 0),
+            tasks,
+            threads=options.threads if options.quick else 1,  # large rows fill the memory
+            progress=options.progress,
+            label=EXPERIMENT.name,
         )
     printed = dict(zip(RATIOS, (losses[0] for losses in TABLES[0].losses), strict=True))
-    result = []
-    for start in range(0, len(tasks), runs):
-        ratio, epsilon, _ = tasks[start]
-        newton, predicted, public, other, third = np.array(found[start : start + runs]).T
-        middle, expected, alone = (float(np.median(part)) for part in (newton, predicted, public))
-        rivals = float(other[0]), float(third[0])
-        result.append(Line(ratio, epsilon, middle, expected, alone, *rivals, printed[ratio]))
-    return result
+    found = []
+    for (ratio, epsilon), part in zip(chosen, np.array(answers).reshape(len(chosen), options.runs, 5), strict=True):
+        newton, predicted, public = map(float, np.median(part[:, :3], axis=0))
+        row = {
+            "public_ratio": ratio,
+            "epsilon": epsilon,
+            "newton": newton,
+            "predicted": predicted,
+            "public_only": public,
+        }
+        row |= {"adassp": float(part[0, 3]), "diffprivlib": float(part[0, 4])}
+        found.append(row | {"paper_algorithm_1": printed[ratio]})
+    return found
 
 
-def run(
-    out: Path,
-    *,
-    runs: int | None = None,
-    threads: int | None = None,
-    progress: bool | None = None,
-    quick: bool = False,
-    cells: Sequence[tuple[float, float]] = (),
-) -> Report:
-    """Write `b-beyond.csv` and `.png` into `out`; `quick` is a fifth of rows and columns, and two runs; `cells`: these alone.
-
-    A fifth has the same losses but more luck: at a share of .5 and epsilon 4, 8 draws have 1.1044 on average and a standard
-    deviation of .0079 each (least squares on all rows 1.070, the paper's table 1.1043): two runs do not tell these apart.
-
-    The whole problem takes about a minute for each run of each of 18 cells on two cores; with `quick` all of it takes a few.
-    """
-    start = time.perf_counter()
-    size, every = QUICK if quick else PAPER, cells_of(RATIOS)
-    for each in cells:
-        if each not in every:
-            raise InputError(
-                f"there is no cell {each[0]:g}:{each[1]:g}; shares of public rows are {', '.join(f'{r:g}' for r in RATIOS)}, and "
-                f"epsilons {', '.join(f'{e:g}' for e in EPSILONS)}"
-            )
-    # Large rows fill the memory: one problem at a time, with threads inside it.
-    at_once = checked_threads(threads) if quick else 1
-    found = lines(
-        size, checked_runs(runs, 2 if quick else RUNS), list(cells) or every, threads=at_once, progress=progress
-    )
-    columns = (
-        *("public_ratio", "epsilon", "newton", "predicted", "public_only", "adassp", "diffprivlib"),
-        "paper_algorithm_1",
-    )
-    table = [(x.ratio, x.epsilon, x.newton, x.predicted, x.public, x.adassp, x.diffprivlib, x.paper) for x in found]
-    notes = (f"HERE A FIFTH OF EVERYTHING: {size}", *NOTES) if quick else NOTES
-    csv = write_csv(Path(out) / f"{NAME}.csv", notes, columns, table)
-    png = draw(found, Path(out) / f"{NAME}.png")
-    return Report(name=NAME, lines=summary(found), csv=csv, png=png, seconds=time.perf_counter() - start)
-
-
-def below_paper(found: Sequence[Line]) -> tuple[int, int]:
-    """Cells at epsilon 4 and a ratio up to 0.9 that are below the printed table, and how many there are."""
-    asked = [x for x in found if x.epsilon == 4.0 and x.ratio <= SMALLEST_GAIN]
-    return sum(x.newton <= x.paper for x in asked), len(asked)
-
-
-def summary(found: Sequence[Line]) -> tuple[str, ...]:
+def lines(found: list[Row], options: Options) -> Iterator[str]:
     """Losses by ratio, and in how many cells the printed table is beaten."""
-    head = ("n_pub/n", "epsilon", "newton", "predicted", "public only", "AdaSSP", "diffprivlib", "paper's Table 5")
-    rows = [
-        (
-            f"{x.ratio:g}",
-            f"{x.epsilon:g}",
-            *(shown(v) for v in (x.newton, x.predicted, x.public, x.adassp, x.diffprivlib, x.paper)),
-        )
-        for x in found
-    ]
-    below, asked = below_paper(found)
-    return (
-        f"newton at an honest epsilon of 4 is below the paper's tuned Table 5 (really 4.11 to 4.36) in {below} of {asked} cells",
-        *text_table(head, rows),
-    )
+    asked = [x for x in found if x["epsilon"] == 4.0 and x["public_ratio"] <= SMALLEST_GAIN]
+    below = sum(x["newton"] <= x["paper_algorithm_1"] for x in asked)
+    paper = "the paper's tuned Table 5 (really 4.11 to 4.36)"
+    yield f"newton at an honest epsilon of 4 is below {paper} in {below} of {len(asked)} cells"
+    heads = ("newton", "predicted", "public only", "AdaSSP", "diffprivlib", "paper's Table 5")
+    losses = list(found[0])[2:]
+    columns = {"n_pub/n": "{public_ratio:g}", "epsilon": "{epsilon:g}"}
+    columns |= {head: f"{{{name}}}" for head, name in zip(heads, losses, strict=True)}
+    yield from text_table(columns, [x | {name: shown(x[name]) for name in losses} for x in found])
 
 
 def shown(loss: float) -> str:
@@ -253,35 +198,41 @@ def shown(loss: float) -> str:
     return "-" if math.isnan(loss) else f"{loss:.4f}" if loss < 100.0 else f"{loss:.3g}"
 
 
-def draw(found: Sequence[Line], path: Path) -> Path:
+def draw(found: list[Row], options: Options) -> Any:
     """Excess of the loss over 1 against the share of public rows."""
-    figure = plotting.new_figure(6.5, 4.2)
-    axes = figure.subplots()
-    colours = iter(plotting.PALETTE)
-    for epsilon in dict.fromkeys(x.epsilon for x in found):
-        part = [x for x in found if x.epsilon == epsilon]
-        axes.plot(
-            [x.ratio for x in part],
-            [x.newton - 1 for x in part],
-            "o-",
-            color=next(colours),
-            label=f"newton, ε = {epsilon:g}",
-        )
-    axes.plot(
-        [x.ratio for x in part],
-        [x.paper - 1 for x in part],
-        "s--",
-        color=next(colours),
-        label="paper, Table 5 (ε = 4.1 to 4.4)",
-    )
-    axes.plot(
-        [x.ratio for x in part], [x.public - 1 for x in part], ":", color=next(colours), label="public rows alone"
-    )
-    axes.plot([x.ratio for x in part], [x.adassp - 1 for x in part], "x-.", color=next(colours), label="AdaSSP, ε = 4")
-    axes.set_yscale("log")
-    axes.set_xlabel("share of public rows")
-    axes.set_ylabel("excess of the test loss")
-    axes.legend(frameon=False, fontsize=8)
-    axes.grid(alpha=0.3, lw=0.5)
-    plotting.save(figure, path)
-    return path
+    figure, ((axes,),) = panels(6.5, 4.2)
+    epsilons = list(dict.fromkeys(x["epsilon"] for x in found))
+    curves = [(epsilon, "newton", "o-", f"newton, ε = {epsilon:g}") for epsilon in epsilons]
+    curves += [
+        (epsilons[-1], "paper_algorithm_1", "s--", "paper, Table 5 (ε = 4.1 to 4.4)"),
+        (epsilons[-1], "public_only", ":", "public rows alone"),
+        (epsilons[-1], "adassp", "x-.", f"AdaSSP, ε = {epsilons[-1]:g}"),
+    ]
+    for shade, (epsilon, name, style, label) in zip(PALETTE, curves, strict=False):
+        part = where(found, epsilon=epsilon)
+        axes.plot(column(part, "public_ratio"), column(part, name) - 1.0, style, color=shade, label=label)
+    finish(axes, "share of public rows", "excess of the test loss", log="y")
+    return figure
+
+
+NOTES = f"""\
+Optimal DP Model Training with Public Data, the problem of Tables 5 to 10: n = 30000, d = 2000, delta = 1e-5
+loss: 1 + squared error of the coefficients, which is the test loss; medians over runs
+newton: fastpubpriv at the stated epsilon under replace-one, with nothing tuned on private rows
+paper: Algorithm 1 as printed in Table 5, step size and weight tuned; its noise costs epsilon 4.11 to 4.36 under replace-one
+adassp: AdaSSP (Wang 2018) on the private rows alone, clipped as for columns of unit variance
+diffprivlib: its linear regression at epsilon alone, bounds from the public rows; where it is installed, up to 400 columns
+{SEED_NOTE}"""
+
+EXPERIMENT = Experiment(
+    name="b-beyond",
+    summary="The same regression by whitened Newton steps: an honest epsilon, nothing tuned, beside Table 5 and AdaSSP",
+    source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Table 5",
+    runs=5,
+    rows=rows,
+    lines=lines,
+    draw=draw,
+    cells=True,
+    quick=f"HERE A FIFTH OF EVERYTHING: {QUICK}",
+    notes=NOTES,
+)

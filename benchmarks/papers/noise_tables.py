@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from pathlib import Path
+from typing import Any
 
-from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import checked_runs, side_by_side, text_table, write_csv
+from benchmarks.papers.experiment import Experiment, Options, Row, curve, finish, panels, text_table, where
 from fastpubpriv.privacy import ApproxDP, Neighbors, Poisson, epsilon_of, noise_multiplier_for
 from fastpubpriv.privacy.pld import composed_epsilon
-from fastpubpriv.results import plots as plotting
+from fastpubpriv.results.plots import PALETTE
 
-NAME = "b-tables-11-12"
 N_TOTAL = 30_000
 BATCH = 500
 STEPS = 5000
@@ -27,34 +23,6 @@ PRINTED = {
 }
 TABLES = {2: 11, 4: 12}
 CELLS = tuple((epsilon, ratio) for epsilon in PRINTED for ratio in RATIOS)
-
-NOTES = (
-    "Optimal DP Model Training with Public Data, Tables 11 and 12: n = 30000, private batches of 500, T = 5000, delta = 1e-5",
-    "noise multiplier: standard deviation of the noise on the sum of gradients, over their clipping norm C",
-    "paper's conventions: Poisson sampling at 1 / ceil(n_priv / 500), one row added or removed, epsilon + 0.01, a coarse search",
-    "add_remove: the least noise for that relation; replace_one: the least noise for the paper's own definition of privacy",
-    "epsilon_replace_one: what the printed noise really costs under that definition",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One column of a table."""
-
-    table: int
-    epsilon: int
-    ratio: float
-    rate: Fraction
-    printed: float
-    found: float
-    add_remove: float
-    replace_one: float
-    epsilon_replace_one: float
-
-    @property
-    def agrees(self) -> bool:
-        """True where the printed digits are met."""
-        return abs(self.found - self.printed) <= 0.0005 + 1e-9
 
 
 def rate(ratio: float) -> Fraction:
@@ -97,91 +65,74 @@ def conventional_noise(sampling_rate: Fraction, epsilon: float, steps: int) -> f
     return coarse_search(with_margin, epsilon)
 
 
-def line(epsilon: int, ratio: float) -> Line:
+def line(epsilon: int, ratio: float) -> Row:
     """One column of a table, recomputed."""
     sampling, budget = Poisson(rate(ratio)), ApproxDP(epsilon, DELTA)
-    printed = PRINTED[epsilon][RATIOS.index(ratio)]
-    return Line(
-        table=TABLES[epsilon],
-        epsilon=epsilon,
-        ratio=ratio,
-        rate=sampling.rate,
-        printed=printed,
-        found=published_noise(ratio, epsilon),
-        add_remove=noise_multiplier_for(budget, sampling, STEPS, Neighbors.ADD_REMOVE_ONE),
-        replace_one=noise_multiplier_for(budget, sampling, STEPS),
-        epsilon_replace_one=epsilon_of(printed, sampling, STEPS, DELTA),
-    )
+    printed, found = PRINTED[epsilon][RATIOS.index(ratio)], published_noise(ratio, epsilon)
+    row = {"table": TABLES[epsilon], "epsilon": epsilon, "public_ratio": ratio, "sampling_rate": float(sampling.rate)}
+    row |= {
+        "printed": printed,
+        "by_the_papers_conventions": found,
+        "agrees": int(abs(found - printed) <= 0.0005 + 1e-9),
+    }
+    row["add_remove"] = noise_multiplier_for(budget, sampling, STEPS, Neighbors.ADD_REMOVE_ONE)
+    row["replace_one"] = noise_multiplier_for(budget, sampling, STEPS)
+    return row | {"epsilon_replace_one": epsilon_of(printed, sampling, STEPS, DELTA)}
 
 
-def run(out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None) -> Report:
-    """Write `b-tables-11-12.csv` and `b-tables-11-12.png` into `out`; nothing is random, so `runs` changes nothing."""
-    start = time.perf_counter()
-    checked_runs(runs, 2)
-    found = side_by_side(lambda cell: line(*cell), CELLS, threads=threads, progress=progress, label=NAME)
-    columns = (
-        *("table", "epsilon", "public_ratio", "sampling_rate", "printed", "by_the_papers_conventions", "agrees"),
-        *("add_remove", "replace_one", "epsilon_replace_one"),
-    )
-    table = [
-        (
-            *(x.table, x.epsilon, x.ratio, float(x.rate), x.printed, x.found, int(x.agrees)),
-            *(x.add_remove, x.replace_one, x.epsilon_replace_one),
-        )
-        for x in found
-    ]
-    csv = write_csv(Path(out) / f"{NAME}.csv", NOTES, columns, table)
-    png = draw(found, Path(out) / f"{NAME}.png")
-    return Report(name=NAME, lines=summary(found), csv=csv, png=png, seconds=time.perf_counter() - start)
+def rows(options: Options) -> list[Row]:
+    """Both tables."""
+    return options.side_by_side(lambda cell: line(*cell), CELLS, EXPERIMENT.name)
 
 
-def summary(found: list[Line]) -> tuple[str, ...]:
+def lines(found: list[Row], options: Options) -> Iterator[str]:
     """Printed and recomputed noise, what is really needed, and what the printed noise really costs."""
-    head = (
-        "table",
-        "epsilon",
-        "n_pub/n",
-        "printed",
-        "recomputed",
-        "add/remove",
-        "replace-one",
-        "epsilon of the printed one",
-    )
-    rows = [
-        (
-            *(str(x.table), str(x.epsilon), f"{x.ratio:g}", f"{x.printed:.3f}", f"{x.found:.4f}"),
-            *(f"{x.add_remove:.3f}", f"{x.replace_one:.3f}", f"{x.epsilon_replace_one:.3f}"),
-        )
-        for x in found
-    ]
-    agreed = sum(x.agrees for x in found)
-    return (
-        f"{agreed} of {len(found)} printed noise multipliers are met by the paper's conventions (one row added or removed)",
-        *text_table(head, rows),
-        "the paper's definition replaces one row: there the printed noise costs about twice its epsilon",
-    )
+    agreed = sum(row["agrees"] for row in found)
+    yield f"{agreed} of {len(found)} printed noise multipliers are met by the paper's conventions (one row added or removed)"
+    columns = {
+        "table": "{table}",
+        "epsilon": "{epsilon}",
+        "n_pub/n": "{public_ratio:g}",
+        "printed": "{printed:.3f}",
+        "recomputed": "{by_the_papers_conventions:.4f}",
+        "add/remove": "{add_remove:.3f}",
+        "replace-one": "{replace_one:.3f}",
+        "epsilon of the printed one": "{epsilon_replace_one:.3f}",
+    }
+    yield from text_table(columns, found)
+    yield "the paper's definition replaces one row: there the printed noise costs about twice its epsilon"
 
 
-def draw(found: list[Line], path: Path) -> Path:
+def draw(found: list[Row], options: Options) -> Any:
     """Left, noise against the share of public rows; right, what the printed noise costs under replace-one."""
-    figure = plotting.new_figure(10.0, 4.0)
-    left, right = figure.subplots(1, 2)
+    figure, ((left, right),) = panels(10.0, 4.0, across=2, title="n = 30000, batches of 500, T = 5000, δ = 1e-5")
     for i, epsilon in enumerate(PRINTED):
-        part = [x for x in found if x.epsilon == epsilon]
-        ratios = [x.ratio for x in part]
-        left.plot(ratios, [x.printed for x in part], "o", color=plotting.PALETTE[i], label=f"printed, ε = {epsilon}")
-        left.plot(ratios, [x.found for x in part], "x", color=plotting.PALETTE[i], label="its conventions")
-        left.plot(ratios, [x.replace_one for x in part], "-", color=plotting.PALETTE[i], label="replace-one")
-        right.plot(ratios, [x.epsilon_replace_one for x in part], "o-", color=plotting.PALETTE[i])
-        right.axhline(epsilon, color=plotting.PALETTE[i], lw=0.8, ls=":")
-    left.set_yscale("log")
-    left.set_ylabel("noise multiplier")
-    left.legend(frameon=False, fontsize=8)
+        part = where(found, epsilon=epsilon)
+        curve(left, part, "public_ratio", "printed", "o", i, label=f"printed, ε = {epsilon}")
+        curve(left, part, "public_ratio", "by_the_papers_conventions", "x", i, label="its conventions")
+        curve(left, part, "public_ratio", "replace_one", "-", i, label="replace-one")
+        curve(right, part, "public_ratio", "epsilon_replace_one", "o-", i)
+        right.axhline(epsilon, color=PALETTE[i], lw=0.8, ls=":")
     right.set_ylim(bottom=0.0)
-    right.set_ylabel("replace-one ε of the printed noise (dotted: claimed)")
-    for axes in (left, right):
-        axes.set_xlabel("share of public rows")
-        axes.grid(alpha=0.3, lw=0.5)
-    figure.suptitle("n = 30000, batches of 500, T = 5000, δ = 1e-5", fontsize=10)
-    plotting.save(figure, path)
-    return path
+    finish(left, "share of public rows", "noise multiplier", log="y")
+    finish(right, "share of public rows", "replace-one ε of the printed noise (dotted: claimed)", legend=0)
+    return figure
+
+
+NOTES = """\
+Optimal DP Model Training with Public Data, Tables 11 and 12: n = 30000, private batches of 500, T = 5000, delta = 1e-5
+noise multiplier: standard deviation of the noise on the sum of gradients, over their clipping norm C
+paper's conventions: Poisson sampling at 1 / ceil(n_priv / 500), one row added or removed, epsilon + 0.01, a coarse search
+add_remove: the least noise for that relation; replace_one: the least noise for the paper's own definition of privacy
+epsilon_replace_one: what the printed noise really costs under that definition"""
+
+EXPERIMENT = Experiment(
+    name="b-tables-11-12",
+    summary="Noise of sampled gradient steps: the printed multipliers, and what replace-one really needs",
+    source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Tables 11 and 12",
+    runs=2,  # changes nothing: nothing is random
+    rows=rows,
+    lines=lines,
+    draw=draw,
+    notes=NOTES,
+)

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
-from fastpubpriv.experiments.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
-from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
-from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters, public_start
+from benchmarks.papers.experiment import (
+    SEED_NOTE,
+    Experiment,
+    Options,
+    Row,
+    column,
+    finish,
+    noise_seed,
+    panels,
+    text_table,
+)
+from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
+from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
 from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
 from fastpubpriv.privacy import ZCDP, PureDP
-from fastpubpriv.results import plots as plotting
+from fastpubpriv.results.plots import PALETTE
 
-NAME = "c-public"
-RUNS = 7
 SEED = 5
 RHO = Fraction(176, 10_000)
 
-NOTES = (
-    "Mixtures learnt from private rows and a few public ones: median total variation over the runs",
-    "public_list: pure epsilon = 1, 2,000 private rows, one column; dp_em: rho = 0.0176, three components, 300 public rows",
-    "public_alone: the likeliest of 20 EM fits to the public rows; aim: what the acceptance table asks for",
-    SEED_NOTE,
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """One row of the table."""
 
     method: str
@@ -56,12 +54,6 @@ PLACES = (
 )
 
 
-def alone(public: FloatArray, components: int) -> Truth:
-    """The fit to the public rows."""
-    at: Parameters = public_start(public, components, known_std=False)[0]
-    return Truth(at.weights, at.means, at.stds)
-
-
 def one_run(place: Place, run: int) -> tuple[float, float, float]:
     """Total variation of the release and of the public rows alone, and seconds."""
     rng = np.random.default_rng([SEED, run, place.dim, place.n_pub, place.n_priv])
@@ -79,61 +71,65 @@ def one_run(place: Place, run: int) -> tuple[float, float, float]:
         progress=False,
     )
     seconds = time.perf_counter() - start
+    fit = public_start(public, len(truth.weights), known_std=False)[0]
     errors = []
-    for found in (released(result), alone(public, len(truth.weights))):
+    for found in (released(result), Truth(fit.weights, fit.means, fit.stds)):
         errors.append(distance_on_line(truth, found) if place.dim == 1 else distance_by_draws(truth, found, rng))
     return errors[0], errors[1], seconds
 
 
-def run(out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None) -> Report:
-    """Write `c-public.csv` and `c-public.png` into `out`; see `registry.Runner`."""
-    return _run(out, PLACES, checked_runs(runs, RUNS), threads, progress)
+def rows(options: Options) -> list[Row]:
+    """Medians over the runs."""
+    tasks = [(place, run) for place in PLACES for run in range(options.runs)]
+    answers = options.side_by_side(lambda task: one_run(*task), tasks, EXPERIMENT.name)
+    found = []
+    for place, part in zip(PLACES, np.array(answers).reshape(len(PLACES), options.runs, 3), strict=True):
+        median, alone, seconds = map(float, np.median(part, axis=0))
+        row = place._asdict() | {"runs": options.runs, "median": median, "public_alone": alone}
+        found.append(row | {"aim": row.pop("aim"), "seconds": seconds})
+    return found
 
 
-def _run(out: Path, places: tuple[Place, ...], runs: int, threads: int | None, progress: bool | None) -> Report:
-    start = time.perf_counter()
-    tasks = [(place, run) for place in places for run in range(runs)]
-    answers = side_by_side(lambda task: one_run(*task), tasks, threads=threads, progress=progress, label=NAME)
-    medians = np.median(np.array(answers).reshape(len(places), runs, 3), axis=1)
-    columns = ("method", "case", "dim", "n_pub", "n_priv", "runs", "median", "public_alone", "aim", "seconds")
-    rows = [
-        (p.method, p.case, p.dim, p.n_pub, p.n_priv, runs, float(m[0]), float(m[1]), p.aim, float(m[2]))
-        for p, m in zip(places, medians, strict=True)
-    ]
-    csv = write_csv(out / f"{NAME}.csv", NOTES, columns, rows)
-    png = out / f"{NAME}.png"
-    draw(places, medians, png)
-    lines = text_table(
-        ("case", "columns", "public", "private", "median TV", "public alone", "aim", "s"),
-        [
-            (
-                f"{p.method} {p.case}",
-                str(p.dim),
-                str(p.n_pub),
-                f"{p.n_priv:,}",
-                f"{m[0]:.4f}",
-                f"{m[1]:.3f}",
-                f"{p.aim:.3f}",
-                f"{m[2]:.1f}",
-            )
-            for p, m in zip(places, medians, strict=True)
-        ],
-    )
-    return Report(name=NAME, lines=lines, csv=csv, png=png, seconds=time.perf_counter() - start)
+def lines(found: list[Row], options: Options) -> Iterator[str]:
+    """The table."""
+    columns = {
+        "case": "{method} {case}",
+        "columns": "{dim}",
+        "public": "{n_pub}",
+        "private": "{n_priv:,}",
+        "median TV": "{median:.4f}",
+        "public alone": "{public_alone:.3f}",
+        "aim": "{aim:.3f}",
+        "s": "{seconds:.1f}",
+    }
+    yield from text_table(columns, found)
 
 
-def draw(places: tuple[Place, ...], medians: FloatArray, path: Path) -> None:
+def draw(found: list[Row], options: Options) -> Any:
     """Public rows alone, and with the private ones."""
-    figure = plotting.new_figure(8.0, 4.2)
-    axes = figure.subplots()
-    where = np.arange(len(places))
-    axes.bar(where - 0.2, medians[:, 1], 0.38, color=plotting.PALETTE[4], label="public rows alone")
-    axes.bar(where + 0.2, medians[:, 0], 0.38, color=plotting.PALETTE[0], label="released")
-    axes.set_xticks(where)
-    labels = [f"{p.method}\n{p.case}\nd={p.dim}, m={p.n_pub}\nn={p.n_priv:,}" for p in places]
-    axes.set_xticklabels(labels, fontsize=6)
-    axes.set_ylabel("total variation, median")
-    axes.grid(axis="y", alpha=0.3, lw=0.5)
-    axes.legend(frameon=False, fontsize=8)
-    axes.set_title("Mixtures with a few public rows", fontsize=10)
-    plotting.save(figure, path)
+    figure, ((axes,),) = panels(8.0, 4.2)
+    places = np.arange(len(found))
+    axes.bar(places - 0.2, column(found, "public_alone"), 0.38, color=PALETTE[4], label="public rows alone")
+    axes.bar(places + 0.2, column(found, "median"), 0.38, color=PALETTE[0], label="released")
+    labels = ["{method}\n{case}\nd={dim}, m={n_pub}\nn={n_priv:,}".format(**x) for x in found]
+    axes.set_xticks(places, labels, fontsize=6)
+    finish(axes, y="total variation, median", title="Mixtures with a few public rows")
+    return figure
+
+
+NOTES = f"""\
+Mixtures learnt from private rows and a few public ones: median total variation over the runs
+public_list: pure epsilon = 1, 2,000 private rows, one column; dp_em: rho = 0.0176, three components, 300 public rows
+public_alone: the likeliest of 20 EM fits to the public rows; aim: what the acceptance table asks for
+{SEED_NOTE}"""
+
+EXPERIMENT = Experiment(
+    name="c-public",
+    summary="Mixtures with a few public rows: the public list with pure epsilon, and EM continued on private rows",
+    source="Aden-Ali, Ashtiani, Liaw, Privately Learning Mixtures of Axis-Aligned Gaussians (2021), with public rows",
+    runs=7,
+    rows=rows,
+    lines=lines,
+    draw=draw,
+    notes=NOTES,
+)

@@ -3,9 +3,9 @@
 import pytest
 from helpers.tables import read
 
-from fastpubpriv.experiments import coinpress_covariance as experiment
-from fastpubpriv.experiments.registry import EXPERIMENTS
-from fastpubpriv.experiments.running import seeded_quietly
+from benchmarks.papers import coinpress_covariance as experiment
+from benchmarks.papers.experiment import seeded_quietly
+from benchmarks.papers.registry import EXPERIMENTS
 
 # Medians of n = 3000, and of n = 8000: (t, least, most). Upper ends are what noise on the triangle would give.
 BANDS = {(2, 3000): (0.33, 0.39), (2, 8000): (0.13, 0.15), (3, 3000): (0.19, 0.246), (3, 8000): (0.11, 0.129)}

@@ -3,8 +3,8 @@
 import pytest
 from helpers.tables import read
 
-from fastpubpriv.experiments import figure_one_public_row as figure
-from fastpubpriv.experiments.registry import EXPERIMENTS
+from benchmarks.papers import figure_one_public_row as figure
+from benchmarks.papers.registry import EXPERIMENTS
 
 SIZES = (1000, 1818, 2636, 4272, 6727, 10_000)
 TABLE = {

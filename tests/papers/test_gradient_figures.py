@@ -3,9 +3,10 @@
 import numpy as np
 from helpers.tables import read
 
-from fastpubpriv.experiments import delays, figure_divergence, gradient_cells
-from fastpubpriv.experiments import logistic_figures as figures
-from fastpubpriv.experiments.registry import EXPERIMENTS
+from benchmarks.papers import figure_divergence, gradient_cells
+from benchmarks.papers import logistic_figures as figures
+from benchmarks.papers.registry import EXPERIMENTS
+from examples import new_york
 
 
 def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
@@ -28,7 +29,7 @@ def small(monkeypatch):
     late = x[:, 0] + 3.0 * codes[:, 0] + rng.normal(0.0, 15.0, 9000)
     rows = np.column_stack([x, codes, late])
     rows[17] = np.nan
-    table = delays.Delays(rows[:100], rows[100:], {"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")})
+    table = new_york.Cut(rows[:100], rows[100:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")})
     monkeypatch.setattr(figures, "load_delays", lambda: table)
     monkeypatch.setattr(figures, "N_TRAIN", 6000)
     monkeypatch.setattr(figures, "N_TEST", 2900)
@@ -58,15 +59,3 @@ def test_public_fit_is_a_minimum(monkeypatch):
     chance = 1.0 / (1.0 + np.exp(-rows.x[:n_pub] @ weights))
     assert np.allclose(rows.x[:n_pub].T @ (rows.y[:n_pub] - chance), weights, atol=1e-8)
     assert np.allclose(rows.x[:n_pub, 1:].mean(axis=0), 0.0, atol=1e-12)
-
-
-def test_the_real_table_is_cut_by_number_alone():
-    table = delays.load_delays()
-    assert table.public.shape == (6736, 6)
-    assert len(table.private) == 330_040
-    assert set(table.names) == {"carrier", "origin"}
-    assert table.names["carrier"][-1] == delays.OTHER
-    assert table.names["origin"] == ("EWR", "JFK", "LGA")
-    whole = table.public[np.isfinite(table.public).all(axis=1)]
-    terms = delays.expand(whole, table.names)
-    assert np.all(terms[:, 4 : 4 + len(table.names["carrier"])].sum(axis=1) == 1.0)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from helpers.tables import read
 
-from fastpubpriv.experiments import gradient_cells as cells
-from fastpubpriv.experiments import gradient_tables as tables
-from fastpubpriv.experiments.gradient_tables_printed import ALGORITHM_1, DP_SGD, METHODS, TABLES, THROW_AWAY, Cell
-from fastpubpriv.experiments.noise_tables import PRINTED
-from fastpubpriv.experiments.registry import EXPERIMENTS
+from benchmarks.papers import gradient_cells as cells
+from benchmarks.papers import gradient_tables as tables
+from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, METHODS, TABLES, THROW_AWAY, Cell
+from benchmarks.papers.noise_tables import PRINTED
+from benchmarks.papers.registry import EXPERIMENTS
 
 
 def test_the_quick_version_keeps_the_order_of_the_methods(tmp_path, monkeypatch):
@@ -49,29 +49,23 @@ def test_the_tables_are_those_of_the_paper():
 
 
 def test_the_bands_are_those_of_the_project():
-    table = TABLES[0]
-
-    def line(method, loss, cell=table.cells[3], printed=None):
-        at = table.losses[3][METHODS.index(method)] if printed is None else printed
-        return tables.Line(table, cell, cells.PRINTED, cells.Best(method, loss, 0, 0, 0, 0), at)
-
-    assert line(ALGORITHM_1, 1 + 0.1648 * 1.19).in_band
-    assert not line(ALGORITHM_1, 1 + 0.1648 * 1.21).in_band
-    assert not line(DP_SGD, 1 + 0.1695 * 0.84).in_band
-    assert line(THROW_AWAY, 3.1133 * 0.961).in_band
-    assert not line(THROW_AWAY, 3.1133 * 0.959).in_band
-    assert line("PDA-MD", 1.188 * 1.04).in_band
-    assert line("PDA-MD", 5.3822 * 1.29, Cell(0.1, 4.0, False), 5.3822).in_band
+    warm, cold = Cell(0.1, 2.0, True), Cell(0.1, 4.0, False)
+    assert tables.in_band(warm, ALGORITHM_1, 1 + 0.1648 * 1.19, 1.1648)
+    assert not tables.in_band(warm, ALGORITHM_1, 1 + 0.1648 * 1.21, 1.1648)
+    assert not tables.in_band(warm, DP_SGD, 1 + 0.1695 * 0.84, 1.1695)
+    assert tables.in_band(warm, THROW_AWAY, 3.1133 * 0.961, 3.1133)
+    assert not tables.in_band(warm, THROW_AWAY, 3.1133 * 0.959, 3.1133)
+    assert tables.in_band(warm, "PDA-MD", 1.188 * 1.04, 1.188)
+    assert tables.in_band(cold, "PDA-MD", 5.3822 * 1.29, 5.3822)
 
 
 def test_more_public_rows_that_hurt_are_seen():
     table = TABLES[0]
 
     def found(losses):
-        best = [cells.Best(ALGORITHM_1, loss, 0, 0, 0, 0) for loss in losses]
-        return [
-            tables.Line(table, cell, cells.PRINTED, each, None) for cell, each in zip(table.cells, best, strict=False)
-        ]
+        rows = [[cells.setting(ALGORITHM_1, loss)] for loss in losses]
+        placed = [tables.placed(table, cell, cells.HONEST, each) for cell, each in zip(table.cells, rows, strict=False)]
+        return [row for each in placed for row in each]
 
     assert tables.worst_rise(found([2.0, 1.5, 1.2])) == 0.0
     assert tables.worst_rise(found([2.0, 1.5, 1.8])) == pytest.approx(0.2)
@@ -115,8 +109,8 @@ def test_a_cell_of_table_5_is_within_its_band():
     """About a minute on two cores: one full grid of 176 settings, T = 5000, d = 2000."""
     cell = TABLES[0].cells[3]
     found = cells.run_cell(cells.split(cells.make_data(cells.PAPER), cell.ratio), cell, cells.PRINTED)
-    for best, printed in zip(found, (TABLES[0].losses[3][METHODS.index(best.method)] for best in found), strict=True):
-        assert tables.Line(TABLES[0], cell, cells.PRINTED, best, printed).in_band, best
+    for row in tables.placed(TABLES[0], cell, cells.PRINTED, found):
+        assert row["within_band"] == 1, row
 
 
 def test_the_report_sets_printed_numbers_beside_ours(tmp_path, monkeypatch):
@@ -126,7 +120,7 @@ def test_the_report_sets_printed_numbers_beside_ours(tmp_path, monkeypatch):
 
     def ours(known, cell, account):
         return [
-            cells.Best(method, loss, 0.1, 0.5, 3.0, 4.0) for method, loss in zip(METHODS, printed[cell], strict=True)
+            cells.setting(method, loss, 0.1, 0.5, 3.0, 4.0) for method, loss in zip(METHODS, printed[cell], strict=True)
         ]
 
     monkeypatch.setattr(cells, "run_cell", ours)

@@ -4,7 +4,7 @@ import math
 
 from helpers.tables import read
 
-from fastpubpriv.experiments.registry import EXPERIMENTS
+from benchmarks.papers.registry import EXPERIMENTS
 
 
 def test_the_figure(tmp_path):

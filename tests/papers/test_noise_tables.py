@@ -3,8 +3,8 @@
 import pytest
 from helpers.tables import read
 
-from fastpubpriv.experiments import noise_tables as tables
-from fastpubpriv.experiments.registry import EXPERIMENTS
+from benchmarks.papers import noise_tables as tables
+from benchmarks.papers.registry import EXPERIMENTS
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from helpers.tables import read
 
-from fastpubpriv.experiments import example_weighted_mean as example
-from fastpubpriv.experiments import figure_public_ratio as figure
-from fastpubpriv.experiments.registry import EXPERIMENTS
+from benchmarks.papers import example_weighted_mean as example
+from benchmarks.papers import figure_public_ratio as figure
+from benchmarks.papers.experiment import Options
+from benchmarks.papers.registry import EXPERIMENTS
 
 
 def off_by_at_most(sigmas, rows, number, error, expected):
@@ -48,15 +49,15 @@ def test_the_example_as_simulated(tmp_path):
 def test_the_example_notices_a_wrong_weight(monkeypatch):
     # Planted bug: private rows only in place of the best weight, an error of 2 in the factor.
     monkeypatch.setattr(example, "ESTIMATORS", ("throw_away", "gaussian", "private"))
-    thrown, _, _ = example.lines(runs=60, progress=False)
-    assert abs(thrown.factor - example.FACTOR) > 6 * thrown.factor_standard_error
+    thrown, _, _ = example.rows(Options(runs=60, progress=False))
+    assert abs(thrown["monte_carlo_factor"] - example.FACTOR) > 6 * thrown["factor_standard_error"]
 
 
-@pytest.mark.parametrize("encoding", figure.ENCODINGS, ids=lambda encoding: encoding.name)
+@pytest.mark.parametrize("encoding", figure.ENCODINGS)
 def test_the_closed_form_of_the_weighted_mean_is_below_both_baselines_everywhere(encoding):
     for n in figure.FIGURES:
         for ratio in figure.RATIOS:
-            model = figure.Setting(n, ratio).model(encoding)
+            model = figure.model(n, ratio, encoding)
             least = min(model.mean_squared_error(name) for name in ("throw_away", "gaussian"))
             assert model.mean_squared_error("optimal") < least
 
@@ -66,7 +67,7 @@ def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():
     zero_one, centred = figure.ENCODINGS
 
     def gaussian_ahead(n, encoding):
-        models = {ratio: figure.Setting(n, ratio).model(encoding) for ratio in figure.RATIOS}
+        models = {ratio: figure.model(n, ratio, encoding) for ratio in figure.RATIOS}
         return [r for r, m in models.items() if m.mean_squared_error("gaussian") < m.mean_squared_error("throw_away")]
 
     assert gaussian_ahead(500, zero_one) == []
@@ -77,8 +78,7 @@ def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():
 
 def test_the_number_of_runs_that_tells_estimators_apart():
     # Against a simulation of the two error vectors themselves, without rows.
-    setting, encoding = figure.Setting(2000, 0.9), figure.ENCODINGS[0]
-    model = setting.model(encoding)
+    model = figure.model(2000, 0.9, "zero-one")
     rng = np.random.default_rng(5)
     public = rng.normal(0.0, math.sqrt(model.public_error / figure.DIM), size=(3000, figure.DIM))
     private = rng.normal(0.0, math.sqrt(model.private_error / figure.DIM), size=(3000, figure.DIM))
@@ -86,18 +86,20 @@ def test_the_number_of_runs_that_tells_estimators_apart():
     gain = np.sum(public**2, axis=1) - np.sum(((1.0 - weight) * public + weight * private) ** 2, axis=1)
     needed = (gain.std() / gain.mean()) ** 2
     assert figure.runs_to_tell(model, sigmas=1.0) == pytest.approx(needed, rel=0.25)
-    assert figure.default_runs(figure.Setting(500, 0.95)) > 10 * figure.default_runs(figure.Setting(500, 0.5))
+    assert figure.default_runs(500, 0.95) > 10 * figure.default_runs(500, 0.5)
 
 
-def test_figures_as_simulated():
-    found = figure.cells(sizes=(500, 2000), ratios=(0.05, 0.5, 0.95), runs=6, progress=False)
+def test_figures_as_simulated(monkeypatch):
+    monkeypatch.setattr(figure, "FIGURES", {500: 12, 2000: 14})
+    monkeypatch.setattr(figure, "RATIOS", (0.05, 0.5, 0.95))
+    found = figure.rows(Options(runs=6, progress=False))
     assert len(found) == 2 * 3 * 2 * 3
-    for cell in found:
+    for row in found:
         # A mean over 6 runs of the norm of 1000 coordinates: relative standard deviation about 1 %.
-        assert cell.deviation == pytest.approx(0.0, abs=0.06)
-        if cell.setting.ratio == 0.05 and cell.estimator != "optimal":
-            assert cell.gain > 3 * cell.gain_standard_error > 0
-    thrown = [cell.mean_error for cell in found if cell.estimator == "throw_away" and cell.setting.ratio == 0.5]
+        assert row["deviation"] == pytest.approx(0.0, abs=0.06)
+        if row["ratio"] == 0.05 and row["estimator"] != "optimal":
+            assert row["gain"] > 3 * row["gain_standard_error"] > 0
+    thrown = [row["mean_error"] for row in found if row["estimator"] == "throw_away" and row["ratio"] == 0.5]
     assert thrown[0] == thrown[1]
     assert thrown[2] == thrown[3]  # the same public rows, whatever the encoding
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.reference.nearest import squared_distances
+from twins.nearest import squared_distances
 
 OUTER = 11.0  # Q_pub wants nothing between r and 11 r
 

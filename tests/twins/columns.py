@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.maps import ColumnBox, RowMap
-from fastpubpriv.reference.rows import rows_shell_counts, rows_sum
+from twins.rows import rows_shell_counts, rows_sum
 
 _SIZE = np.uint64(2**63 - 1)
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.maps import RowMap, RowTree
-from fastpubpriv.reference import rows
-from fastpubpriv.reference.tree import tree_assign
+from twins import rows
+from twins.tree import tree_assign
 
 
 def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) -> None:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.laws import CodeLaw, ReportLaw
-from fastpubpriv.reference.chacha import DRAW_BLOCK, nonce_of, words
-from fastpubpriv.reference.sampler import report_gaussians
+from twins.chacha import DRAW_BLOCK, nonce_of, words
+from twins.sampler import report_gaussians
 
 SMALL_DIM, SHARED_DIM, COIN_BATCH = 64, 511, 16
 ATTEMPT_SHIFT, MOST_REFILLS = 44, 1 << 20

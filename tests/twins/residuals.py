@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import IntArray
-from fastpubpriv.reference._integers import add_rounded, sum_by_halves
 from fastpubpriv.residual_maps import ResidualMap
+from twins._integers import add_rounded, sum_by_halves
 
 
 def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.reference.chacha import DRAW_BLOCK, WordStream, nonce_of, words
+from twins.chacha import DRAW_BLOCK, WordStream, nonce_of, words
 
 BINS = 1024
 COMPARE_BITS = 54

@@ -32,7 +32,7 @@ from fastpubpriv.sources.views.mapped import linear_rows
 MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000
 # Rows from which iterations on one column beat a list, for any budget but a pure one: at 2,000 rows they are alike, at 10,000 the
-# iterations are twice as close (two and three components, 50 and 300 public rows; `fastpubpriv reproduce c-univariate`).
+# iterations are twice as close (two and three components, 50 and 300 public rows; `python -m benchmarks.papers c-univariate`).
 ITERATE_FROM = 4_000
 
 
