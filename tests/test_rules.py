@@ -63,7 +63,9 @@ def c_library() -> list[Source]:
 
 
 def everything() -> list[Source]:
-    here = sources("*", ".ci/run", "csrc/**/*", "fastpubpriv/**/*", "tests/**/*", "benchmarks/**/*", "docs/**/*")
+    here = sources(
+        "*", ".ci/run", "csrc/**/*", "fastpubpriv/**/*", "tests/**/*", "benchmarks/**/*", "docs/**/*", "examples/**/*"
+    )
     return [s for s in here if s.path != "fastpubpriv/kernels/_cext.c"]
 
 

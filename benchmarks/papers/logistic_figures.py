@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.papers.draws import SimulatedDraws
 from benchmarks.papers.experiment import (
     SEED_NOTE,
     Experiment,
@@ -22,6 +21,7 @@ from benchmarks.papers.experiment import (
     text_table,
     where,
 )
+from benchmarks.papers.samples import SimulatedDraws
 from examples.new_york import Cut, expand, load_delays
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy import ApproxDP, Poisson, noise_multiplier_for

@@ -1,37 +1,19 @@
 """The experiments by name."""
 
-from __future__ import annotations
+from importlib import import_module
 
-from benchmarks.papers import (
-    coinpress_covariance,
-    example_weighted_mean,
-    figure_divergence,
-    figure_one_public_row,
-    figure_public_ratio,
-    gradient_tables,
-    local_means,
-    logistic_figures,
-    newton_beyond,
-    noise_tables,
-    public_mixtures,
-    univariate_mixtures,
-)
 from benchmarks.papers.experiment import Experiment
 
 _MODULES = (
-    figure_one_public_row,
-    newton_beyond,
-    figure_divergence,
-    figure_public_ratio,
-    logistic_figures,
-    local_means,
-    example_weighted_mean,
-    noise_tables,
-    gradient_tables,
-    public_mixtures,
-    univariate_mixtures,
-    coinpress_covariance,
+    *(
+        "coinpress_covariance",
+        "example_weighted_mean",
+        "figure_divergence",
+        "figure_one_public_row",
+        "figure_public_ratio",
+    ),
+    *("gradient_tables", "local_means", "logistic_figures", "newton_beyond", "noise_tables", "public_mixtures"),
+    "univariate_mixtures",
 )
-EXPERIMENTS: dict[str, Experiment] = {
-    each.EXPERIMENT.name: each.EXPERIMENT for each in sorted(_MODULES, key=lambda each: each.EXPERIMENT.name)
-}
+_FOUND: list[Experiment] = [import_module(f"benchmarks.papers.{name}").EXPERIMENT for name in _MODULES]
+EXPERIMENTS = {each.name: each for each in sorted(_FOUND, key=lambda each: each.name)}

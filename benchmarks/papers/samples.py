@@ -1,4 +1,4 @@
-"""Simulated rows. They are data, never noise: nothing here hides a private value."""
+"""Simulated rows, and batches and noise for sweeps on them. Nothing here hides a private value."""
 
 from __future__ import annotations
 
@@ -43,3 +43,37 @@ def coin_rows(bits: np.random.BitGenerator, n: int, dim: int) -> SampleArray:
     """Rows of fair zeros and ones as float32, (n, dim)."""
     words = bits.random_raw(-(-n * dim // 64))
     return np.unpackbits(words.view(np.uint8), count=n * dim).astype(np.float32).reshape(n, dim)
+
+
+class SimulatedDraws:
+    """Poisson batches of rows, public batches without replacement, and normal noise; see `training.gradient.sweep.Draws`.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator.
+    n, rate : int, float
+        Rows, and the chance of each to be in a batch.
+    n_pub, public_rows : int, int or None
+        Public rows, and how many of them a batch has; None is all, and more than there are is with replacement.
+    """
+
+    def __init__(self, seed: int, *, n: int, rate: float, n_pub: int = 0, public_rows: int | None = None) -> None:
+        self._generator = np.random.default_rng(seed)
+        self._n, self._rate, self._n_pub, self._public_rows = n, rate, n_pub, public_rows
+
+    def batch(self, step: int) -> Any:
+        """See `Draws.batch`."""
+        size = int(self._generator.binomial(self._n, self._rate))
+        return np.sort(self._generator.choice(self._n, size, replace=False, shuffle=False))
+
+    def public_batch(self, step: int) -> Any:
+        """See `Draws.public_batch`."""
+        if self._public_rows is None or self._public_rows == self._n_pub:
+            return None
+        more = self._public_rows > self._n_pub
+        return self._generator.choice(self._n_pub, self._public_rows, replace=more, shuffle=False)
+
+    def noise(self, step: int, dim: int) -> Any:
+        """See `Draws.noise`."""
+        return normal_rows(self._generator.bit_generator, 1, dim)[0]
