@@ -22,7 +22,7 @@ help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtures of New York's weather and flights: tables, JSON files and plots
-	$(BIN)/fastpubpriv demo
+	$(BIN)/python -m examples.demo
 
 # Every step runs, whatever became of the ones before it; what failed stands in the last line.
 define each_of

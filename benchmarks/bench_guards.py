@@ -7,7 +7,7 @@ baseline (`make guards GUARDS_ISA=avx2`) while its peers kept all their instruct
 of which the guards that they passed are known, and the ratios where they are lower; and over a busy Zen 3, which has no AVX-512
 and passes all of them, held to the baseline too. So a guard may be far below `ROOM`
 of what is seen. What a neighbour costs depends on the kernel: one that waits for memory loses most beside a busy bus, while its
-peer, bound by arithmetic, loses nothing. For changes by a tenth or a quarter, `fastpubpriv bench --compare` on one quiet
+peer, bound by arithmetic, loses nothing. For changes by a tenth or a quarter, `python -m benchmarks.machine --compare` on one quiet
 machine is the tool.
 """
 

@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks.cases import loops
 from fastpubpriv.kernels.nearest import most_isolated
-from fastpubpriv.reference import nearest as reference
 
 pytestmark = pytest.mark.bench
 
@@ -54,10 +53,3 @@ def test_growth(benchmark, m, dtype):
     x = loops.clusters(m, 20).astype(dtype)
     benchmark.group = "most isolated row, growth with m at 20 columns"
     benchmark.pedantic(lambda: most_isolated(x, threads=1), rounds=3, warmup_rounds=1)
-
-
-def test_twin(benchmark):
-    x = loops.clusters(2_000, 100)
-    benchmark.group = "most isolated row, 2000 x 100"
-    assert reference.most_isolated(x) == most_isolated(x)
-    benchmark.pedantic(lambda: reference.most_isolated(x), rounds=1)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import fastpubpriv as fpp
-from fastpubpriv.experiments.weather import weather_path
+from examples.new_york import package_file
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "compared.json"
 MODULES = {
@@ -39,7 +39,7 @@ def weather(name: str) -> Any:
     """The values of a column that are there."""
     import pandas as pd
 
-    return pd.read_csv(weather_path())[name].dropna().to_numpy(copy=True)
+    return pd.read_csv(package_file("weather.csv"))[name].dropna().to_numpy(copy=True)
 
 
 # The three libraries on a column, its range given.

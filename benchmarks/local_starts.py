@@ -17,8 +17,8 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.papers.experiment import aligned
 from fastpubpriv.errors import SeededNoiseWarning
-from fastpubpriv.experiments.running import text_table
 from fastpubpriv.local import starts, train
 from fastpubpriv.losses import LOSSES
 
@@ -101,9 +101,7 @@ def main() -> None:
     head = ["choice", *(f"{kind}, {n_pub}, {epsilon:g}" for kind, _, n_pub, epsilon in CASES), "overall"]
     cells = np.column_stack([found.T, overall])
     print(
-        "\n".join(
-            text_table(head, [[name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, cells, strict=True)])
-        )
+        "\n".join(aligned(head, [[name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, cells, strict=True)]))
     )
 
 

@@ -5,8 +5,8 @@
     python -m benchmarks.training_cells --minutes 60 --newton  the same problem by Newton steps: a draw of each cell, then more
     python -m benchmarks.training_cells --same 0.9:4           Newton steps on the very rows of Tables 5 to 10, in one cell
 
-What a run finds is what `fastpubpriv reproduce b-tables-5-10` and `b-beyond` find for that cell: the same rows and the same noise.
-It can be stopped at any time, and goes on from the cells that it has kept.
+What a run finds is what `python -m benchmarks.papers b-tables-5-10` and `b-beyond` find for that cell: the same rows and the same
+noise. It can be stopped at any time, and goes on from the cells that it has kept.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers import gradient_cells as cells
+from benchmarks.papers import newton_beyond as beyond
+from benchmarks.papers.experiment import Row, aligned, where
+from benchmarks.papers.gradient_tables import orders, placed
+from benchmarks.papers.gradient_tables_printed import METHODS, RATIOS, TABLES, THROW_AWAY, Cell
 from fastpubpriv.errors import AccuracyWarning, SeededNoiseWarning
-from fastpubpriv.experiments import gradient_cells as cells
-from fastpubpriv.experiments import newton_beyond as beyond
-from fastpubpriv.experiments.gradient_tables import Line, orders
-from fastpubpriv.experiments.gradient_tables_printed import METHODS, RATIOS, TABLES, THROW_AWAY, Cell
-from fastpubpriv.experiments.running import text_table
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.training.train import linear_regression
 
@@ -77,16 +77,10 @@ def has(kept: Kept, cell: Cell, account: str) -> bool:
     return any(named(cell, account).items() <= each.items() for each in kept["gradient"])
 
 
-def lines_of(cell: Cell, account: str, found: list[cells.Best]) -> list[dict[str, Any]]:
-    """What is kept of a cell."""
-    return [
-        {
-            **named(cell, account), "method": each.method, "loss": round(each.loss, 5), "step_size": each.step_size,
-            "priv_weight": each.priv_weight, "noise_multiplier": round(each.noise_multiplier, 4),
-            "epsilon_replace_one": round(each.epsilon, 4),
-        }
-        for each in found
-    ]  # fmt: skip
+def rounded(row: Row) -> Row:
+    """A method of a cell as it is kept."""
+    places = {"loss": 5, "noise_multiplier": 4, "epsilon_replace_one": 4}
+    return {name: round(value, places[name]) if name in places else value for name, value in row.items()}
 
 
 def run_gradient(kept: Kept, stop: float) -> None:
@@ -100,14 +94,14 @@ def run_gradient(kept: Kept, stop: float) -> None:
         if known is None or known.n_pub != round(cell.ratio * data.size.n):
             known = None  # two of them would take twice the memory
             known = cells.split(data, cell.ratio)
-        kept["gradient"] += lines_of(cell, account, cells.run_cell(known, cell, account))
+        kept["gradient"] += [{**named(cell, account), **rounded(row)} for row in cells.run_cell(known, cell, account)]
         write(kept)
-        print(*text_table(*gradient_rows(kept)), sep="\n", flush=True)
+        print(*aligned(*gradient_rows(kept)), sep="\n", flush=True)
 
 
 def run_newton(kept: Kept, stop: float) -> None:
     """Draws that are not there yet, first those of all cells that have none."""
-    for run in range(beyond.RUNS):
+    for run in range(beyond.EXPERIMENT.runs):
         for ratio, epsilon in beyond.cells_of(RATIOS):
             key = {"ratio": ratio, "epsilon": epsilon, "run": run}
             if any(key.items() <= each.items() for each in kept["newton"]):
@@ -140,26 +134,14 @@ def draw_of(key: dict[str, Any], newton: float, predicted: float, public: float,
     return found if math.isnan(adassp) else {**found, "adassp": round(adassp, 1)}
 
 
-def kept_lines(kept: Kept) -> list[Line]:
-    """What is kept, as `fastpubpriv reproduce b-tables-5-10` has it: a line for each method of a cell of a table."""
+def kept_rows(kept: Kept) -> list[Row]:
+    """What is kept, as `python -m benchmarks.papers b-tables-5-10` has it: a row for each method of a cell of a table."""
     return [
-        Line(table, cell, account, best, printed[METHODS.index(best.method)])
+        row
         for table in TABLES
-        for cell, printed in zip(table.cells, table.losses, strict=True)
+        for cell in table.cells
         for account in cells.ACCOUNTS
-        for best in bests_of(kept, cell, account)
-    ]
-
-
-def bests_of(kept: Kept, cell: Cell, account: str) -> list[cells.Best]:
-    """The methods of a cell with their best settings; none if it was not run."""
-    return [
-        cells.Best(
-            *(each["method"], each["loss"], each["step_size"], each["priv_weight"], each["noise_multiplier"]),
-            each["epsilon_replace_one"],
-        )
-        for each in kept["gradient"]
-        if named(cell, account).items() <= each.items()
+        for row in placed(table, cell, account, where(kept["gradient"], **named(cell, account)))
     ]
 
 
@@ -168,31 +150,26 @@ def gradient_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     head = ["table", "n_pub/n", "epsilon", "start"]
     for method in METHODS:
         head += [method, "ours"] + (["honest"] if method != THROW_AWAY else [])
-    found, rows = kept_lines(kept), []
-    for table, cell in dict.fromkeys((x.table, x.cell) for x in found):
-        part = [x for x in found if (x.table, x.cell) == (table, cell)]
-        row = [str(table.number), f"{cell.ratio:g}", f"{cell.epsilon:g}", "warm" if cell.warm else "cold"]
+    found, rows, place = kept_rows(kept), [], ("table", "public_ratio", "epsilon", "start")
+    for at in dict.fromkeys(tuple(row[name] for name in place) for row in found):
+        part = where(found, **dict(zip(place, at, strict=True)))
+        row = [str(at[0]), f"{at[1]:g}", f"{at[2]:g}", at[3]]
         for method in METHODS:
-            ours, honest = (
-                next((x for x in part if (x.best.method, x.account) == (method, account)), None)
-                for account in cells.ACCOUNTS
-            )
-            row += [beyond.shown(table.losses[table.cells.index(cell)][METHODS.index(method)])]
-            row += [_shown(ours)] + ([_shown(honest)] if method != THROW_AWAY else [])
+            ours, honest = (where(part, method=method, account=account) for account in cells.ACCOUNTS)
+            row += [beyond.shown((ours or honest)[0]["printed"]), _shown(ours)]
+            row += [_shown(honest)] if method != THROW_AWAY else []
         rows.append(tuple(row))
     return tuple(head), rows
 
 
-def _shown(line: Line | None) -> str:
-    if line is None:
-        return "-"
-    return beyond.shown(line.best.loss) + ("!" if line.in_band is False else "")
+def _shown(rows: list[Row]) -> str:
+    return "-" if not rows else beyond.shown(rows[0]["loss"]) + ("!" if rows[0]["within_band"] == 0 else "")
 
 
 def orders_of(kept: Kept) -> list[str]:
     """How many are near the printed numbers, and whether the methods come in the paper's order."""
-    found = kept_lines(kept)
-    return orders(found, cells.PAPER.dim) if found else []
+    found = kept_rows(kept)
+    return list(orders(found, cells.PAPER.dim)) if found else []
 
 
 def newton_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -267,8 +244,8 @@ def main() -> None:
             warnings.simplefilter("ignore", AccuracyWarning)
             warnings.simplefilter("ignore", SeededNoiseWarning)
             (run_newton if options.newton else run_gradient)(kept, stop)
-    print(*text_table(*gradient_rows(kept)), "! is outside its band of the specification", *orders_of(kept), sep="\n")
-    print(missing(kept), "", *text_table(*newton_rows(kept)), sep="\n")
+    print(*aligned(*gradient_rows(kept)), "! is outside its band of the specification", *orders_of(kept), sep="\n")
+    print(missing(kept), "", *aligned(*newton_rows(kept)), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* Words, uniforms, bounded integers and permutations over ChaCha20; reference/sampler.py is the readable twin. */
+/* Words, uniforms, bounded integers and permutations over ChaCha20; tests/twins/sampler.py is the readable twin. */
 #include "stream.h"
 
 #include <string.h>

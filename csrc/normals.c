@@ -1,6 +1,7 @@
 /* Normals on the line and in columns: masses of cells and what follows from them, and the statistic of a row under a mixture. Only
  * additions, products, quotients and roots, each rounded by itself and in one order, and exp of the C library: the bits are those of
- * the plain program (reference/normals.py), whatever is searched for in between. Exponentials of whole arrays stay with the caller. */
+ * the plain program (tests/twins/normals.py), whatever is searched for in between. Exponentials of whole arrays stay with the
+ * caller. */
 #include "internal.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Reports of the local model: PrivUnit, PrivUnitG and Duchi's randomizer over ChaCha20; reference/local.py is the readable twin.
+/* Reports of the local model: PrivUnit, PrivUnitG and Duchi's randomizer over ChaCha20; tests/twins/local.py is the readable twin.
  *
  * A row becomes a unit vector v. Its report is round(2^log2_grid X) for a vector X whose density, relative to d standard normals, has
  * two levels: p / q where X lies in the cap of v, (1 - p) / (1 - q) elsewhere, q the mass of the cap. SPHERE: X = R (t v + s w) with R

@@ -1,4 +1,4 @@
-/* Exact Gaussian and Laplace noise over ChaCha20. reference/sampler.py is the readable twin, word for word;
+/* Exact Gaussian and Laplace noise over ChaCha20. tests/twins/sampler.py is the readable twin, word for word;
  * tables/make_tables.py builds the tables.
  *
  * A magnitude k lies in bin b = k / width. A draw is one word: a column of the alias table and the first bits of the compare that

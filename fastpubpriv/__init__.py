@@ -164,7 +164,6 @@ _HOMES = {
 _PARTS = (
     "auditing",
     "estimators",
-    "experiments",
     "histograms",
     "local",
     "mechanisms",
@@ -178,7 +177,7 @@ _PARTS = (
 )
 
 # Those that people call by hand; the others serve whoever reads or extends the package.
-_PUBLIC_PARTS = ("auditing", "experiments", "local", "mixtures", "planning", "privacy", "sources", "training")
+_PUBLIC_PARTS = ("auditing", "local", "mixtures", "planning", "privacy", "sources", "training")
 
 
 def __getattr__(name: str) -> object:

@@ -50,7 +50,7 @@ class Pass:
 def modules():
     """All modules of the package that can be imported here."""
     for info in pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv."):
-        if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.experiments", "fastpubpriv.torch")):
+        if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.torch")):
             importlib.import_module(info.name)
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("fastpubpriv.") and module]
 

@@ -31,7 +31,7 @@ def test_first_calls_are_those_of_every_public_function_and_command():
     named = {name.split(", ")[0] for name in first_calls.FUNCTIONS}
     assert set(functions()) <= named
     ours = {name.split(" ")[0] for name in first_calls.COMMANDS}
-    measure_by_themselves = {"bench", "demo", "audit"}
+    measure_by_themselves = {"audit"}
     assert set(main.commands) - measure_by_themselves <= ours
     assert {*first_calls.SHOWN, *first_calls.COMPILED} <= set(first_calls.FUNCTIONS)
 
@@ -93,7 +93,7 @@ def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_o
 
 def test_cells_of_training_are_kept_one_at_a_time_and_shown_beside_the_printed_ones(monkeypatch, tmp_path, capsys):
     from benchmarks import training_cells
-    from fastpubpriv.experiments import gradient_cells as cells
+    from benchmarks.papers import gradient_cells as cells
 
     for head, rows in (
         training_cells.gradient_rows(training_cells.read()),
@@ -107,7 +107,7 @@ def test_cells_of_training_are_kept_one_at_a_time_and_shown_beside_the_printed_o
         ran.append((cell, account))
         if len(ran) == 3:
             raise KeyboardInterrupt
-        return [cells.Best(method, 1.5, 0.1, 0.5, 3.0, 2.0) for method in training_cells.METHODS]
+        return [cells.setting(method, 1.5, 0.1, 0.5, 3.0, 2.0) for method in training_cells.METHODS]
 
     monkeypatch.setattr(training_cells, "KEPT", tmp_path / "kept.json")
     monkeypatch.setattr(cells, "PAPER", cells.Size(10, 200, 5, 5, 5))

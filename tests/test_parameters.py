@@ -17,7 +17,7 @@ from fastpubpriv.cli.app import main
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.planning.solve import TASKS, task_arguments
 
-PARTS = ["auditing", "experiments", "local", "mixtures", "planning", "privacy", "sources", "training"]
+PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
 HOMES = [
     "fastpubpriv",
     *(f"fastpubpriv.{part}" for part in ("auditing", "mixtures.list_decoding", "planning", "privacy")),

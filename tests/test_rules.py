@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import re
+import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -76,7 +77,9 @@ def c_library() -> list[Source]:
 
 
 def everything() -> list[Source]:
-    here = sources("*", ".ci/run", "csrc/**/*", "fastpubpriv/**/*", "tests/**/*", "benchmarks/**/*", "docs/**/*")
+    here = sources(
+        "*", ".ci/run", "csrc/**/*", "fastpubpriv/**/*", "tests/**/*", "benchmarks/**/*", "docs/**/*", "examples/**/*"
+    )
     return [s for s in here if s.path != "fastpubpriv/kernels/_cext.c"]
 
 
@@ -108,7 +111,6 @@ def no_print(source: Source) -> list[str]:
 def no_foreign_randomness(source: Source) -> list[str]:
     """Coins come from keys.py; NumPy may make public data, and the ledger asks `secrets` for names of files."""
     public = (
-        "fastpubpriv/experiments/",
         "fastpubpriv/public_draws.py",
         "fastpubpriv/public_points.py",
         "fastpubpriv/privacy/ledger_file.py",
@@ -804,22 +806,40 @@ def without_twin(fast: set[str], slow: set[str]) -> set[str]:
     return fast - slow - NO_TWIN.keys()
 
 
-def functions_of(folder: str) -> set[str]:
-    """The public functions of the public modules of a folder."""
-    topics = [Path(s.path).stem for s in sources(f"fastpubpriv/{folder}/*.py")]
+def functions_of(folder: str, home: str) -> set[str]:
+    """The public functions of the public modules of a folder, which are imported as `home`."""
+    topics = [Path(s.path).stem for s in sources(f"{folder}/*.py")]
     return {
         name
         for topic in topics
         if not topic.startswith("_")
-        for name in functions(importlib.import_module(f"fastpubpriv.{folder}.{topic}"))
+        for name in functions(importlib.import_module(f"{home}.{topic}"))
     }
 
 
 def test_every_kernel_has_a_twin():
-    fast, slow = functions_of("kernels"), functions_of("reference")
+    fast, slow = functions_of("fastpubpriv/kernels", "fastpubpriv.kernels"), functions_of("tests/twins", "twins")
     assert len(fast) >= 8
     assert without_twin(fast, slow) == set()
     assert without_twin(fast | {"planted_kernel"}, slow) == {"planted_kernel"}
+
+
+def leaning_twins(source: Source) -> list[str]:
+    """A twin stands on NumPy, SciPy and the values that describe a pass, and shares no fault with what it is held against."""
+    values = (f"fastpubpriv.{name}" for name in ("_types", "laws", "maps", "residual_maps"))
+    allowed = ("twins", "numpy", "scipy", *values, *sys.stdlib_module_names)
+    return [
+        source.complaint(node, f"a twin imports {name}")
+        for node in source.nodes
+        for name in imported(node)
+        if name != "fastpubpriv" and not within(name, *allowed)
+    ]
+
+
+def test_twins_stand_by_themselves():
+    assert [found for s in sources("tests/twins/*.py") for found in leaning_twins(s)] == []
+    for planted in ("from fastpubpriv.kernels import rows", "from fastpubpriv import validation", "import numba"):
+        assert leaning_twins(Source("tests/twins/planted.py", planted))
 
 
 def blind_patches(source: Source) -> list[str]:

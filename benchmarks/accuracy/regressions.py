@@ -21,9 +21,9 @@ import numpy as np
 import fastpubpriv as fpp
 from benchmarks.accuracy import tables
 from benchmarks.accuracy.contestants import module
+from benchmarks.papers.newton_beyond import adassp
+from examples.new_york import package_file
 from fastpubpriv.errors import InputError
-from fastpubpriv.experiments.newton_beyond import adassp
-from fastpubpriv.experiments.weather import package_file
 
 METHODS = ("newton", "sufficient_statistics", "auto")
 CLOSE, BEST = 1.03, 1.02  # goals: of the prototype's error, and of the best method's
@@ -102,7 +102,7 @@ def _last(frame: Any, label: str, *, log: bool = False) -> np.ndarray:
 def _flights() -> np.ndarray:
     """Arrival delay on departure delay, distance, hour and minute, and one column for each carrier, origin and month."""
     pandas = importlib.import_module("pandas")
-    frame = pandas.read_csv(package_file("flights.csv.zip", "flights"))
+    frame = pandas.read_csv(package_file("flights.csv.zip"))
     frame = frame.dropna(subset=["arr_delay", "dep_delay", "distance", "hour", "minute"])
     coded = pandas.get_dummies(frame[["carrier", "origin", "month"]].astype(str))
     numbers = frame[["dep_delay", "distance", "hour", "minute"]]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from examples.new_york import package_file
 from fastpubpriv.errors import InputError
-from fastpubpriv.experiments.weather import package_file
 
 FLIGHT_TABLES = {
     "flights": ("dep_delay", "arr_delay", "air_time", "distance", "minute", "flight"),
@@ -92,7 +92,7 @@ def frame(table: str) -> Any:
     """The numeric columns of one table as a pandas frame; InputError names the package that is missing."""
     try:
         if table in FLIGHT_TABLES:
-            path = package_file("flights.csv.zip" if table == "flights" else f"{table}.csv", table)
+            path = package_file("flights.csv.zip" if table == "flights" else f"{table}.csv")
             return importlib.import_module("pandas").read_csv(path).select_dtypes("number").astype("float64")
         if table in STATISTICS_TABLES:
             found = importlib.import_module(f"statsmodels.datasets.{table}").load_pandas().data

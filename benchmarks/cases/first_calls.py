@@ -103,7 +103,7 @@ FUNCTIONS = {
     ),
     "training.sweep": (
         "f.training.sweep(f.training.Sweep(step_size=[0.1, 0.3], steps=5, clip_norm=1.0, noise_multiplier=1.0, batch_rows=50.0),"
-        " x, y, draws=__import__('fastpubpriv.experiments.draws', fromlist=['_']).SimulatedDraws(0, n=2000, rate=0.025))"
+        " x, y, draws=__import__('benchmarks.papers.samples', fromlist=['_']).SimulatedDraws(0, n=2000, rate=0.025))"
     ),
     "training.huber_loss": "f.training.huber_loss(1.0)",
     "local.PrivUnit": "f.local.PrivUnit(20, 4.0).privatize(x[:, :1] * np.ones((1, 20)))",
@@ -173,7 +173,6 @@ COMMANDS = {
     "local privatize": "local privatize --private x.csv --columns a,b,c --epsilon 4 --norm-bound 5 --out reports.fpp",
     "local aggregate": "local aggregate reports.fpp --dim 3 --epsilon 4 --norm-bound 5",
     "plan mean": "plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5",
-    "reproduce": "reproduce",
 }
 
 

@@ -19,7 +19,6 @@ from fastpubpriv.kernels import noise, rows
 from fastpubpriv.kernels.balls import ball_counts, first_terrific, widest_gap
 from fastpubpriv.kernels.nearest import most_isolated
 from fastpubpriv.maps import MatrixKind, RowMap
-from fastpubpriv.reference import rows as reference
 from fastpubpriv.sources import Executor, Query, private_rows
 
 Call = Callable[[], Any]
@@ -196,10 +195,7 @@ def gram_case(n: int, dim: int, mapped: bool = False) -> Case:
     return Case(
         f"clipped exact Gram{' behind a matrix' if mapped else ''}, {n:.0e} x {dim}",
         lambda: rows.rows_gram(x, row_map, gram),
-        {
-            "NumPy clip and dsyrk": lambda: dsyrk(1.0, numpy_clip(x, radius).T, lower=1),
-            "NumPy twin (exact chunked BLAS)": lambda: reference.rows_gram_blas(x, row_map, gram),
-        },
+        {"NumPy clip and dsyrk": lambda: dsyrk(1.0, numpy_clip(x, radius).T, lower=1)},
         lambda: limits.gram_flop_seconds(n, dim),
         "double-precision multiply-adds",
     )

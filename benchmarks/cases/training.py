@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.cases import limits
 from benchmarks.cases.loops import Call, Case
-from fastpubpriv.experiments.draws import SimulatedDraws
+from benchmarks.papers.samples import SimulatedDraws
 from fastpubpriv.kernels.gradients import gradient_sum
 from fastpubpriv.kernels.residuals import residual_sum
 from fastpubpriv.losses import squared_residual

@@ -1,4 +1,4 @@
-"""The command line: `fastpubpriv mean`, `demo`, `plan`, `reproduce`, `bench` and friends."""
+"""The command line: `fastpubpriv mean`, `train`, `plan`, `audit` and friends."""
 
 from fastpubpriv.cli.app import main
 

@@ -31,9 +31,6 @@ COMMANDS = {
     "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
     "audit": ("audit:audit", "Try to refute the privacy of a mechanism, on made-up rows."),
-    "demo": ("demo.page:demo", "The main job on a real weather table, beside what else one could have done."),
-    "reproduce": ("reproduce:reproduce", "Re-create a published figure or table; lists them without a name."),
-    "bench": ("bench:bench", "How fast this machine releases private means, beside NumPy."),
     "info": ("info:info", "Versions, processor and libraries, for bug reports."),
 }
 TRACEBACK = "FASTPUBPRIV_TRACEBACK"
@@ -138,7 +135,6 @@ def unexpected(error: BaseException, more: str = "") -> click.ClickException:
 
 EPILOG = """\b
 Examples:
-  fastpubpriv demo
   fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
   fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
 """

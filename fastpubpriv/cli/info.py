@@ -16,7 +16,7 @@ def info(json_path: Path | None) -> None:
     from rich.table import Table
 
     from fastpubpriv.cli import outputs, report
-    from fastpubpriv.experiments.surroundings import describe_machine
+    from fastpubpriv.cli.surroundings import describe_machine
 
     outputs.check_outputs(json_path, None)
     found = describe_machine()

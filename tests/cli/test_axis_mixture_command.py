@@ -1,4 +1,4 @@
-"""`fastpubpriv axis-mixture` and its page of the demo."""
+"""`fastpubpriv axis-mixture`."""
 
 import json
 
@@ -7,9 +7,8 @@ import pytest
 from click.testing import CliRunner
 from command_cases import runner
 
+from benchmarks.papers.mixture_cases import CASES
 from fastpubpriv.cli import main
-from fastpubpriv.cli.demo import axis as demo_axis
-from fastpubpriv.experiments.mixture_cases import CASES
 
 invoke = runner("axis-mixture")
 
@@ -81,17 +80,3 @@ def test_plan_of_the_task():
     result = CliRunner().invoke(main, words.split())
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["details"]["list_decoding_log10_candidates"] > 40
-
-
-def test_the_page_of_the_demo_tells_the_truth(tmp_path, monkeypatch):
-    rng = np.random.default_rng(1)
-    rounded = np.rint(np.where(rng.random(40_000) < 0.8, rng.normal(-10, 14, 40_000), rng.normal(60, 40, 40_000)))
-    rounded[::97] = np.nan
-    monkeypatch.setattr(demo_axis, "minutes", lambda: (rounded, rounded + rng.uniform(-0.5, 0.5, len(rounded))))
-    paths = demo_axis.page(5, tmp_path)
-    assert {path.name for path in paths} == {"demo-axis.json", "demo-axis.png"}
-    data = json.loads((tmp_path / "demo-axis.json").read_text())
-    shown = [case["total_variation"] for case in data["demonstration_only"].values()]
-    assert shown[0] < 0.03 < 0.1 < shown[1]
-    assert data["private"] is False  # a seed was given
-    assert (tmp_path / "demo-axis.png").read_bytes().startswith(b"\x89PNG")

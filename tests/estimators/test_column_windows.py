@@ -6,11 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from twins import windows as reference
 
 from fastpubpriv.estimators.columns import scales, windows
 from fastpubpriv.estimators.columns.shares import divide
 from fastpubpriv.kernels.columns import EXPONENTS
-from fastpubpriv.reference import windows as reference
 
 
 def test_thresholds_rise_with_the_distance():

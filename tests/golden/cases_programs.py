@@ -15,9 +15,10 @@ from golden_case import Case, public, steps
 from golden_data import APPROX, BLOBS, BLOBS_PUBLIC, LINE, MANY_PUBLIC, PLANE, PLANE_PUBLIC, PUBLIC, ROWS, in_form
 
 import fastpubpriv as fpp
+from benchmarks.papers.registry import EXPERIMENTS
+from examples.demo.__main__ import main as demonstration
 from fastpubpriv import ZCDP, ApproxDP, PureDP, auditing
 from fastpubpriv.cli import main
-from fastpubpriv.experiments.registry import EXPERIMENTS
 from fastpubpriv.results import plots as plotting
 
 RHO = ("--rho", "0.5")
@@ -101,7 +102,7 @@ def commands() -> Iterator[Case]:
 def demo() -> dict[str, Any]:
     """What the demonstration writes."""
     with tempfile.TemporaryDirectory() as folder:
-        result = CliRunner().invoke(main, ["demo", "--out", folder, "--seed", "7"])
+        result = CliRunner().invoke(demonstration, ["--out", folder, "--seed", "7"])
         files = {
             path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))
         }
@@ -252,7 +253,7 @@ def experiment(name: str, runs: int) -> dict[str, Any]:
         return table(EXPERIMENTS[name].run(Path(folder), runs=runs, threads=1, progress=False).csv)
 
 
-# Minutes to hours even for two runs, since the whole of a table is fitted: `tests/experiments` holds single cells of them.
+# Minutes to hours even for two runs, since the whole of a table is fitted: `tests/papers` holds single cells of them.
 WHOLE_TABLES = {"b-beyond", "b-figure-6", "b-figures-15-18", "b-tables-5-10"}
 
 

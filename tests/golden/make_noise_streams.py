@@ -1,9 +1,9 @@
-"""Makes noise_streams.csv from the Python twins: `PYTHONPATH=. python tests/golden/make_noise_streams.py > ...csv`."""
+"""Makes noise_streams.csv from the Python twins: `PYTHONPATH=tests python tests/golden/make_noise_streams.py > ...csv`."""
 
 import hashlib
 import sys
 
-from fastpubpriv.reference import sampler
+from twins import sampler
 
 KEY = bytes(range(100, 132))
 COUNT = 5000

@@ -135,9 +135,9 @@ def test_every_public_name_has_a_case():
     assert uncovered(public_callables()) == set()
     assert uncovered({"planted": lambda: None}) == {"planted"}
     commands = {name.split(",")[0].removeprefix("command ") for name in CASES if name.startswith("command ")}
-    # `bench` prints times, `info` what the machine is; `reproduce` and `audit` run what has cases of its own; `predict` asks a
-    # result to predict; `local` has two commands, and the bits of reports and of means from them have tests beside them.
-    assert set(COMMANDS) - commands == {"audit", "bench", "info", "local", "predict", "reproduce"}
+    # `info` prints what the machine is; `audit` runs what has cases of its own; `predict` asks a result to predict; `local` has
+    # two commands, and the bits of reports and of means from them have tests beside them.
+    assert set(COMMANDS) - commands == {"audit", "info", "local", "predict"}
 
 
 def unused(kind: type) -> set[str]:

@@ -11,11 +11,11 @@ from clocks import ctrl_c
 from helpers import points
 from helpers.points import lattice
 from row_cases import LEVELS, instruction_set
+from twins import balls as reference
+from twins.nearest import squared_distances
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _blocks, _cbuf, balls
-from fastpubpriv.reference import balls as reference
-from fastpubpriv.reference.nearest import squared_distances
 
 mixture = partial(points.mixture, clusters=4)
 

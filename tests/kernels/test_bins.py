@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, instruction_set
+from twins import bins as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import NONE, BinRule, BinTable
-from fastpubpriv.reference import bins as reference
 
 up, down = math.inf, -math.inf
 HOSTILE = np.array(

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from twins import chacha
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cbuf import check, inp, out
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.reference import chacha
 
 LEVELS = range(lib.fpp_isa_detect() + 1)
 

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from twins import pooled as slow_pooled
+from twins import tails as slow_tails
+from twins import windows as slow_windows
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import pooled, tails, windows
-from fastpubpriv.reference import pooled as slow_pooled
-from fastpubpriv.reference import tails as slow_tails
-from fastpubpriv.reference import windows as slow_windows
 
 PARTS = [0, 1, 2]
 

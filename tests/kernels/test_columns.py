@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from twins import columns as reference
 
 from fastpubpriv import InputError, KernelError
 from fastpubpriv.kernels import columns as kernels
 from fastpubpriv.maps import ColumnBox, RowMap
-from fastpubpriv.reference import columns as reference
 
 SIDE = [2047 << parts for parts in range(3)]
 

@@ -6,11 +6,11 @@ Each plant gives other counts if single precision is believed where it is in dou
 import numpy as np
 import pytest
 from row_cases import LEVELS, instruction_set
+from twins import hypotheses as reference
 
 from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.kernels.hypotheses import PANEL
 from fastpubpriv.maps import MixtureTable
-from fastpubpriv.reference import hypotheses as reference
 
 STEP = 1.0 / 2048
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from row_cases import LEVELS, instruction_set, integers_of, sum_of
+from twins import rows as reference
 
 from fastpubpriv.maps import RowMap
-from fastpubpriv.reference import rows as reference
 
 BLOCK = 32  # rows, at most
 FOURS = [(1.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0)]

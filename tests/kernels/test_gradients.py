@@ -5,13 +5,13 @@ from types import FunctionType
 
 import numpy as np
 import pytest
+from twins import gradients as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _labelled
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
-from fastpubpriv.reference import gradients as reference
 from fastpubpriv.residual_maps import GradientMap
 
 DIMS = (1, 2, 7, 16, 33)

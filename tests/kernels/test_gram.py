@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from row_cases import DIMS, KINDS, LEVELS, cases, gram_of, instruction_set, integers_of, make_map, make_rows
+from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.maps import MatrixKind, RowMap
-from fastpubpriv.reference import rows as reference
 
 
 def gram_blas(chunk, row_map):

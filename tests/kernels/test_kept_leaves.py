@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from row_cases import LAYOUTS, LEVELS, instruction_set, lay_out, make_map, make_rows
 from test_tree_routing import grown
+from twins import leaves as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import leaves as kernels
 from fastpubpriv.kernels.kept import KeptNodes, known_nodes
 from fastpubpriv.maps import MatrixKind, RowTree
-from fastpubpriv.reference import leaves as reference
 
 EDGES_SQ = np.array([0.5, 2.0, 20.0, 1e4])
 KINDS = (MatrixKind.DIAGONAL, MatrixKind.FULL, MatrixKind.IDENTITY)

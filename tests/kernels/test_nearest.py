@@ -11,11 +11,11 @@ import pytest
 from clocks import PATIENCE, ctrl_c
 from helpers.points import lattice, mixture
 from row_cases import LEVELS, instruction_set
+from twins import nearest as reference
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cover, nearest
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.reference import nearest as reference
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from twins import sampler
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels._cbuf import check, inp, out
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.reference import sampler
 
 LEVELS = range(lib.fpp_isa_detect() + 1)
 LAWS = {"gaussian_floor": 0, "discrete_laplace": 1}

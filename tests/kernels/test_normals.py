@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from twins import normals as reference
 
 from fastpubpriv import KernelError
 from fastpubpriv.kernels import normals as kernels
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.reference import normals as reference
 
 
 @pytest.fixture(params=[0, 1, 2])

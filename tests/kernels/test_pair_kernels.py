@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, instruction_set
+from twins import hypotheses as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.kernels.hypotheses import PANEL
-from fastpubpriv.reference import hypotheses as reference
 
 SIZES = [1, 2, 63, 64, 65, 130]
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0, 1e200]

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
+from twins import local as slow
+from twins import wire as slow_wire
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import reports, seeds, wire
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.laws import CodeLaw, ReportLaw
-from fastpubpriv.reference import local as slow
-from fastpubpriv.reference import wire as slow_wire
 
 KEY = bytes(range(32))
 

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from twins import residuals as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import residuals as kernels
 from fastpubpriv.losses import logistic_residual, squared_residual
-from fastpubpriv.reference import residuals as reference
 from fastpubpriv.residual_maps import ResidualMap
 
 DIMS = (1, 2, 7, 16, 33)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import DIMS, KINDS, LEVELS, cases, instruction_set, integers_of, make_map, make_rows, sum_of
+from twins import rows as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.maps import MatrixKind, RowMap
-from fastpubpriv.reference import rows as reference
 
 
 @given(cases())

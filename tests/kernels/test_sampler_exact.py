@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flint import arb, ctx, fmpq
+from twins import sampler
+from twins.sampler import BINS, FIXED_BITS, GAUSSIAN, LAPLACE, exp_fixed, tables
 
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.reference import sampler
-from fastpubpriv.reference.sampler import BINS, FIXED_BITS, GAUSSIAN, LAPLACE, exp_fixed, tables
 
 ROOT = Path(__file__).parents[2]
 HEADER = ROOT / "csrc" / "sampler_tables.h"

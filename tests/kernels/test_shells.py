@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, cases, counts_of, instruction_set, make_map, make_rows
+from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.maps import MatrixKind, RowMap
-from fastpubpriv.reference import rows as reference
 
 PLAIN = RowMap(dim=2, out_dim=2, quant_bound=1, inv_step=1.0, limit=1.0)
 

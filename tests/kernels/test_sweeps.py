@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from twins import sweeps as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import sweeps as kernels
 from fastpubpriv.losses import logistic_residual, squared_residual
-from fastpubpriv.reference import sweeps as reference
 
 
 def absolute(prediction, label):

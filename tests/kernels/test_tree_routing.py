@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_rows
+from twins import tree as reference
 
 from fastpubpriv import maps
 from fastpubpriv.errors import InputError, KernelError
@@ -14,7 +15,6 @@ from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.kept import KeptNodes, known_nodes
 from fastpubpriv.kernels.tree import Members, grouped_rows
 from fastpubpriv.maps import RowTree, Rule, Split
-from fastpubpriv.reference import tree as reference
 
 
 def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):

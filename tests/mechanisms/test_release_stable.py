@@ -286,7 +286,7 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
         parts = []
         if partition.labels is not None:
             parts.append(partition.labels(x))
-        from fastpubpriv.reference import bins as reference
+        from twins import bins as reference
 
         parts += [reference.bins_keys(x[:, c], r) for c, r in zip(partition.columns, partition.rules, strict=True)]
         usable = np.all([part != reference.NONE for part in parts], axis=0)

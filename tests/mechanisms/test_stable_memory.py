@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from clocks import PATIENCE
 from spies import SpyLedger, SpyRows, seeded
+from twins import bins as reference
 
 from fastpubpriv import ApproxDP, BinGrid, DyadicBins, InputError, ProductBins, stable_histogram
 from fastpubpriv.errors import KernelError
@@ -16,7 +17,6 @@ from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.histograms import Partition, count_bins, memory_for
 from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means
-from fastpubpriv.reference import bins as reference
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor
 

@@ -8,11 +8,11 @@ import pytest
 from helpers import accounts
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import SpyRows
+from twins import rows as reference
 
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP, knorm_sum_grid
-from fastpubpriv.reference import rows as reference
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import private_rows

@@ -3,8 +3,8 @@
 import numpy as np
 from spies import seeded
 
+from benchmarks.papers.mixture_cases import Truth
 from fastpubpriv import ApproxDP, learn_axis_aligned_mixture
-from fastpubpriv.experiments.mixture_cases import Truth
 
 APPROX = ApproxDP(1, 1e-6)
 COMMON = {"threads": 1, "progress": False}

@@ -9,8 +9,8 @@ from axis_cases import BLOBS, learn, matched
 from scipy import stats
 from spies import seeded
 
+from benchmarks.papers.mixture_cases import Truth, blobs, distance_by_draws, released
 from fastpubpriv import AccuracyWarning, ApproxDP, learn_axis_aligned_mixture
-from fastpubpriv.experiments.mixture_cases import Truth, blobs, distance_by_draws, released
 from fastpubpriv.mixtures.axis_aligned import anchors
 from fastpubpriv.mixtures.axis_aligned.anchors import (
     Start,

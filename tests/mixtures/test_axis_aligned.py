@@ -10,6 +10,7 @@ import pytest
 from axis_cases import APPROX, BLOBS, COMMON, FAR_APART, learn, matched
 from spies import SpyLedger, SpyRows
 
+from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line, released
 from fastpubpriv import (
     ZCDP,
     AccuracyWarning,
@@ -23,7 +24,6 @@ from fastpubpriv import (
     Rows,
     learn_axis_aligned_mixture,
 )
-from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line, released
 from fastpubpriv.mixtures.axis_aligned import decoded_lists
 from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, ITERATE_FROM_PURE, chosen_method
 

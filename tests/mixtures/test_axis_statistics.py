@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv.experiments import public_mixtures, univariate_mixtures
-from fastpubpriv.experiments.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
-from fastpubpriv.experiments.running import seeded_quietly
+from benchmarks.papers import public_mixtures, univariate_mixtures
+from benchmarks.papers.experiment import seeded_quietly
+from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
 from fastpubpriv.mechanisms.selection.candidates import Chosen
 from fastpubpriv.mixtures.axis_aligned import dp_em, univariate
 from fastpubpriv.privacy import SelectionEvent

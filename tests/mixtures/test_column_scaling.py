@@ -9,8 +9,8 @@ import pytest
 from mixture_cases import Mixture, matched, order_of
 from spies import seeded
 
+from examples import new_york
 from fastpubpriv import ZCDP, ClusterTree, MixtureResult, learn_separated_mixture, public_only
-from fastpubpriv.experiments.flights import load_flights
 from fastpubpriv.mixtures.separated import scaling, searches
 from fastpubpriv.mixtures.separated.scaling import DATA_UNITS, column_scaling
 from fastpubpriv.results.mixture_plots import _outline
@@ -132,8 +132,9 @@ def sparse(n_pub):
 
 def test_collinear_columns_are_whitened_for_good_reasons_only(monkeypatch):
     """Air time and distance of flights: two groups that are wide apart, until what time adds to distance is blown up."""
-    flights = load_flights()
-    rows, public, west = flights.private[::20, :2].copy(), flights.public[:, :2].copy(), flights.groups()[::20]
+    flights = new_york.load_flights()
+    rows, public = flights.private[::20, :2].copy(), flights.public[:, :2].copy()
+    west = new_york.groups(flights)[::20]
     known = west >= 0
 
     def apart():

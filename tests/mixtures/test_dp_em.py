@@ -9,8 +9,8 @@ from axis_cases import APPROX, learn, matched
 from releases import release_statistic_sum
 from spies import seeded
 
+from benchmarks.papers.mixture_cases import blobs, distance_by_draws, released
 from fastpubpriv import ZCDP, AccuracyWarning, InputError, PureDP, learn_axis_aligned_mixture
-from fastpubpriv.experiments.mixture_cases import blobs, distance_by_draws, released
 from fastpubpriv.mixtures.axis_aligned.dp_em import (
     Parameters,
     Radii,

@@ -5,8 +5,8 @@ import pytest
 from axis_cases import learn, matched
 from scipy import stats
 
+from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv import ZCDP, InputError, PureDP
-from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv.mixtures.axis_aligned import public_em
 from fastpubpriv.mixtures.axis_aligned.public_em import Batch
 from fastpubpriv.mixtures.axis_aligned.public_list import from_pairs, public_candidates, scattered, standardised

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twins import supercluster as reference
 
 from fastpubpriv import InputError
 from fastpubpriv.mixtures.separated import supercluster as module
 from fastpubpriv.mixtures.separated.balls import Ball
 from fastpubpriv.mixtures.separated.supercluster import supercluster
-from fastpubpriv.reference import supercluster as reference
 
 
 def on_a_line(*steps):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twins import balls as reference
+from twins.supercluster import least_radius, pairwise
 
 from fastpubpriv import InputError
 from fastpubpriv.mixtures.separated import balls, kmeans, practical
 from fastpubpriv.mixtures.separated.balls import Ball, Gap, terrific_ball, widest_gap
 from fastpubpriv.mixtures.separated.search import Search
-from fastpubpriv.reference import balls as reference
-from fastpubpriv.reference.supercluster import least_radius, pairwise
 
 
 def blobs(rng, *centers, size=20, scale=1.0):

@@ -55,7 +55,7 @@ def test_dp_em_says_what_its_noise_says():
 
 
 def test_dp_em_prediction_is_near_what_happens():
-    from fastpubpriv.experiments.mixture_cases import Truth
+    from benchmarks.papers.mixture_cases import Truth
     from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
 
     truth = Truth(np.full(2, 0.5), np.array([[-5.0] * 8, [5.0] * 8]), np.ones((2, 8)))

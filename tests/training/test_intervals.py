@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from spies import seeded
 
+from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression
-from fastpubpriv.experiments.weather import read_table
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.training import leverage, methods
 from fastpubpriv.training.newton_state import JointState, State
@@ -239,8 +239,7 @@ def test_a_predicted_error_from_public_rows_that_one_line_goes_through_says_that
 def test_rain_by_the_hour():
     """The slope of a column that is nearly always zero: 82 by the bulk of the rows, 44 by least squares."""
     names = ["temp", "dewp", "precip", "humid"]
-    table = read_table(None, names)
-    rows = np.column_stack([table.column(name).to_numpy().astype(float) for name in names])
+    rows = np.column_stack(list(new_york.read("weather.csv", names).values()))
     rows = rows[np.isfinite(rows).all(axis=1)]
     truth = best_line(rows[:, :3], rows[:, 3])
     hits = 0

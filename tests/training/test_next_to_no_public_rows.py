@@ -12,8 +12,8 @@ import pytest
 from scipy.special import ndtr
 from training.test_oracles import METHODS, relative
 
+from benchmarks.papers import newton_beyond as beyond
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression
-from fastpubpriv.experiments import newton_beyond as beyond
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.training import newton, newton_state, public_linear, whitening
 from fastpubpriv.training.normal_clips import normal_clips

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from spies import SpyLedger, SpyRows, seeded
+from twins import residuals as reference
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import residuals as kernels
 from fastpubpriv.losses import squared_residual
-from fastpubpriv.reference import residuals as reference
 from fastpubpriv.residual_maps import ResidualMap
 from fastpubpriv.training import methods, rotated, weighing
 

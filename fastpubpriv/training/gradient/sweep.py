@@ -183,11 +183,15 @@ def sweep(
     Examples
     --------
     >>> import numpy as np
-    >>> from fastpubpriv.experiments.draws import SimulatedDraws
     >>> from fastpubpriv.training import Sweep, sweep
-    >>> x = np.random.default_rng(0).normal(size=(2_000, 2))
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(2_000, 2))
+    >>> class Simulated:
+    ...     batch = staticmethod(lambda step: np.flatnonzero(rng.random(2_000) < 0.1))
+    ...     public_batch = staticmethod(lambda step: None)
+    ...     noise = staticmethod(lambda step, dim: rng.normal(size=dim))
     >>> settings = Sweep(step_size=[0.1, 0.5], steps=40, clip_norm=1.0, noise_multiplier=1.0, batch_rows=200.0)
-    >>> weights = sweep(settings, x, x[:, 0], draws=SimulatedDraws(0, n=2_000, rate=0.1))
+    >>> weights = sweep(settings, x, x[:, 0], draws=Simulated())
     >>> weights.shape, bool(abs(weights[1] - [1.0, 0.0]).max() < 0.2)  # the longer steps arrive
     ((2, 2), True)
     """

@@ -1,0 +1,1 @@
+"""Programs that use the library from C, Rust, Numba and Python."""

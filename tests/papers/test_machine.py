@@ -1,0 +1,62 @@
+"""`python -m benchmarks.machine`."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import machine
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(machine, "measure", functools.partial(machine.measure, shapes=((500, 3),), rounds=1))
+
+
+@pytest.mark.usefixtures("small")
+def test_ratios_beside_an_older_file(tmp_path, capsys):
+    old = tmp_path / "old.json"
+    machine.main(["--threads", "1", "--json", str(old)])
+    assert "ratio" in capsys.readouterr().out
+    written = json.loads(old.read_text(encoding="utf-8"))
+    assert written["machine"]["instructions"] in ("baseline", "AVX2", "AVX-512")
+    (lap,) = written["laps"]
+    assert (lap["n_priv"], lap["dim"]) == (500, 3)
+    assert lap["ratio"] == pytest.approx(lap["numpy_seconds"] / lap["seconds"])
+    machine.main(["--compare", str(old)])
+    shown = capsys.readouterr().out
+    for words in ("old ratio", f"{lap['ratio']:.1f}x", f"{1e3 * lap['seconds']:.2f} ms", "now: ", "old: "):
+        assert words in shown
+    lap["n_priv"] = 501
+    written["machine"]["processor"] = "\x1b[31mZ80[bold]"
+    old.write_text(json.dumps(written), encoding="utf-8")
+    machine.main(["--compare", str(old)])
+    shown = capsys.readouterr().out
+    assert "Z80[bold]" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "[]",
+        "",
+        '{"laps": []}',
+        '{"laps": [{"n_priv": 5, "dim": 3, "seconds": NaN, "ratio": 1}]}',
+        "[" * 10**5,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_other_files_are_refused(text, tmp_path, capsys):
+    (tmp_path / "old.json").write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        machine.main(["--compare", str(tmp_path / "old.json")])
+    assert "machine --json" in capsys.readouterr().err
+
+
+def test_the_peer_does_the_same_job():
+    rows = np.random.default_rng(0).normal(1.0, 1.0, (50_000, 3))
+    assert np.allclose(machine.float_mean(rows, np.random.default_rng(1)), 1.0, atol=0.05)
