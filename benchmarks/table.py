@@ -1,14 +1,12 @@
-"""`python -m benchmarks.table`: hot loops and whole calls beside peers, the machine's limit and their goals, in one run.
+"""`python -m benchmarks.table`: the calls a user makes beside what one would use instead, and the loops below them, in one run.
 
-Everything is timed twice, with the widest instructions of the machine and held to AVX2, which stands for a processor without
-wider ones; numbers of both stand side by side, in this order: a / b. Each set has a process of its own, in which the peers, and
-limits that are products of BLAS, are held to the same instructions as our code (`benchmarks/held.py`); polars and OpenDP cannot
-be. The two processes take turns, case by case. A time is the least of some runs, a ratio is to a time of the same process. Every
-goal is held against the number beside it; what is not met says so. Rows of threads, memory and first calls have the widest
-instructions alone.
+Everything is timed with the widest instructions of the machine and held to AVX2, which stands for a processor without wider ones;
+numbers of both stand side by side: a / b. Each instruction set has a process of its own, in which the peers are held to it too
+(`benchmarks/held.py`); polars and OpenDP cannot be. The two processes take turns, case by case. A time is the least of some runs, a
+ratio is to a time of the same process. Memory and first calls have the widest instructions alone.
 
 The table of the README and of the book: `python -m benchmarks.table --write README.md` on a machine that does nothing else, in an
-environment with the extra `bench`. It takes about twenty minutes; `--quick` tries all of it on a hundredth of the rows.
+environment with the extra `bench`. It takes some minutes; `--quick` tries all of it on a hundredth of the rows.
 """
 
 from __future__ import annotations
@@ -21,90 +19,56 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import goals, held
-from benchmarks.cases import (
-    bins,
-    calls,
-    columns,
-    first_calls,
-    hypotheses,
-    limits,
-    loops,
-    memory,
-    reports,
-    threads,
-    training,
-)
-from benchmarks.threads import least
+from benchmarks import held
+from benchmarks.cases import calls, first_calls, limits, loops, memory, reports, training
+from benchmarks.goals import GOALS, NONE, verdict
 from fastpubpriv.cli.surroundings import describe_machine
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.instructions import NAMES
 
 HEADER = ("hot loop or call", "ours", "x limit", "limit", "peer", "times faster", "goal")
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
-SECTIONS = ("loops", "training", "calls", "threads", "memory", "first")
-CASES = ("loops", "training", "calls")  # the sections that are measured in a process for each set of instructions
+SECTIONS = ("loops", "calls", "memory", "first")
+CASES = ("loops", "calls")  # the sections that are measured in a process for each instruction set
 QUICK = 0.01
 Line = tuple[str, ...]
 
 
-def hot_loops(scale: float, opendp: bool) -> Iterator[loops.Case]:
-    """The cases of the goals, each made when its turn comes, as the large ones take 800 MB; `scale` is a factor on their rows."""
+def hot_loops(scale: float) -> Iterator[loops.Case]:
+    """The loops that every pass stands on, each made when its turn comes, as the large ones take 800 MB."""
 
     def n(rows: int) -> int:
         return max(64, int(rows * scale))
 
-    yield from loops.noise_cases(n(1_000_000), opendp)
-    for rows, dim in ((1_000_000, 50), (100_000, 500)):
+    yield from loops.noise_cases(n(1_000_000), importlib.util.find_spec("opendp") is not None)
+    for rows, dim in ((1_000_000, 50), (100_000, 500), (5_000_000, 4), (1_000_000, 20)):
         yield loops.mean_case(n(rows), dim)
-        yield loops.mean_case(n(rows), dim, center=0.01)
-    yield loops.mean_case(n(5_000_000), 4)
-    yield loops.mean_case(n(1_000_000), 50, np.float32)
-    yield columns.cells_case(n(1_000_000), 50)
-    yield columns.boxed_shells_case(n(1_000_000), 50)
-    yield columns.boxed_sum_case(n(1_000_000), 50)
-    yield columns.box_case(n(1_000_000), 50)
-    for rows, dim in ((1_000_000, 100), (100_000, 1000)):
-        yield loops.gram_case(n(rows), dim)
-    for rows, dim in ((1_000_000, 100), (100_000, 1000)):
-        if n(rows) >= 20 * dim:
-            yield loops.gaussian_case(n(rows), dim)
-    # Longer ones of each kind are in the pytest-benchmark suites: their peers take minutes.
-    for rows, dim in ((2_000, 100), (20_000, 100), (100_000, 50)):
-        yield loops.isolation_case(n(rows), dim, packaged=rows < 100_000)
-    yield loops.early_exit_case(200, 100)
-    yield loops.early_exit_case(2_000, 100, heavy=True)
+    yield training.gradient_case(n(1_000_000), 100)
+    yield reports.report_case(n(10_000), 100)
+    for rows in (2_000, 20_000):
+        yield loops.isolation_case(n(rows), 100)
     for dim in (4, 16):
         yield loops.terrific_case(n(20_000), dim)
-        yield loops.many_balls_case(n(1_000_000), dim)
-    yield loops.one_ball_case(n(10_000_000), 4)
-    yield loops.one_ball_case(n(1_000_000), 16)
-    yield loops.gap_case(n(2_000), 8)
-    for rows, dim in reports.SIZES:
-        yield reports.report_case(n(rows), dim)
-    yield reports.one_case(100)
-    yield hypotheses.pairs_case(n(2000), 2000)
-    yield hypotheses.cells_case(n(2000))
-    for shape in bins.SHAPES:
-        yield bins.bins_case(shape, n(10_000_000))
 
 
 def whole_calls(scale: float) -> Iterator[loops.Case]:
-    """The cases that are public functions, with many rows and with few."""
-    yield from calls.mean_calls(int(1_000_000 * scale), 50)
-    yield calls.published_mean_call(max(20_000, int(100_000 * scale)), 50)
-    for rows, dim in ((300_000, 20), (200_000, 50)):
-        yield calls.covariance_call(max(20_000, int(rows * scale)), dim)
-    yield calls.histogram_call(int(10_000_000 * scale))
-    yield calls.widths_call(int(10_000_000 * scale))
-    if importlib.util.find_spec("sklearn") is not None:
-        yield calls.mixture_call(max(20_000, int(1_000_000 * scale)))
-    yield calls.axis_aligned_call(max(20_000, int(1_000_000 * scale)))
+    """Public functions as a user calls them, on many rows and on few; `scale` is a factor on the many."""
+
+    def n(rows: int) -> int:
+        return max(20_000, int(rows * scale))
+
+    yield from calls.mean_calls(n(1_000_000), 50)
+    yield calls.gaussian_call(n(1_000_000), 50)
+    yield calls.published_mean_call(n(100_000), 50)
+    yield calls.covariance_call(n(200_000), 50)
+    yield from calls.regression_calls(n(500_000), 20)
+    yield calls.histogram_call(n(10_000_000))
+    yield calls.mixture_call(n(1_000_000))
+    yield calls.axis_aligned_call(n(1_000_000), 10)
     yield calls.choice_call(2000)
     yield calls.calibration_call()
     yield from calls.small_calls()
@@ -143,12 +107,7 @@ def timed(case: loops.Case, rounds: int) -> Times:
 def all_timed(level: int, sections: Sequence[str], rounds: int, scale: float) -> Iterator[str | Times]:
     """The BLAS of this process, then its cases with the instructions of `level`."""
     lib.fpp_isa_limit(level)
-    opendp = importlib.util.find_spec("opendp") is not None
-    made: dict[str, Iterable[loops.Case]] = {
-        "loops": hot_loops(scale, opendp),
-        "training": training.cases(scale),
-        "calls": whole_calls(scale),
-    }
+    made: dict[str, Iterable[loops.Case]] = {"loops": hot_loops(scale), "calls": whole_calls(scale)}
     with limits.held_to(level), threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of small budgets and seeds, which is not what is measured
         yield describe_machine()["BLAS"]
@@ -159,13 +118,14 @@ def all_timed(level: int, sections: Sequence[str], rounds: int, scale: float) ->
                 yield times
 
 
-def lines(found: Sequence[Times], levels: Sequence[int]) -> list[Line]:
+def lines(found: Sequence[Times]) -> list[Line]:
     """Rows of the table for one case, a peer each; the first says the goal of the limit or of the seconds too."""
     name, ours = found[0].name, [each.ours for each in found]
     over = [each.ours / each.limit for each in found if each.limit is not None] or None
+    goal = GOALS.get(name, NONE)
     own = [
-        goals.said(goals.limits_of(name, levels), over, at_most=True, unit=" x limit"),
-        goals.said(goals.every(goals.SECONDS.get(name), levels), ours, at_most=True, unit=" s"),
+        verdict(goal.limit, over, at_most=True, unit=" x limit"),
+        verdict(goal.seconds, ours, at_most=True, unit=" s"),
     ]
     first = (
         name,
@@ -178,20 +138,10 @@ def lines(found: Sequence[Times], levels: Sequence[int]) -> list[Line]:
     made = []
     for index, peer in enumerate(found[0].peers):
         faster = [each.peers[peer] / each.ours for each in found]
-        goal = goals.said(goals.peers_of(name, peer, levels), faster, at_most=False)
-        said = "; ".join(filter(None, [*(own if index == 0 else []), goal]))
+        beside_peer = verdict(goal.peers.get(peer), faster, at_most=False)
+        said = "; ".join(filter(None, [*(own if index == 0 else []), beside_peer]))
         made.append(((*first,) if index == 0 else ("", "", "", "")) + (peer, beside(faster, ".1f"), said))
     return made
-
-
-def two_threads(scale: float, rounds: int) -> Iterator[Line]:
-    """Whole calls with two threads against one."""
-    for case in threads.cases(scale):
-        goal, large = threads.GOALS[case.kind], threads.GOALS[case.kind] >= 1.0
-        found = least(case, rounds if large else 20 * rounds)
-        faster = found[1][0] / found[2][0]
-        said = goals.said([goal], [faster], at_most=False)
-        yield f"two threads: {case.name}", f"{1e3 * found[2][0]:.2f} ms", "-", "", "one thread", f"{faster:.2f}", said
 
 
 def peaks(scale: float) -> Iterator[Line]:
@@ -208,14 +158,12 @@ def firsts(rounds: int) -> Iterator[Line]:
         for call in first_calls.SHOWN:
             code = first_calls.FUNCTIONS[call]
             found = min(first_calls.seconds(code, Path(name))[1] for _ in range(max(2, rounds // 3)))
-            said = goals.said([first_calls.goal_of(call)], [found], at_most=True, unit=" s")
+            said = verdict(first_calls.goal_of(call), [found], at_most=True, unit=" s")
             yield f"first call: {call}", f"{1e3 * found:.0f} ms", "-", "", "", "", said
 
 
 def measured(sections: Sequence[str], rounds: int, scale: float) -> Iterator[Line]:
     """The rows that are measured with the widest instructions alone."""
-    if "threads" in sections:
-        yield from two_threads(scale, rounds)
     if "memory" in sections:
         yield from peaks(scale)
     if "first" in sections:
@@ -255,7 +203,7 @@ def main() -> None:
         prog="python -m benchmarks.table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=7, help="runs of our calls; peers take half as many")
-    parser.add_argument("--isa", choices=("avx512", "avx2", "baseline"), help="one set of instructions instead of two")
+    parser.add_argument("--isa", choices=("avx512", "avx2", "baseline"), help="one instruction set instead of two")
     parser.add_argument("--only", choices=SECTIONS, action="append", help="one section of the table")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows and one run: to try the command")
     parser.add_argument("--write", type=Path, help=f"Markdown file with {BEGIN} and {END} marks")
@@ -271,7 +219,7 @@ def main() -> None:
     lib.fpp_isa_limit(levels[0])
     processes = held.in_turn(levels, all_timed, [each for each in sections if each in CASES], rounds, scale)
     head = note(levels, next(processes))
-    found = [line for times in processes for line in lines(times, levels)]
+    found = [line for times in processes for line in lines(times)]
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found += measured(sections, rounds, scale)

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 
@@ -36,32 +37,41 @@ def test_first_calls_are_those_of_every_public_function_and_command():
     assert {*first_calls.SHOWN, *first_calls.COMPILED} <= set(first_calls.FUNCTIONS)
 
 
-def test_a_row_of_the_table_holds_both_sets_of_instructions(monkeypatch):
+def test_a_row_of_the_table_holds_both_instruction_sets(monkeypatch):
     from benchmarks import goals, table
     from benchmarks.cases import loops
 
     x = np.zeros(50_000)
-    monkeypatch.setitem(goals.SECONDS, "a loop", 100.0)
-    monkeypatch.setitem(goals.PEERS, "a loop", {"a peer": 1e9})
+    monkeypatch.setitem(goals.GOALS, "a loop", goals.Goal(seconds=100.0, peers={"a peer": 1e9}))
     case = loops.Case("a loop", x.sum, {"a peer": x.sum, "one thread": x.sum}, lambda: 1e9, "a limit")
     times = table.timed(dataclasses.replace(case, peer_scale={"a peer": 1e12}), rounds=1)
     assert times.limit == 1e9
     assert times.peers["a peer"] > 1e9 * times.peers["one thread"]
     slower = dataclasses.replace(times, ours=4.0, limit=2.0, peers={"a peer": 4e8, "one thread": 6.0})
     wide = dataclasses.replace(slower, ours=2.0, peers={"a peer": 4e9, "one thread": 6.0})
-    first, second = table.lines([wide, slower], [2, 0])
+    first, second = table.lines([wide, slower])
     # Each number is beside the limit and the peers that were measured with the same instructions.
     assert first == (
         "a loop", "2000.00 / 4000.00 ms", "1.00 / 2.00", "a limit", "a peer", "2000000000.0 / 100000000.0",
         "<= 100 s: met; >= 1e+09: met / NOT MET",
     )  # fmt: skip
     assert second == ("", "", "", "", "one thread", "3.0 / 1.5", "")
-    assert goals.said([1.7, 1.4], [1.5, 1.5], at_most=True) == "<= 1.7 / 1.4: met / NOT MET"
+    assert goals.verdict(1.5, [1.4, 1.7], at_most=True) == "<= 1.5: met / NOT MET"
     assert all(len(line) == len(table.HEADER) for line in (first, second))
     text = table.written(f"before\n{table.BEGIN}\nold\n{table.END}\nafter", "head", [first, second])
     assert text.startswith(f"before\n{table.BEGIN}\nhead\n\n| hot loop or call |")
     assert text.endswith(f"|\n{table.END}\nafter")
     assert "old" not in text
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+def test_every_goal_is_of_a_row():
+    """By the names of the cases, which are made of tiny rows here."""
+    from benchmarks import goals, table
+
+    made = {case.name for section in (table.hot_loops, table.whole_calls) for case in section(1e-9)}
+    kinds = {re.sub(r"[\d.e+,]+", "N", name) for name in made}
+    assert {re.sub(r"[\d.e+,]+", "N", name) for name in goals.GOALS} <= kinds
 
 
 def test_the_note_names_processor_kernels_and_instructions():

@@ -19,9 +19,12 @@ from fastpubpriv import (
     PureDP,
     coinpress_covariance,
     coinpress_mean,
+    estimate_gaussian,
     estimate_mean,
     learn_axis_aligned_mixture,
     learn_separated_mixture,
+    linear_regression,
+    logistic_regression,
     stable_histogram,
     weighted_mean,
 )
@@ -30,6 +33,7 @@ from fastpubpriv.results.estimates import MeanResult
 
 RHO = ZCDP(rho=0.5)
 SEED = 1
+SCIKIT = "scikit-learn (not private)"
 APPROXIMATE = ApproxDP(epsilon=1.0, delta=1e-6)
 
 
@@ -75,7 +79,7 @@ def mean_calls(n: int, dim: int) -> list[Case]:
             f"{peer}, {passes} passes": lambda one=one: [one() for _ in range(passes)] for peer, one in once.items()
         }
         return Case(
-            f"{name}, {n:.0e} x {dim}, whole call",
+            f"{name}, {size(n)} x {dim}",
             quiet(call),
             peers,
             lambda: passes * limits.read_seconds(x),
@@ -138,7 +142,7 @@ def published_mean_call(n: int, dim: int) -> Case:
     for found in (call().mean, published_mean(x, 4, rng)):
         assert np.linalg.norm(found) < 0.1 * np.sqrt(dim)
     return Case(
-        f"coinpress_mean, {n:.0e} x {dim}, 4 rounds, whole call",
+        f"coinpress_mean, {size(n)} x {dim}, 4 rounds",
         quiet(call),
         {"the published script": lambda: published_mean(x, 4, rng)},
         lambda: 4 * limits.read_seconds(x),
@@ -155,7 +159,7 @@ def covariance_call(n: int, dim: int) -> Case:
     for found in (call().covariance, published_covariance(x, 4, rng)):
         assert np.linalg.norm(found - true) < 0.2 * np.linalg.norm(true)
     return Case(
-        f"coinpress_covariance, {n:.0e} x {dim}, 4 rounds, whole call",
+        f"coinpress_covariance, {size(n)} x {dim}, 4 rounds",
         quiet(call),
         {"the published script": lambda: published_covariance(x, 4, rng)},
     )
@@ -166,7 +170,7 @@ def histogram_call(n: int) -> Case:
     x = bins.column("bounded", n)
     keys = lambda: np.ceil(x / 0.01 - 0.5).astype(np.int64)  # noqa: E731
     return Case(
-        f"stable_histogram, {n:.0e}, whole call",
+        f"stable_histogram, {size(n)}",
         lambda: stable_histogram(x, bins=BinGrid(width=0.01), budget=APPROXIMATE, threads=1, progress=False),
         {
             "NumPy unique": lambda: np.unique(keys(), return_counts=True),
@@ -175,17 +179,6 @@ def histogram_call(n: int) -> Case:
         lambda: limits.read_seconds(x),
         "reading the column once",
     )
-
-
-def widths_call(n: int) -> Case:
-    """Thirty nested widths against the finest of them alone."""
-    x = bins.column("bounded", n)
-
-    def call(levels: int) -> Call:
-        grid = BinGrid(width=0.01, levels=levels)
-        return lambda: stable_histogram(x, bins=grid, budget=APPROXIMATE, threads=1, progress=False)
-
-    return Case(f"stable_histogram, 30 widths, {n:.0e}, whole call", call(30), {"one width": call(1)})
 
 
 def mixture_call(n: int) -> Case:
@@ -197,21 +190,31 @@ def mixture_call(n: int) -> Case:
     public, private = rows[order[:-n]].copy(), np.ascontiguousarray(rows[order[-n:]])
     given = {"n_components": 8, "min_weight": 0.1, "budget": RHO, "threads": 1, "progress": False}
     return Case(
-        f"learn_separated_mixture, {n:.0e} x 16, 8 components, whole call",
+        f"learn_separated_mixture, {size(n)} x 16, 8 components",
         quiet(lambda: learn_separated_mixture(private, x_pub=public, **given)),
-        {"scikit-learn GaussianMixture (not private)": lambda: GaussianMixture(8, random_state=0).fit(private)},
+        {
+            f"{SCIKIT}, a tenth of the rows, 5 steps": lambda: GaussianMixture(8, max_iter=5, random_state=0).fit(
+                private[::10]
+            )
+        },
     )
 
 
-def axis_aligned_call(n: int) -> Case:
+def axis_aligned_call(n: int, dim: int) -> Case:
     """A fit of two Gaussians with independent columns, without public rows."""
+    from sklearn.mixture import GaussianMixture
+
     rng = np.random.default_rng(6)
-    x = rng.standard_normal((n, 50)) + 8.0 * rng.integers(2, size=(n, 1))
+    x = rng.standard_normal((n, dim)) + 8.0 * rng.integers(2, size=(n, 1))
     given = {"n_components": 2, "budget": APPROXIMATE, "threads": 1, "progress": False}
     return Case(
-        f"learn_axis_aligned_mixture, {n:.0e} x 50, whole call",
+        f"learn_axis_aligned_mixture, {size(n)} x {dim}, 2 components",
         quiet(lambda: learn_axis_aligned_mixture(x, **given)),
-        {},
+        {
+            f"{SCIKIT}, 'diag', 5 steps": lambda: GaussianMixture(
+                2, covariance_type="diag", max_iter=5, random_state=0
+            ).fit(x)
+        },
     )
 
 
@@ -221,7 +224,7 @@ def choice_call(n: int) -> Case:
     x, public = rng.standard_normal((n, 3)), rng.standard_normal((40, 3))
     given = {"x_pub": public, "n_components": 2, "budget": PureDP(1.0), "method": "public_list", "progress": False}
     return Case(
-        f"learn_axis_aligned_mixture, x_pub, pure, {n} x 3, whole call, all cores",
+        f"a pure choice among 1,000 mixtures, {size(n)} x 3, all cores",
         quiet(lambda: learn_axis_aligned_mixture(x, **given)),
         {},
     )
@@ -231,44 +234,55 @@ def calibration_call() -> Case:
     """The noise of 5,000 steps over a 54th of the rows each, for a delta that no earlier call has asked for."""
     deltas = (1e-5 * (1.0 + 1e-9 * turn) for turn in itertools.count())
     return Case(
-        "noise_multiplier_for, 5000 steps of 1/54",
+        "noise_multiplier_for, 5,000 steps of 1/54",
         lambda: noise_multiplier_for(ApproxDP(2.0, next(deltas)), Poisson(1 / 54), 5000),
         {},
     )
 
 
-def small_calls() -> list[Case]:
-    """Calls on few rows: what a call costs, and that it wakes no threads.
+def gaussian_call(n: int, dim: int) -> Case:
+    """Mean and covariance, against NumPy's."""
+    x = np.random.default_rng(7).standard_normal((n, dim))
+    public = np.random.default_rng(8).standard_normal((10 * dim + 100, dim))
+    return Case(
+        f"estimate_gaussian, {size(n)} x {dim}",
+        quiet(lambda: estimate_gaussian(x, x_pub=public, budget=RHO, threads=1, progress=False)),
+        {"np.cov": lambda: np.cov(x, rowvar=False)},
+    )
 
-    The same public settings each time, as in a loop over many small tables: what depends on them alone is worked out once.
-    """
+
+def regression_calls(n: int, dim: int) -> list[Case]:
+    """Linear and logistic regression, against scikit-learn's with nothing tuned."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    rng = np.random.default_rng(9)
+    rows = rng.standard_normal((n + 20 * dim, dim))
+    score = rows @ np.linspace(-1.0, 1.0, dim) + rng.standard_normal(len(rows))
+    found = []
+    for ours, peer, y in (
+        (linear_regression, LinearRegression(), score),
+        (logistic_regression, LogisticRegression(), (score > 0.0).astype(float)),
+    ):
+        given = {"x_priv": rows[:n], "y_priv": y[:n], "x_pub": rows[n:].copy(), "y_pub": y[n:].copy()}
+        call = partial(ours, **given, budget=RHO, threads=1, progress=False)
+        fit = partial(peer.fit, rows[:n], y[:n])
+        found.append(Case(f"{ours.__name__}, {size(n)} x {dim}", quiet(call), {SCIKIT: fit}))
+    return found
+
+
+def size(n: int) -> str:
+    """A number of rows as people say it."""
+    return f"{n:.0e}".replace("e+0", "e") if n >= 10**5 else f"{n:,}"
+
+
+def small_calls() -> list[Case]:
+    """Calls on few rows, which cost what a call costs: the same public settings each time, as in a loop over small tables."""
     rng = np.random.default_rng(3)
     x, public = rng.standard_normal((1000, 5)), rng.standard_normal((100, 5))
-    line, more = rng.standard_normal(1000), rng.standard_normal((10_000, 5))
-    clip_and_mean: dict[str, Call] = {"NumPy clip and mean": lambda: loops.numpy_clip(x, 3.0).mean(axis=0)}
-
-    def gaussian(rows: np.ndarray, threads: int | None) -> Call:
-        return lambda: estimate_mean(
-            rows, x_pub=public, budget=RHO, clipping="gaussian", threads=threads, progress=False
-        )
-
+    given = {"x_pub": public, "budget": RHO, "progress": False}
+    known = {**given, "norm_bound": 5.0, "variance": 5.0}
     return [
-        Case(
-            "estimate_mean, 1000 x 5",
-            quiet(lambda: estimate_mean(x, x_pub=public, budget=RHO, progress=False)),
-            clip_and_mean,
-        ),
-        Case("estimate_mean, clipping='gaussian', 1000 x 5", gaussian(x, 1), clip_and_mean),
-        Case(
-            "weighted_mean, 1000 x 5",
-            lambda: weighted_mean(x, x_pub=public, budget=RHO, norm_bound=5.0, variance=5.0, progress=False),
-            clip_and_mean,
-        ),
-        Case(
-            "stable_histogram, 1000",
-            lambda: stable_histogram(line, bins=BinGrid(width=1.0), budget=APPROXIMATE, progress=False),
-            {"NumPy unique": lambda: np.unique(np.ceil(line - 0.5), return_counts=True)},
-        ),
-        Case("threads by default, 10000 x 5", gaussian(more, None), {"one thread": gaussian(more, 1)}),
-        Case("two threads, 10000 x 5", gaussian(more, 2), {"one thread": gaussian(more, 1)}),
+        Case("estimate_mean, 1,000 x 5", quiet(lambda: estimate_mean(x, **given)), {"np.mean": lambda: x.mean(axis=0)}),
+        Case("weighted_mean, 1,000 x 5", quiet(lambda: weighted_mean(x, **known)), {"np.mean": lambda: x.mean(axis=0)}),
+        gaussian_call(1000, 5),
     ]

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.cases.calls import size
+
 _PREPARED = """
 import resource, sys, warnings
 import numpy as np
@@ -38,10 +40,10 @@ def cases(scale: float) -> Iterator[Peak]:
         ("estimate_mean", "NumPy clip and mean", f"{clip}; y.mean(axis=0)"),
         ("estimate_gaussian", "NumPy clip and product", f"{clip}; y.T @ y"),
     ):
-        yield Peak(f"{name}, {n:.0e} x 50", (rows, f"f.{name}(x, x_pub=p, {given})"), peer, (rows, call))
+        yield Peak(f"{name}, {size(n)} x 50", (rows, f"f.{name}(x, x_pub=p, {given})"), peer, (rows, call))
     bins = "f.stable_histogram(x, bins=f.BinGrid(width=0.01), budget=f.ApproxDP(1, 1e-8), threads=1, progress=False)"
     unique = "np.unique(np.ceil(x / 0.01 - 0.5).astype(np.int64), return_counts=True)"
-    yield Peak(f"stable_histogram, {long:.0e}", (line, bins), "NumPy unique", (line, unique))
+    yield Peak(f"stable_histogram, {size(long)}", (line, bins), "NumPy unique", (line, unique))
 
 
 def peak(program: tuple[str, str]) -> float:
