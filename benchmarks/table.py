@@ -32,6 +32,7 @@ from benchmarks.cases import (
     calls,
     columns,
     first_calls,
+    geometry,
     hypotheses,
     limits,
     loops,
@@ -75,16 +76,10 @@ def hot_loops(scale: float, opendp: bool) -> Iterator[loops.Case]:
         if n(rows) >= 20 * dim:
             yield loops.gaussian_case(n(rows), dim)
     # Longer ones of each kind are in the pytest-benchmark suites: their peers take minutes.
-    for rows, dim in ((2_000, 100), (20_000, 100), (100_000, 50)):
-        yield loops.isolation_case(n(rows), dim, packaged=rows < 100_000)
-    yield loops.early_exit_case(200, 100)
-    yield loops.early_exit_case(2_000, 100, heavy=True)
+    for rows, dim in ((2_000, 100), (20_000, 100)):
+        yield geometry.isolation_case(n(rows), dim)
     for dim in (4, 16):
-        yield loops.terrific_case(n(20_000), dim)
-        yield loops.many_balls_case(n(1_000_000), dim)
-    yield loops.one_ball_case(n(10_000_000), 4)
-    yield loops.one_ball_case(n(1_000_000), 16)
-    yield loops.gap_case(n(2_000), 8)
+        yield geometry.terrific_case(n(20_000), dim)
     for rows, dim in reports.SIZES:
         yield reports.report_case(n(rows), dim)
     yield reports.one_case(100)
