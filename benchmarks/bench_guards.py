@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.cases import bins, columns, hypotheses, leaves, loops, reports, training
+from benchmarks.cases import bins, columns, geometry, hypotheses, leaves, loops, reports, training
 from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
@@ -133,34 +133,22 @@ GUARDS = {
         Ratios(0.58, 1.31, 1.99),
     ),
     "most isolated": (
-        lambda: loops.isolation_case(4_000, 100, packaged=False),
-        "NumPy float32 products (may err)",
-        Ratios(1.38, 2.32, 2.86),
-        Ratios(3.46, 5.81, 7.15),
+        lambda: geometry.isolation_case(2_000, 100),
+        geometry.SCIKIT,
+        Ratios(6.0, 6.0, 6.0),
+        Ratios(15.0, 15.0, 15.0),
     ),
     "terrific balls 4": (
-        lambda: loops.terrific_case(4_000, 4),
-        "sorted cdist",
-        Ratios(5.0, 5.0, 8.0),
-        Ratios(16.2, 30.1, 40.6),
+        lambda: geometry.terrific_case(4_000, 4),
+        geometry.SORTED,
+        Ratios(8.0, 8.0, 8.0),
+        Ratios(20.0, 20.0, 20.0),
     ),
     "terrific balls 16": (
-        lambda: loops.terrific_case(4_000, 16),
-        "sorted cdist",
-        Ratios(3.0, 3.0, 4.8),
-        Ratios(9.79, 17.6, 23.6),
-    ),
-    "many balls 4": (
-        lambda: loops.many_balls_case(100_000, 4),
-        "sorted cdist",
-        Ratios(2.22, 2.5, 3.95),
-        Ratios(5.57, 9.09, 9.89),
-    ),
-    "many balls 16": (
-        lambda: loops.many_balls_case(100_000, 16),
-        "sorted cdist",
-        Ratios(0.99, 1.5, 2.53),
-        Ratios(2.49, 4.55, 6.33),
+        lambda: geometry.terrific_case(4_000, 16),
+        geometry.SORTED,
+        Ratios(2.0, 2.0, 2.0),
+        Ratios(5.0, 5.0, 5.0),
     ),
     "routes": (
         lambda: leaves.routing_case(100_000, 16, 8),
@@ -250,7 +238,7 @@ GUARDS = {
     ),
 }
 # Of kernels that read public rows only; `make guards-rest` runs them.
-PUBLIC = {"most isolated", "terrific balls 4", "terrific balls 16", "many balls 4", "many balls 16"}
+PUBLIC = {"most isolated", "terrific balls 4", "terrific balls 16"}
 MOST_READS, READS_SEEN = 6.3, 2.5  # the clipped sum in readings of its rows, on Zen 4; 1.4 at full width
 
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import held
-from benchmarks.cases import calls, first_calls, limits, loops, memory, reports, training
+from benchmarks.cases import calls, first_calls, geometry, limits, loops, memory, reports, training
 from benchmarks.goals import GOALS, NONE, verdict
 from fastpubpriv.cli.surroundings import describe_machine
 from fastpubpriv.kernels._cext import lib
@@ -50,9 +50,9 @@ def hot_loops(scale: float) -> Iterator[loops.Case]:
     yield training.gradient_case(n(1_000_000), 100)
     yield reports.report_case(n(10_000), 100)
     for rows in (2_000, 20_000):
-        yield loops.isolation_case(n(rows), 100)
+        yield geometry.isolation_case(n(rows), 100)
     for dim in (4, 16):
-        yield loops.terrific_case(n(20_000), dim)
+        yield geometry.terrific_case(n(20_000), dim)
 
 
 def whole_calls(scale: float) -> Iterator[loops.Case]:

@@ -365,108 +365,6 @@ int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels,
 int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids, int64_t size,
                            int64_t components, int64_t points, int64_t own, int64_t most, double *roots, int64_t *counts);
 
-/* ---- Searches among rows --------------------------------------------------------------------------------------------
- * Rows stand in panels of FPP_ROW_LANES, (dim, FPP_ROW_LANES) numbers, a row in each lane. What is found is decided by squared distances
- * in doubles, column by column, without fused multiply-adds; panels, boxes and single precision decide only what is looked at. Here
- * rows x (n, dim) have no gaps, and is_f32 says that they are floats. A workspace may have any alignment unless it says otherwise. */
-#define FPP_ROW_LANES 64
-
-typedef struct {
-    int64_t m, dim, groups;        /* at most FPP_ROW_LANES groups */
-    int32_t points_f32, panels_f32;
-    const void *points;            /* (m, dim), finite */
-    const void *panels;            /* (starts[groups], dim, 64): the points, exactly or within `drift` of them; infinity in unused lanes */
-    const int64_t *order;          /* (starts[groups], 64): which point is in a lane, -1 for none */
-    const int64_t *starts;         /* (groups + 1): panels of group g are starts[g] ... starts[g + 1] - 1 */
-    const double *near, *far;      /* (starts[groups]): least and largest distance of the rows of a panel from the middle of its group */
-    const void *middles;           /* (dim, 64), in the type of the panels */
-    double drift, kappa;           /* absolute error of a distance between rows of panels, and relative error of computing it */
-} fpp_race;
-
-/* Goes through the points at places queue (n) of the panels, in order, until `most_work` coordinates have been looked at or exact
- * distances have cost too much. best and farthest, -1.0 at first, become the point whose nearest other point is farthest (the lowest
- * number on ties) and that squared distance. done: how many points were gone through; settled: 0 if exact distances stopped it.
- * workspace: dim doubles, aligned. */
-int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int64_t most_work, void *workspace, int64_t *best,
-                     double *farthest, int64_t *done, int32_t *settled);
-/* The same race among points x (m, dim), without groups, until most_work more coordinates have been looked at. left: 1 if points are
- * left, 0 if there are none, -1 if after trial_work coordinates they would cost more than other_work, or a point is not finite: another
- * search may go on from best, m at first, and farthest. From call to call the same: panels, (m + 15) dim doubles; kept (9), zeros at first. */
-int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
-                       double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
-/* All of it in one call for few points: m at least 2, and (m + 15) dim at most FPP_SMALL_RACE. best: -1 if one is not finite. */
-#define FPP_SMALL_RACE 8192
-typedef struct { int64_t best; double farthest; } fpp_winner;
-int32_t fpp_race_small(const double *x, int64_t m, int64_t dim, fpp_winner *winner);
-/* What follows adds up squared distances of points x (m, dim) in any order, a factor of 1 + (4 dim + 16) 2^-53 from those that decide.
- * panel: 16 dim doubles. nearest (m) = from begin to end, the least from one of the other points that pivots (16) names, -1 for none,
- * and group (m) which; infinite where one is not finite. */
-int32_t fpp_race_cover(const double *x, int64_t m, int64_t dim, const int64_t *pivots, int64_t begin, int64_t end, double *panel,
-                       double *nearest, int64_t *group);
-/* The points of queue (left) stay to which none of members, from first to last, is nearer than limit, and left is their number. */
-int32_t fpp_race_leave(const double *x, int64_t m, int64_t dim, const int64_t *members, int64_t first, int64_t last, double limit,
-                       double *panel, int64_t *queue, int64_t *left);
-/* nearest (16), at (16), second (16): of the points that rows (16) names, -1 for none, the least distance to another from begin to end,
- * to which one, and the least but that; where it is less than before, which is infinite at first. */
-int32_t fpp_race_contend(const double *x, int64_t m, int64_t dim, const int64_t *rows, int64_t begin, int64_t end, double *panel,
-                         double *nearest, int64_t *at, double *second);
-/* group (n) = the nearest of pivots (dim, 64), in the type of x, the first of equals; sums (64, dim) += rows by group. */
-int32_t fpp_race_join(const void *x, int32_t is_f32, int64_t n, int64_t dim, const void *pivots, int64_t *group, double *sums);
-/* panels (count, dim, 64) = the rows that order (count, 64) names, infinity where it says -1. */
-int32_t fpp_panels_fill(const void *x, int32_t is_f32, int64_t m, int64_t dim, const int64_t *order, int64_t count, void *panels);
-
-int64_t fpp_ball_workspace_size(int64_t dim, int64_t radii); /* bytes for what follows, up to fpp_tiles_count; -1 if invalid */
-/* counts (k, radii) += rows within each of radii_sq of each of centers (k, dim). */
-int32_t fpp_ball_counts(const void *x, int32_t is_f32, int64_t n, int64_t dim, const double *centers, int64_t k,
-                        const double *radii_sq, int64_t radii, void *workspace, int64_t *counts);
-/* out (end - begin, n rounded up to 64) = squared distances of all rows from those from begin to end, and NaN behind them. */
-int32_t fpp_distances_f64(const double *x, int64_t n, int64_t dim, int64_t begin, int64_t end, void *workspace, double *out);
-/* A tree of `depth` halvings of columns (dim, s): node i sends a row to 2 i + 1 if its column side[level] is at least cut[i], else to
- * 2 i. order (s) is scratch, cut (2^depth). */
-int32_t fpp_cells_plant(const double *columns, int64_t s, int64_t dim, int64_t depth, int64_t *order, int64_t *side, double *cut);
-/* leaf (n) = cell of each row in such a tree, -1 for a row that is not finite. */
-int32_t fpp_cells_route(const void *x, int32_t is_f32, int64_t n, int64_t dim, const int64_t *side, int64_t depth, const double *cut,
-                        void *workspace, int32_t *leaf);
-/* order = places of leaf (n) by value, without those that are none of 0 ... cells - 1; starts (cells + 1) is scratch, kept their number. */
-int32_t fpp_cells_sort(const int32_t *leaf, int64_t n, int64_t cells, int64_t *starts, int64_t *order, int64_t *kept);
-
-typedef struct {
-    int64_t count;        /* panels, 64 to a tile */
-    float *panels;        /* (count, dim, 64): rows less the middle of their tile, NaN in unused lanes */
-    double *middles;      /* (tiles, dim) */
-    const int64_t *order; /* (count, 64): which row is in a lane, -1 for none */
-    double *boxes;        /* (tiles, 2, dim, 64): least and greatest corners of the rows of each panel, NaN for none */
-    float *lower, *upper; /* (tiles, dim, 64): the same less the middle */
-    const int64_t *sizes; /* (tiles, 64): rows of a panel */
-} fpp_tiles;
-
-/* Tiles begin ... end - 1 of rows from count and order: the other arrays. */
-int32_t fpp_tiles_gather(const void *x, int32_t is_f32, int64_t n, int64_t dim, const fpp_tiles *tiles, int64_t begin, int64_t end,
-                         void *workspace);
-/* As fpp_ball_counts for the rows of those tiles; centers are finite, radii_sq ascending. */
-int32_t fpp_tiles_count(const void *x, int32_t is_f32, int64_t n, int64_t dim, const fpp_tiles *tiles, int64_t begin, int64_t end,
-                        const double *centers, int64_t k, const double *radii_sq, int64_t radii, void *workspace, int64_t *counts);
-
-typedef struct {
-    int64_t count, dim;
-    const double *panels;         /* (count, dim, 64), NaN in unused lanes */
-    const int64_t *order;         /* (count, 64) */
-    const double *lower, *upper;  /* (tiles of 64 panels, dim, 64) */
-    const int64_t *sizes;         /* (tiles, 64): rows of a panel */
-} fpp_blocks;
-
-typedef struct {
-    const double *inner, *outer; /* (count), descending: squares of r and of the larger radius */
-    int64_t count, min_count;
-} fpp_radii;
-
-/* order (count, 64), panels, lower and upper of fpp_blocks for columns (dim, m), finite; boxes of missing panels are left alone. */
-int32_t fpp_blocks_make(const double *columns, int64_t m, int64_t dim, int64_t *order, double *panels, double *lower, double *upper);
-int64_t fpp_blocks_workspace_size(const fpp_blocks *blocks, int64_t radii); /* bytes; -1 if invalid */
-/* best (2) = first (radius, row) of itself and the rows at places begin ... end - 1 whose ball has min_count rows within inner, none up to
- * outer, and min_count beyond. spread (dim, 64): rows from everywhere. */
-int32_t fpp_blocks_terrific(const fpp_blocks *blocks, const double *spread, int64_t begin, int64_t end, const fpp_radii *radii,
-                            void *workspace, int64_t *best);
 /* ---- Reports of the local model -------------------------------------------------------------------------------------
  * The row of a user becomes a unit vector v: x / |x| (the first axis if x is zero or not finite), for `ball` with a sign that keeps
  * E v = x / radius. Its report is round(2^log2_grid X); relative to dim standard normals, X has density p / q in a cap of mass q, else
@@ -562,8 +460,6 @@ int32_t fpp_test_noise_i64(const uint8_t *key, int64_t begin, int64_t end, int32
 /* exp(-s) of the slow comparison: s (7 limbs of 64 bits, least first, 384 fraction bits, s < 129) gives e_and_n (6 limbs, then n):
  * exp(-s) = e / 2^(384 + n). */
 int32_t fpp_test_fixed_exp(const uint64_t *s, uint64_t *e_and_n);
-/* near, far (64): least and largest squared distances of a row from rows in boxes lower ... upper (dim, 64). */
-int32_t fpp_test_box_tile(const double *lower, const double *upper, const double *row, int64_t dim, double *near, double *far);
 
 /* cdef ends */
 #ifdef __cplusplus

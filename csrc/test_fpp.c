@@ -233,7 +233,6 @@ int main(void)
         test_columns,
         test_gradients,
         test_arguments,
-        test_arguments_of_searches,
         test_arguments_of_reports,
         test_arguments_of_counts,
         test_reports,

@@ -15,7 +15,6 @@ int test_pairs(void);
 int test_bins(void);
 int test_columns(void);
 int test_arguments(void);
-int test_arguments_of_searches(void);
 int test_arguments_of_reports(void);
 int test_arguments_of_counts(void);
 int test_gradients(void);

@@ -1,10 +1,11 @@
-"""What first calls would do first, done before: imports, and the compilation of losses of one's own."""
+"""What first calls would do first, done before: imports, and the compilation of searches and of losses of one's own."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import geometry
 from fastpubpriv.kernels._labelled import prepare
 from fastpubpriv.losses import LOSSES, Loss
 
@@ -58,7 +59,9 @@ def warmup(*losses: str | Loss) -> None:
 
     Notes
     -----
-    Nothing is kept on disk, where others might change what later runs here: each process warms up for itself, in about a second.
+    Losses of your own are compiled in each process, and not kept on disk. Searches among many public rows (`supercluster`,
+    `terrific_ball`) are compiled once, and then loaded from where Numba keeps them: beside the package, or in your own cache
+    folder.
 
     Examples
     --------
@@ -73,6 +76,7 @@ def warmup(*losses: str | Loss) -> None:
             raise InputError(f"warmup takes names of losses and Loss values: pass one of {sorted(LOSSES)}, or a Loss")
     for name in _LATE:
         import_module(name)
+    geometry.prepare()
     for each in losses:
         if isinstance(each, Loss):
             prepare(each.residual, outputs=each.scores)

@@ -148,11 +148,11 @@ def no_unsafe_numba(source: Source) -> list[str]:
 
 
 def numba_in_one_place(source: Source) -> list[str]:
-    """All options of Numba are in kernels/_jit.py."""
-    if source.path == "fastpubpriv/kernels/_jit.py":
+    """Numba compiles functions of the caller's in _jit.py and searches over public rows in _searches.py, and nothing else."""
+    if source.path in {f"fastpubpriv/kernels/{name}.py" for name in ("_jit", "_searches")}:
         return []
     return [
-        source.complaint(node, "numba outside kernels/_jit.py")
+        source.complaint(node, "numba outside kernels/_jit.py and _searches.py")
         for node in source.nodes
         if any(within(name, "numba") or within(name, "llvmlite") for name in imported(node))
     ]
@@ -363,7 +363,7 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
             "x = ffi.cast('intptr_t', ffi.addressof(table))",
             "x = chunk.__array_interface__['data'][0]",
             "call(rows.ctypes.data)",
-            "race = ffi.new('fpp_race *', (m, dim, _cbuf.inp(rows)))",
+            "table = ffi.new('fpp_mixtures *', (m, dim, _cbuf.inp(rows)))",
             "held = ffi.new('double *[]', [_cbuf.inp(x) for x in rows])",
             "target = _cbuf.out(codes) + first",
             "at = _cbuf.out(block)\ncall(at + 3)",
@@ -791,6 +791,7 @@ NO_TWIN = {
     "draw_room": "empty memory",
     "cells_apart": "how far counters lie apart",
     "workspace": "memory, and a law as C reads it",
+    "prepare": "compiles, and finds nothing",
     "kernel_names": "a list of names",
     "kernel_function": "the address of a function of the C library",
     "instruction_set": "what the processor has",

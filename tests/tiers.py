@@ -51,9 +51,6 @@ EXTENDED = (
     "tests/cli/test_mean.py::test_plot_is_written",
     "tests/mixtures/test_stable_histogram.py::test_a_plot_is_written",
     "tests/test_errata.py::test_c6_lists_grow_with_the_power_of_the_dimension",
-    # Kernels that read public rows only.
-    "tests/kernels/test_balls.py",
-    "tests/kernels/test_nearest.py",
     # What others measure or compute, at length.
     "tests/scikit_learn/test_estimators.py::test_scikit_learns_own_checks",
     "tests/privacy/test_conversions.py::test_against_dp_accounting",

@@ -39,7 +39,7 @@ def describe_machine() -> dict[str, Any]:
         "CPUs": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "instructions": instruction_set(),
         "BLAS": _blas(),
-        "compiled at first use": "only functions of the caller, by Numba; nothing is kept on disk",
+        "compiled at first use": "by Numba: functions of the caller, not kept on disk, and searches among many public rows, kept",
         **{name: _version(name) for name in PACKAGES},
     }
 

@@ -1,9 +1,9 @@
-"""`callback` and `row_loop`: the one door to Numba, so that its options, and when it is imported, are decided in one place.
+"""`callback` and `row_loop`: functions of the caller's compiled by Numba, so that its options for them are decided in one place.
 
 Importing the package does not import Numba, which takes longer than all of the rest, and our own losses do not need it: they are C.
 A residual of the caller's is compiled as a function that the loop in C calls for each row; a loop of its own took 2 s to compile. A
-gradient that the caller has compiled gets such a loop, as it takes arrays. Nothing is cached on disk: Numba's cache loads pickles,
-and a folder that others may write to would let them run code.
+gradient that the caller has compiled gets such a loop, as it takes arrays. None is cached on disk. The other user of Numba is
+`_searches`.
 """
 
 from __future__ import annotations

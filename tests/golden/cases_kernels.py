@@ -15,7 +15,7 @@ from golden_data import BLOBS, BLOBS_PUBLIC, CENTERS, FORMS, LARGE, LINE, PLANE,
 
 import fastpubpriv as fpp
 from fastpubpriv import maps, sources
-from fastpubpriv.kernels import balls, bins, hypotheses, nearest, noise, reports, rows, seeds, tree
+from fastpubpriv.kernels import bins, geometry, hypotheses, noise, reports, rows, seeds, tree
 from fastpubpriv.keys import key_source
 
 KEY = bytes(range(32))
@@ -167,18 +167,13 @@ def pairs() -> dict[str, Any]:
 
 
 def distances() -> dict[str, Any]:
-    """Isolated rows, balls and gaps, with one thread and two."""
-    points = blobs(62, 3000, 5.0 * CENTERS)
-    found: dict[str, Any] = {}
-    for threads in (1, 2):
-        index, away = nearest.most_isolated(points, threads=threads)
-        found[f"most isolated, {threads}"] = [index, away]
-        found[f"ball counts, {threads}"] = balls.ball_counts(
-            points, CENTERS, np.array([1.0, 9.0, 1e4]), threads=threads
-        )
-        found[f"terrific, {threads}"] = str(balls.first_terrific(BLOBS_PUBLIC, 1e4, 40, 5, threads=threads))
-        found[f"gap, {threads}"] = list(balls.widest_gap(BLOBS_PUBLIC, 5, threads=threads) or ())
-    return found
+    """Isolated rows, balls and gaps."""
+    index, away = geometry.most_isolated(blobs(62, 3000, 5.0 * CENTERS))
+    return {
+        "most isolated": [index, away],
+        "terrific": str(geometry.first_terrific(BLOBS_PUBLIC, 1e4, 40, 5)),
+        "gap": list(geometry.widest_gap(BLOBS_PUBLIC, 5) or ()),
+    }
 
 
 def local_reports() -> dict[str, Any]:
@@ -313,7 +308,7 @@ CASES: list[Case] = [
             seeds.code_integers,
         ),
     ),
-    steps("distances", distances, nearest.most_isolated, balls.ball_counts, balls.first_terrific, balls.widest_gap),
+    steps("distances", distances, geometry.most_isolated, geometry.first_terrific, geometry.widest_gap),
     steps(
         "sources",
         row_sources,

@@ -84,10 +84,9 @@ MODULES = (
     "fastpubpriv.sources",
 )
 WITHOUT_ALL = (
-    "fastpubpriv.kernels.balls",
     "fastpubpriv.kernels.bins",
     "fastpubpriv.kernels.hypotheses",
-    "fastpubpriv.kernels.nearest",
+    "fastpubpriv.kernels.geometry",
     "fastpubpriv.kernels.noise",
     "fastpubpriv.kernels.rows",
     "fastpubpriv.kernels.tree",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twins import balls as reference
+from twins import geometry as reference
 from twins.supercluster import least_radius, pairwise
 
 from fastpubpriv import InputError
@@ -47,7 +47,7 @@ def test_one_gaussian_has_no_terrific_ball():
 def test_that_test_notices_a_missing_shell(monkeypatch):
     """Planted bug: the shell reaches no farther than the ball."""
     monkeypatch.setattr(reference, "OUTER", 1.0)
-    monkeypatch.setattr(balls.kernels, "first_terrific", reference.first_terrific)
+    monkeypatch.setattr(balls.geometry, "first_terrific", reference.first_terrific)
     with pytest.raises(AssertionError):
         test_one_gaussian_has_no_terrific_ball()
 

@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import size
-from fastpubpriv.kernels import balls as kernels
+from fastpubpriv.kernels import geometry
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.reading import Form
 from fastpubpriv.results.base import MOST_IN_REPR, Value
@@ -119,7 +119,7 @@ def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, rad
     if len(points) < 2 * min_count or not radius_max > 0.0:
         return None
     least = LEAST_SHARE * radius_max if radius_min is None else max(radius_min, LEAST_SHARE * radius_max)
-    found = kernels.first_terrific(points, radius_max, radii_down_to(radius_max, least), min_count)
+    found = geometry.first_terrific(points, radius_max, radii_down_to(radius_max, least), min_count)
     if found is None:
         return None
     step, index = found
@@ -135,7 +135,7 @@ def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
     """The widest gap with at least `min_count` rows on either side, or None where there is none."""
     if len(points) < 2 * min_count:
         return None
-    found = kernels.widest_gap(points, min_count)
+    found = geometry.widest_gap(points, min_count)
     if found is None:
         return None
     index, rank, inner_sq, outer_sq = found

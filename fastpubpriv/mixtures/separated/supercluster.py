@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.kernels import nearest
+from fastpubpriv.kernels import geometry
 from fastpubpriv.mixtures.separated.balls import Ball, distances, refuse_too_much
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.sources import public_rows
@@ -20,7 +20,7 @@ STEP_FACTOR = 16.0
 
 def find_supercluster(points: FloatArray, n_components: int, *, step_factor: float = STEP_FACTOR) -> Ball:
     """Algorithm 3 on rows (m, dim), m at least 2, that have been checked."""
-    index, nearest_sq = nearest.most_isolated(points)
+    index, nearest_sq = geometry.most_isolated(points)
     step = step_factor * math.sqrt(nearest_sq)
     if not step > 0.0:
         return Ball(center=points[index], radius=0.0, index=index)

@@ -1,0 +1,165 @@
+"""Searches over public rows: the most isolated row, the first terrific ball, the widest gap around a row.
+
+Squared distances that decide are added up column by column in double precision, without fused multiply-adds, so that every search
+finds the same bits. NumPy makes all distances between few rows; among many, the loops of `_searches` leave most of them out. One
+thread, and Ctrl-C is heard between pieces of work. Private rows never come here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.validation import integer, positive
+
+_OUTER = 11.0  # a terrific ball is empty from its radius to this many times as far
+_FEW = 1 << 20  # steps of NumPy, about 2 ms: the import of Numba takes a hundred times as long
+_STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
+_BLOCK = 1 << 16  # distances that stay in the cache
+_LOOKS = 8  # rows from which all are looked at: those that are near none run first
+
+
+def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
+    """Row of points (m, dim) that is farthest from its nearest other row, lowest index on ties, and that squared distance.
+
+    A single row has no neighbor: its distance is infinite. So is one whose square overflows.
+    """
+    table = _public(points)
+    m, dim = table.shape
+    if m * m * dim > _FEW:
+        return _last_of_race(table)
+    squares = _squares(table.T, 0, m)
+    np.fill_diagonal(squares, np.inf)
+    nearest = squares.min(axis=1)
+    best = int(nearest.argmax())
+    return best, float(nearest[best])
+
+
+def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int) -> tuple[int, int] | None:
+    """First (i, j) such that the ball of radius r = radius_max / 2**i around row j of points (m, dim) passes Q_pub, or None.
+
+    Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
+    """
+    table = _public(points)
+    m, dim = table.shape
+    radius_max = positive("radius_max", radius_max)
+    n_radii = integer("n_radii", n_radii, minimum=1)
+    min_count = integer("min_count", min_count, minimum=1)
+    with np.errstate(over="ignore", under="ignore"):
+        radii = np.ldexp(radius_max, -np.arange(n_radii))
+        radii_sq = np.stack([radii * radii, (_OUTER * radii) * (_OUTER * radii)])
+    if m * m * (dim + n_radii) > _FEW:
+        return _first_ball(table, radii, radii_sq, min_count)
+    squares = _squares(table.T, 0, m)
+    for i in range(n_radii):
+        within, shell = ((squares <= radii_sq[side, i]).sum(axis=1) for side in (0, 1))
+        passed = (within >= min_count) & (shell == within) & (m - shell >= min_count)
+        if passed.any():
+            return i, int(passed.argmax())
+    return None
+
+
+def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, float, float] | None:
+    """(j, p, inner_sq, outer_sq): the rank p of the sorted distances from row j of points (m, dim) with the widest gap behind.
+
+    Maximizes outer_sq / inner_sq over p = min_count .. m - min_count, where row j itself has rank 1; the lowest j, then the
+    lowest p on ties. None if there is no such rank, or no gap at all.
+    """
+    table = _public(points)
+    m = table.shape[0]
+    min_count = integer("min_count", min_count, minimum=1)
+    if 2 * min_count > m:
+        return None
+    columns, best, widest = np.ascontiguousarray(table.T), None, 1.0
+    rows = max(1, _BLOCK // m)
+    for begin in range(0, m, rows):
+        squares = np.sort(_squares(columns, begin, begin + rows), axis=1)
+        with np.errstate(all="ignore"):
+            ratio = squares[:, min_count : m - min_count + 1] / squares[:, min_count - 1 : m - min_count]
+        ratio[np.isnan(ratio)] = 0.0
+        j, p = divmod(int(ratio.argmax()), ratio.shape[1])
+        if ratio[j, p] > widest:
+            rank, widest = p + min_count, float(ratio[j, p])
+            best = begin + j, rank, float(squares[j, rank - 1]), float(squares[j, rank])
+    return best
+
+
+def prepare() -> None:
+    """Compile what searches among many rows need, or load it from disk."""
+    _last_of_race(np.ones((2, 1)))
+    _first_ball(np.ones((2, 1)), np.ones(1), np.ones((2, 1)), 1)
+
+
+def _last_of_race(table: FloatArray) -> tuple[int, float]:
+    """`most_isolated` of many rows: each is out at the first near one, and those that look isolated run first."""
+    m, dim = table.shape
+    searches: Any = import_module("fastpubpriv.kernels._searches")
+    pivots = table[:: max(1, m // _LOOKS)]
+    with np.errstate(all="ignore"):  # it only decides who runs first
+        near = (pivots @ table.T - 0.5 * np.einsum("ij,ij->i", pivots, pivots)[:, None]).max(axis=0)
+        queue = np.argsort(near - 0.5 * np.einsum("ij,ij->i", table, table))
+    order, best, farthest = np.arange(m), m, -1.0
+    rows = max(1, _STEP_WORK // (m * dim))
+    for begin in range(0, m, rows):
+        best, farthest = searches.race(table, queue, order, begin, min(m, begin + rows), best, farthest)
+    return int(best), float(farthest)
+
+
+def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_count: int) -> tuple[int, int] | None:
+    """`first_terrific` of many rows, sorted along the column in which they reach farthest."""
+    m, dim = table.shape
+    searches: Any = import_module("fastpubpriv.kernels._searches")
+    with np.errstate(over="ignore"):
+        extent = table.max(axis=0) - table.min(axis=0)
+        widest_sq = np.cumsum(extent * extent)[-1]  # in the order of all squares, none of which is larger
+    axis, lanes = int(extent.argmax()), searches.LANES
+    order = np.argsort(table[:, axis], kind="stable")
+    numbers = table[order, axis]
+    places = np.stack([np.argsort(order, kind="stable"), _too_small(table[:, axis], numbers, radii, min_count)])
+    panels = np.full((-(-m // lanes) * lanes, dim), np.nan)
+    panels[:m] = table[order]
+    panels = np.ascontiguousarray(panels.reshape(-1, lanes, dim).transpose(0, 2, 1))
+    edges = np.stack([numbers[::lanes], numbers[np.minimum(np.arange(lanes, m + lanes, lanes), m) - 1]], axis=1)
+    scratch = np.empty(lanes), np.empty(radii.size, dtype=np.int64)
+    first = int((radii_sq[1] >= widest_sq).sum())  # until then no row is beyond the shell
+    best, winner = radii.size, -1
+    rows = max(1, _STEP_WORK // (m * (dim + radii.size)))
+    for begin in range(0, m, rows):
+        given = axis, min_count, begin, min(m, begin + rows), first, best
+        found, row = searches.balls((table, panels, edges, places), radii_sq, given, *scratch)
+        if row >= 0:
+            best, winner = int(found), int(row)
+    return (best, winner) if winner >= 0 else None
+
+
+def _too_small(along: FloatArray, numbers: FloatArray, radii: FloatArray, min_count: int) -> IntArray:
+    """(m,) from which radius on fewer than min_count rows can be within it, by their sorted numbers in one column."""
+    some = np.zeros(along.size, dtype=np.int64)
+    with np.errstate(over="ignore"):  # rounding may put a row within a radius, and so may squares of 0
+        for reach in np.maximum(radii * (1.0 + 1e-12), 1e-150):
+            last, before = np.searchsorted(numbers, along + reach, "right"), np.searchsorted(numbers, along - reach)
+            some += last - before >= min_count
+    return some
+
+
+def _squares(columns: FloatArray, begin: int, end: int) -> FloatArray:
+    """Squared distances of rows begin ... end from all rows, whose columns are given (dim, m)."""
+    total = np.zeros((columns[0, begin:end].size, columns.shape[1]))
+    with np.errstate(all="ignore"):
+        for column in columns:
+            total += np.square(column[begin:end, None] - column)
+    return total
+
+
+def _public(points: npt.NDArray[Any]) -> FloatArray:
+    """Public points as a contiguous, writable float64 matrix."""
+    if points.ndim != 2 or 0 in points.shape or points.dtype not in (np.float32, np.float64):
+        raise InputError(f"points must be a float matrix with rows, got {points.dtype} of shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise InputError("points must be finite: leave out rows with a NaN or an infinity")
+    return np.require(points, np.float64, ["C", "W"])

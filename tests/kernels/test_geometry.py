@@ -1,0 +1,249 @@
+"""The searches over public rows against loops over all rows: equal integers and equal bits, for few rows and for many."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from clocks import PATIENCE, ctrl_c
+from helpers.points import lattice, mixture
+from twins import geometry as twin
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import geometry
+
+
+def two_scales(m, dim):
+    x = mixture(m, dim, seed=2)
+    x[::2] = 1e9 + x[::2] * 1e-3
+    return x
+
+
+def integers(m, dim, top):
+    return np.random.default_rng(3).integers(0, top, (m, dim)).astype(float)
+
+
+CASES = {
+    "normal": lambda: mixture(300, 10, clusters=1),
+    "mixture": lambda: mixture(400, 33),
+    "wide": lambda: mixture(120, 200, seed=1),
+    "far clusters": lambda: mixture(260, 3, clusters=4, apart=500.0),
+    "sixteen columns": lambda: mixture(257, 16, clusters=4, apart=200.0),
+    "one column": lambda: mixture(299, 1, apart=1000.0),
+    "lattice": lambda: lattice(4, 4),
+    "two lattices": lambda: np.vstack([lattice(3, 3), lattice(3, 3) + 64.0]),
+    "ties": lambda: integers(300, 7, 3),
+    "bits": lambda: integers(300, 40, 2),
+    "all equal": lambda: np.full((100, 3), 7.25),
+    "all zero": lambda: np.zeros((130, 2)),
+    "two places": lambda: np.repeat([[0.0, 1.0], [64.0, 1.0]], 70, axis=0),
+    "each row twice": lambda: np.repeat(mixture(100, 3, apart=300.0), 2, axis=0),
+    "one row twice": lambda: np.vstack([mixture(200, 5), mixture(200, 5)[:1]]),
+    "nearly equal distances": lambda: np.eye(120) + 1e-9 * mixture(120, 120, clusters=1),
+    "collinear": lambda: np.outer(mixture(200, 1)[:, 0], np.arange(1.0, 8.0)),
+    "sphere": lambda: (x := mixture(200, 50, apart=0)) / np.linalg.norm(x, axis=1)[:, None],
+    "far from the origin": lambda: mixture(300, 8) + 1e12,
+    "two scales": lambda: two_scales(300, 8),
+    "subnormal": lambda: mixture(200, 4) * 1e-310,
+    "squares underflow": lambda: mixture(200, 4) * 1e-163,
+    "some squares underflow": lambda: mixture(200, 4, apart=300.0) * 1e-161,
+    "squares overflow": lambda: mixture(200, 4) * 1e300,
+    "some squares overflow": lambda: mixture(200, 4, apart=300.0) * 1e152,
+    "one outlier": lambda: np.vstack([mixture(200, 6), np.full((1, 6), 1e40)]),
+    "largest numbers": lambda: np.sign(mixture(100, 3)) * np.finfo(float).max,
+}
+
+
+@pytest.fixture(params=["few", "many"])
+def rows_are(request, monkeypatch):
+    """All distances by NumPy, or the compiled loops, a few rows at a time."""
+    monkeypatch.setattr(geometry, "_FEW", math.inf if request.param == "few" else -1)
+    monkeypatch.setattr(geometry, "_STEP_WORK", 20_000)
+    monkeypatch.setattr(geometry, "_BLOCK", 5_000)
+
+
+def widest(x):
+    with np.errstate(over="ignore"):
+        return float(min(np.ptp(x, axis=0).max() * 3.0, 1e305)) or 1.0
+
+
+def agree(x, counts, radii=(1.0, 1.0 / 7.0)):
+    """Whether all three searches find what loops over all rows find; with how many different balls they end."""
+    assert geometry.most_isolated(x) == twin.most_isolated(x)
+    balls = set()
+    for count in counts:
+        for share in radii:
+            arguments = widest(x.astype(np.float64)) * share, 9, count
+            balls.add(found := twin.first_terrific(x, *arguments))
+            assert geometry.first_terrific(x, *arguments) == found
+    assert geometry.widest_gap(x, counts[-1]) == twin.widest_gap(x, counts[-1])
+    return balls - {None}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_twin(name, rows_are):
+    x = CASES[name]()
+    balls = agree(x, (1, 2, 11, len(x) // 3))
+    assert balls or name not in {"far clusters", "two places", "sixteen columns"}
+
+
+def adversarial(seed):
+    """Few rows with ties, copies, tails, heaps within heaps, and scales nine decades apart or where squares leave the range."""
+    rng = np.random.default_rng(seed)
+    m, dim = int(rng.integers(1, 50)), int(rng.integers(1, 9))
+    kind = seed % 8
+    if kind == 0:
+        x = rng.integers(0, int(rng.integers(1, 4)), (m, dim)).astype(float)
+    elif kind == 1:
+        x = rng.standard_cauchy((m, dim))
+    elif kind == 2:
+        x = np.repeat(rng.standard_normal((m, dim)), 2, axis=0)[:m]
+    elif kind == 3:
+        x = rng.standard_normal((m, dim)) * 10.0 ** rng.integers(-9, 1, (m, 1))
+    elif kind == 4:
+        x = np.cumsum(rng.choice([0.0, 1.0, -1.0, 1.0 + 2.0**-52], (m, dim)), axis=0)
+    elif kind == 5:  # nested: each heap a hundredth of the one around it
+        x = sum(rng.integers(0, 2, (m, 1)) * 100.0**-level * np.ones(dim) for level in range(4))
+    elif kind == 6:  # rows at the radii and at 11 times the radii of dyadic balls
+        x = rng.choice([0.0, 0.25, 1.0, 2.75, 11.0, 12.0, 22.0, 88.0], (m, dim))
+    else:
+        x = mixture(m, dim, seed, clusters=3, apart=float(10 ** rng.uniform(0, 4)))
+    return x * [1.0, 1e-160, 1.0, 1e152, -1.0, 1e-30][seed // 8 % 6]
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_a_thousand_adversarial_sets(block, rows_are):
+    balls = set()
+    for seed in range(100 * block, 100 * block + 100):
+        x = adversarial(seed)
+        if seed % 5 == 0:
+            with np.errstate(over="ignore"):
+                single = x.astype(np.float32)
+            x = single if np.isfinite(single).all() else x
+        balls |= agree(x, (1, 1 + len(x) // 4), radii=(1.0,))
+    assert len(balls) > 5
+
+
+def test_by_hand(rows_are):
+    x = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0], [5.0, 3.0], [1.0, 1.0]])
+    for searches in (twin, geometry):
+        assert searches.most_isolated(x) == (2, 9.0)  # rows 2 and 3 are each other's nearest: the lower index
+        assert searches.most_isolated(x[::-1]) == (1, 9.0)
+        assert searches.most_isolated(x[:1]) == (0, math.inf)
+        # Radius 1 around 0 holds two rows, nothing lies in (1, 11], and two rows lie beyond.
+        x1 = np.array([[20.0], [0.0], [1.0], [21.0]])
+        assert searches.first_terrific(x1, 1.0, 1, 2) == (0, 0)
+        assert searches.first_terrific(x1, 4.0, 3, 2) == (2, 0)  # 4 and 2 reach 44 and 22: nothing is left beyond
+        assert searches.first_terrific(x1, 1.0, 1, 3) is None
+        assert searches.first_terrific(x1, 0.5, 1, 2) is None  # the neighbor at 1 lies in (0.5, 5.5]
+        edge = np.array([[1.0], [0.0], [12.0], [13.0]])
+        assert searches.first_terrific(edge, 1.0, 1, 2) == (0, 1)  # 11 exactly is inside of the shell of row 0
+        # Rank 2 only: 0 sees 1 then 4, 1 sees 1 then 3, 4 sees 3 then 4, and 40 sees 36 then 39.
+        gaps = np.array([[0.0], [1.0], [4.0], [40.0]])
+        assert searches.widest_gap(gaps, 2) == (0, 2, 1.0, 16.0)
+        assert searches.widest_gap(gaps, 1)[:2] == (0, 1)  # 1 / 0 is the widest of all
+        assert searches.widest_gap(gaps, 3) is None
+        assert searches.widest_gap(np.ones((6, 2)), 2) is None
+
+
+def test_a_reordered_sum_differs():
+    """The comparison sees a search that adds up in another order, as its distance has other bits for most sets of rows."""
+    sets = [mixture(100, 33, seed) for seed in range(10)]
+    assert sum(geometry.most_isolated(x[:, ::-1]) != twin.most_isolated(x) for x in sets) >= 3
+
+
+def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
+    x = mixture(300, 6, apart=300.0)
+    wide = np.zeros((300, 12))
+    wide[:, ::2] = x
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    expected = geometry.most_isolated(x), geometry.first_terrific(x, widest(x), 12, 9)
+    for view in (np.asfortranarray(x), wide[:, ::2], frozen):
+        assert (geometry.most_isolated(view), geometry.first_terrific(view, widest(x), 12, 9)) == expected
+    geometry.prepare()
+    from fastpubpriv.kernels import _searches
+
+    assert [len(loop.signatures) for loop in (_searches.race, _searches.balls)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.zeros((0, 3)),
+        np.zeros((3, 0)),
+        np.zeros(3),
+        np.zeros((3, 3), dtype=np.int64),
+        np.array([[0.0], [np.nan], [1.0]]),
+        np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
+    ],
+)
+def test_bad_points_are_refused(points):
+    for search, more in (
+        (geometry.most_isolated, ()),
+        (geometry.first_terrific, (1.0, 3, 1)),
+        (geometry.widest_gap, (1,)),
+    ):
+        with pytest.raises(InputError, match="points must be"):
+            search(points, *more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 3, 1), "radius_max"),
+        ((math.nan, 3, 1), "radius_max"),
+        ((1.0, 0, 1), "n_radii"),
+        ((1.0, 3, 0), "min_count"),
+    ],
+)
+def test_bad_numbers_are_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        geometry.first_terrific(np.zeros((2, 2)), *arguments)
+
+
+def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_compiled_anew(tmp_path):
+    code = (
+        "import sys, numpy as np\n"
+        "from fastpubpriv.kernels import geometry\n"
+        "assert geometry.most_isolated(np.array([[0.0], [1.0], [3.0]])) == (2, 4.0)\n"
+        "assert geometry.first_terrific(np.zeros((3, 1)), 1.0, 1, 1) is None\n"
+        "assert geometry.widest_gap(np.zeros((4, 1)), 1) is None\n"
+        "assert not {'numba', 'llvmlite'} & set(sys.modules)\n"
+        "from fastpubpriv.kernels import _searches\n"
+        "exec('def half(x):\\n    return x / 2')\n"  # no file, so no place for its cache
+        "assert _searches.compiled(half)(3.0) == 1.5\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+# Each makes its rows at once and returns the work, half a minute of it.
+
+
+def slow_race():
+    x = np.random.default_rng(0).standard_normal((80_000, 200))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    return lambda: geometry.most_isolated(x)
+
+
+def slow_search():
+    x = np.random.default_rng(0).standard_normal((200_000, 16))
+    return lambda: geometry.first_terrific(x, 1.0, 12, 2)
+
+
+def slow_gap():
+    x = np.random.default_rng(0).standard_normal((40_000, 4))
+    return lambda: geometry.widest_gap(x, 5)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("prepare", [slow_race, slow_search, slow_gap])
+def test_an_interrupt_returns_at_once(prepare):
+    work = prepare()
+    geometry.prepare()
+    with ctrl_c():
+        work()

@@ -1,0 +1,72 @@
+"""The searches of `kernels.geometry` as plain loops over all rows: the same integers and bits, as each sum has the same order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv._types import FloatArray
+
+OUTER = 11.0  # Q_pub wants nothing between r and 11 r
+
+
+def squared_distances(points: npt.NDArray[Any], center: npt.NDArray[Any]) -> FloatArray:
+    """(n,) float64: squared distance of each row of points (n, dim) from center (dim,), added up column by column.
+
+    This order, in double precision and without fused multiply-adds, is what every decision on membership rests on.
+    """
+    total = np.zeros(points.shape[0])
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for column in range(points.shape[1]):
+            difference = points[:, column].astype(np.float64) - np.float64(center[column])
+            total += difference * difference
+    return total
+
+
+def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
+    """Row of points (m, dim) that is farthest from its nearest other row, lowest index on ties, and that squared distance."""
+    best, farthest = 0, -1.0
+    for index in range(points.shape[0]):
+        distances = squared_distances(points, points[index])
+        distances[index] = math.inf  # another row with the same content is a neighbor, the row itself is none
+        nearest = float(distances.min())
+        if nearest > farthest:
+            best, farthest = index, nearest
+    return best, farthest
+
+
+def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int) -> tuple[int, int] | None:
+    """First (i, j) such that the ball of radius r = radius_max / 2**i around row j of points (m, dim) passes Q_pub, or None.
+
+    Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
+    """
+    distances = np.array([squared_distances(points, center) for center in points])
+    for i in range(n_radii):  # largest radius first
+        radius = float(np.ldexp(radius_max, -i))
+        inner = (distances <= radius * radius).sum(axis=1)
+        outer = (distances <= (OUTER * radius) * (OUTER * radius)).sum(axis=1)
+        passed = np.flatnonzero((inner >= min_count) & (outer == inner) & (len(points) - outer >= min_count))
+        if passed.size:
+            return i, int(passed[0])
+    return None
+
+
+def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, float, float] | None:
+    """(j, p, inner_sq, outer_sq): the rank p of the sorted distances from row j of points (m, dim) with the widest gap behind.
+
+    Maximizes outer_sq / inner_sq over p = min_count .. m - min_count, where row j itself has rank 1; the lowest j, then the
+    lowest p on ties. None if there is no such rank, or no gap at all.
+    """
+    best, widest = None, 1.0
+    for j in range(points.shape[0]):
+        distances = np.sort(squared_distances(points, points[j]))
+        for p in range(min_count, points.shape[0] - min_count + 1):
+            inner, outer = float(distances[p - 1]), float(distances[p])
+            with np.errstate(all="ignore"):
+                ratio = np.float64(outer) / np.float64(inner)
+            if ratio > widest:  # false for 0 / 0
+                best, widest = (j, p, inner, outer), ratio
+    return best
