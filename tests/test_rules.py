@@ -780,7 +780,6 @@ NO_TWIN = {
     "node_fields": "a split as C reads it",
     "parents_of": "bookkeeping of a tree's nodes",
     "path_to": "bookkeeping of a tree's nodes",
-    "k_norm_floor": "a composition of standard_normal and a floor; its law is tested instead",
     "write_keys": "bins_keys into an array of the caller",
     "collect": "bins_count and bins_count_tuples end in it",
     "merged": "bins_count and bins_count_tuples end in it",

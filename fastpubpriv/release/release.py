@@ -30,11 +30,10 @@ _COIN_WORDS = choice_weights.BITS // 32
 _I64 = np.dtype(np.int64)
 _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
-# The laws of noise that an event may name. K-norm noise is one joint draw.
+# The laws of noise that an event may name.
 _SAMPLERS: dict[str, Callable[[bytes, int, Any, int], IntArray]] = {
     "gaussian": lambda key, count, event, begin: noise.gaussian_floor(key, count, event.log2_scale, begin=begin),
     "laplace": lambda key, count, event, begin: noise.discrete_laplace(key, count, event.log2_scale, begin=begin),
-    "k_norm": lambda key, count, event, begin: noise.k_norm_floor(key, count, event.noise_scale),
 }
 
 

@@ -18,7 +18,6 @@ from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
     GaussianEvent,
-    KNormEvent,
     LaplaceEvent,
     ObjectiveEvent,
     PureDP,
@@ -35,7 +34,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"
 RHO_1 = ZCDP(1)
 GAUSS = GaussianEvent(4 * 100**2, 10, 3)  # rho = 0.019
 LAPLACE = LaplaceEvent(100, 10, 3)
-KNORM = KNormEvent(Fraction(1, 2), Fraction(1, 2**40), 64, 3)
 
 
 def ask(account, query, event=GAUSS, *, shape=(3,), unit=0.25, name="answer"):
@@ -136,7 +134,6 @@ def test_an_event_that_counts_too_few_draws_is_refused_before_reading():
     [
         (GAUSS, ZCDP(1), lambda key: noise.gaussian_floor(key, 3, 10), 0.5),
         (LAPLACE, PureDP(1), lambda key: noise.discrete_laplace(key, 3, 10), 0.0),
-        (KNORM, PureDP(1), lambda key: noise.k_norm_floor(key, 3, 128.0), 0.5),
     ],
 )
 def test_answer_is_integers_plus_noise_plus_half_a_step(event, budget, draw, half):

@@ -7,7 +7,7 @@ A new kind of release is a new subclass of `Event`; accounts, `release` and reco
 from fastpubpriv.privacy.events.base import LOG2_SCALE_MAX, LOG2_SCALE_MIN, Event
 from fastpubpriv.privacy.events.bins import StableHistogramEvent
 from fastpubpriv.privacy.events.choices import CHOICE_LAWS, SelectionEvent
-from fastpubpriv.privacy.events.noise import GaussianEvent, KNormEvent, LaplaceEvent
+from fastpubpriv.privacy.events.noise import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.events.objectives import VOLUME_BITS, ObjectiveEvent, log_upper
 from fastpubpriv.privacy.events.sampled import SampledGaussianEvent
 
@@ -18,7 +18,6 @@ __all__ = [
     "VOLUME_BITS",
     "Event",
     "GaussianEvent",
-    "KNormEvent",
     "LaplaceEvent",
     "ObjectiveEvent",
     "SampledGaussianEvent",

@@ -11,7 +11,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy.budgets import ZCDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
-from fastpubpriv.privacy.events.base import ExactNoise, check_relation, checked_scale, signed_gaps, within
+from fastpubpriv.privacy.events.base import Event, check_relation, checked_scale, signed_gaps, within
 from fastpubpriv.privacy.exact import exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
 
@@ -25,7 +25,7 @@ def log_upper(ratio: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectiveEvent(ExactNoise):
+class ObjectiveEvent(Event):
     """The minimum of a strongly convex loss plus <secret, w>, in steps of a grid, with discrete Laplace noise added to each.
 
     The secret is a vector of discrete Laplace noise, drawn by `release_minimum` and never shown. Two neighbours have the same exact
