@@ -111,7 +111,7 @@ def accounting() -> Iterator[Case]:
     yield steps("ledger in a file", ledger_in_a_file, fpp.Ledger)
 
 
-KINDS = ("Gaussian", "Laplace", "Selection", "StableHistogram", "Objective", "Composed")
+KINDS = ("Gaussian", "Laplace", "Selection", "StableHistogram", "Composed")
 
 
 def budgets() -> dict[str, Any]:
@@ -141,14 +141,6 @@ def some_events() -> list[Any]:
         privacy.SelectionEvent(epsilon=1, sensitivity=1, candidates=5),
         privacy.SelectionEvent(epsilon=1, sensitivity=2, candidates=5, law="permute_and_flip"),
         privacy.stable_event(1, 1e-6, histograms=2, n=1000, draws=2000),
-        privacy.ObjectiveEvent(
-            l1_sensitivity=300,
-            log2_scale=10,
-            curvature=HALF,
-            computed_sensitivity=100,
-            computed_log2_scale=12,
-            draws=4,
-        ),
     ]
 
 

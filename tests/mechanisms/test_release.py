@@ -4,7 +4,6 @@ import pickle
 from collections.abc import Sequence
 from fractions import Fraction
 from importlib import resources
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from fastpubpriv.privacy import (
     ApproxDP,
     GaussianEvent,
     LaplaceEvent,
-    ObjectiveEvent,
     PureDP,
     SelectionEvent,
     StableHistogramEvent,
@@ -27,7 +25,7 @@ from fastpubpriv.privacy import (
 from fastpubpriv.release import release as release_module
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.release import release, release_choice, release_minimum, release_stable
+from fastpubpriv.release.release import release, release_choice, release_stable
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
@@ -251,9 +249,6 @@ CHOICE = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=1, candidates=3)
 STABLE = StableHistogramEvent("laplace", 1, 128, 10 * 128, 8, 1, 20)
 
 
-MINIMUM = ObjectiveEvent(4, 10, 0, 4, 10, 4)
-
-
 class Failing(Sequence):
     """Histograms that fail when they are made."""
 
@@ -276,16 +271,6 @@ ASKED = {
     "choice": (
         RHO_1,
         lambda account, error: release_choice(account, name="x", query=lambda: fail(error), event=CHOICE),
-    ),
-    "minimum": (
-        PureDP(1),
-        lambda account, error: release_minimum(
-            account,
-            name="x",
-            loss=SimpleNamespace(solve=lambda secret: fail(error), in_steps=None),
-            event=MINIMUM,
-            unit=1.0,
-        ),
     ),
     "bins": (
         ApproxDP(1, Fraction(1, 100)),

@@ -394,7 +394,7 @@ CALLS = {
             options={
                 "x_pub": PUBLIC,
                 "label": -1,
-                "loss": "huber" if method in ("output_perturbation", "objective_perturbation") else "squared",
+                "loss": "huber" if method == "output_perturbation" else "squared",
                 # By itself it takes up to a thousand steps, where noise is small.
                 "method": OutputPerturbation(steps=20) if method == "output_perturbation" else method,
             },

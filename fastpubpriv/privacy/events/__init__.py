@@ -8,20 +8,16 @@ from fastpubpriv.privacy.events.base import LOG2_SCALE_MAX, LOG2_SCALE_MIN, Even
 from fastpubpriv.privacy.events.bins import StableHistogramEvent
 from fastpubpriv.privacy.events.choices import CHOICE_LAWS, SelectionEvent
 from fastpubpriv.privacy.events.noise import GaussianEvent, LaplaceEvent
-from fastpubpriv.privacy.events.objectives import VOLUME_BITS, ObjectiveEvent, log_upper
 from fastpubpriv.privacy.events.sampled import SampledGaussianEvent
 
 __all__ = [
     "CHOICE_LAWS",
     "LOG2_SCALE_MAX",
     "LOG2_SCALE_MIN",
-    "VOLUME_BITS",
     "Event",
     "GaussianEvent",
     "LaplaceEvent",
-    "ObjectiveEvent",
     "SampledGaussianEvent",
     "SelectionEvent",
     "StableHistogramEvent",
-    "log_upper",
 ]
