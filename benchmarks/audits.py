@@ -20,7 +20,7 @@ import numpy as np
 import fastpubpriv as fpp
 from fastpubpriv import auditing, local
 from fastpubpriv.privacy import Budget
-from fastpubpriv.training import ObjectivePerturbation, SemiDP
+from fastpubpriv.training import SemiDP
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "audits.json"
 CONFIDENCE = 0.999
@@ -102,29 +102,6 @@ def trained(fit: Callable[..., Any], **options: Any) -> Run:
     return run
 
 
-def moved(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """A minimum that a secret moves, on rows that count for nothing beside a canary with the residual at its bound, up or down.
-
-    Both entries of the canary are 1 in the units of the fit, so that the secret's l1 distance is what was counted. The event is
-    that both weights are beyond where the canary alone would move them: there the ratio of the secret's law is the largest.
-    """
-    unit, ridge = 1.4826, 20.0
-    shown = np.array([[1.0, 0.5], [-1.0, -0.5], [1.0, -0.5], [-1.0, 0.5]])
-    method = ObjectivePerturbation(l2=ridge, priv_weight=1.0, row_norm=2.0**0.5, steps=6)
-
-    def rows(label: float) -> Any:
-        found = np.full((4, 2), np.nan)
-        found[2] = [unit, label]
-        return found
-
-    common = {"label": -1, "x_pub": shown, "loss": "huber", "method": method, "budget": budget, "threads": 1}
-    statistic = repeat(lambda x, seed: fpp.train(x, random_state=seed, progress=False, **common).weights.min())
-    edge = 1.345 / (4 * ridge)
-    return auditing.audit(
-        statistic, rows(FAR), rows(-FAR), claim=claim, runs=runs, threshold=edge, confidence=CONFIDENCE
-    )
-
-
 def traced(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     """By an attacker who knows one row and the law of the others."""
     return auditing.trace_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
@@ -155,7 +132,6 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("weighted_mean, the tracing attack", fpp.ApproxDP(epsilon=1, delta=1e-5), 1_000, traced, 15),
     ("train, 'semi_dp', all rows", APPROX, 2_000, trained(fpp.train, loss="squared", method=SemiDP(**STEPS)), 4),
     ("linear_regression, 'newton'", APPROX, 1_500, trained(fpp.linear_regression, method="newton"), 4),
-    ("train, 'objective_perturbation'", PURE, 1_500, moved, 3),
     ("local.PrivUnit, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnit(20, epsilon)), 2),
     ("local.PrivUnitG, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)), 2),
     ("local.Duchi, 1 column", PURE, 200_000, randomizer(lambda epsilon: local.Duchi(1, epsilon, 1.0)), 2),

@@ -54,8 +54,6 @@ int32_t fpp_uniform_f64(const uint8_t *key, int64_t begin, int64_t end, double *
 int32_t fpp_below_i64(const uint8_t *key, int64_t begin, int64_t end, int64_t bound, int64_t *out);
 /* A permutation of 0 ... n - 1; each equally likely. */
 int32_t fpp_permutation_i64(const uint8_t *key, int64_t n, int64_t *out);
-/* Standard normal doubles: close, not exact (SECURITY.md says how close). For directions and radii, never for a private sum. */
-int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, double *out);
 
 /* ---- Rows to integers ----------------------------------------------------------------------------------------------
  * A row x (dim) becomes y = offset + matrix (x - center), then z = y * inv_step, then z shortened to norm `limit` if it is longer,

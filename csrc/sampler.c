@@ -34,7 +34,6 @@ typedef struct {
     {gaussian_first, gaussian_alias, gaussian_weight, gaussian_quick, gaussian_ratio, FPP_GAUSSIAN_SCALE, kind, lazy_kind, 0}
 
 static const noise_law gaussian_law = GAUSSIAN_LAW(FPP_KIND_GAUSSIAN, FPP_KIND_GAUSSIAN_LAZY);
-static const noise_law normal_law = GAUSSIAN_LAW(FPP_KIND_NORMAL, FPP_KIND_NORMAL_LAZY);
 static const noise_law report_law = GAUSSIAN_LAW(FPP_KIND_REPORT, FPP_KIND_REPORT_LAZY);
 static const noise_law report_scalar_law = GAUSSIAN_LAW(FPP_KIND_REPORT_SCALAR, FPP_KIND_REPORT_SCALAR_LAZY);
 static const noise_law seed_law = GAUSSIAN_LAW(FPP_KIND_SEED, FPP_KIND_SEED_LAZY);
@@ -278,30 +277,6 @@ FPP_API int32_t fpp_test_noise_i64(const uint8_t *key, int64_t begin, int64_t en
     }
     const int32_t window = window_log2 == 0 ? WINDOW_LOG2 : window_log2;
     return noise_range(law == 1 ? &laplace_law : &gaussian_law, key, begin, end, log2_scale, window, out);
-}
-
-/* (g + f) / 2^40 with g the floor of a Gaussian of scale 2^40 and f uniform in [0, 1). The density is thus constant on cells of width
- * h = 2^-40: the total variation to N(0, 1) is (h / 4) phi(0) = 2^-43.3 a draw, before the rounding to a double (half an ulp). */
-FPP_API int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, double *out)
-{
-    if (range_error(key, begin, end, out) != FPP_OK) {
-        return FPP_ERR_ARGUMENT;
-    }
-    int32_t status = FPP_OK;
-    int64_t whole[FPP_DRAW_BLOCK];
-    word_stream stream;
-    for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
-        const int64_t n = block_size(at, end);
-        status = noise_range(&normal_law, key, at, at + n, FPP_LOG2_SCALE_MAX, WINDOW_LOG2, whole);
-        stream_open(&stream, key, FPP_KIND_NORMAL_FRACTION, (uint64_t)at / FPP_DRAW_BLOCK, n);
-        for (int64_t i = 0; i < n; i++) {
-            const double fraction = (double)(int64_t)(stream.first[i] >> 11) * 0x1p-53;
-            out[at - begin + i] = ((double)whole[i] + fraction) * 0x1p-40;
-        }
-    }
-    fpp_wipe(&stream, (int64_t)sizeof stream);
-    fpp_wipe(whole, (int64_t)sizeof whole);
-    return status;
 }
 
 FPP_LOCAL int32_t fpp_normal_block(enum fpp_normals kind, const uint8_t *key, uint64_t block, int64_t n, word_stream *stream,

@@ -34,7 +34,6 @@ static void check_draws(void)
     CHECK_RANGE(fpp_laplace_i64, whole, MORE(8));
     CHECK_RANGE(fpp_uniform_f64, reals, NO_MORE);
     CHECK_RANGE(fpp_below_i64, whole, MORE(10));
-    CHECK_RANGE(fpp_normal_f64, reals, NO_MORE);
     CHECK_RANGE(fpp_test_noise_i64, whole, MORE(0, 8, 0));
     REFUSED(fpp_permutation_i64(NULL, 4, whole));
     REFUSED(fpp_permutation_i64(key, 4, NULL));

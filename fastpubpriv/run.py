@@ -101,13 +101,13 @@ class Run:
     executor: Executor
     log: list[dict[str, Any]] = field(default_factory=list)
 
-    def paid(self, cost: Budget | None = None, *, before: bool = False) -> contextlib.AbstractContextManager[None]:
+    def paid(self, *, before: bool = False) -> contextlib.AbstractContextManager[None]:
         """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into this block.
 
         Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
         becomes an exception. Where memory runs out, the error is ours.
         """
-        self.account.open(cost=cost, paid=before)
+        self.account.open(paid=before)
         return _AfterDebit()
 
     def release(

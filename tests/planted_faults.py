@@ -23,8 +23,6 @@ PLANTED: dict[str, dict[str, str]] = {
         "a gradient that is not clipped": "auditing/test_gradient_replay.py::test_a_gradient_that_is_not_clipped_is_caught",
         "a batch that depends on rows": "auditing/test_gradient_replay.py::test_a_batch_that_depends_on_rows_is_caught",
         "a scale of labels from private rows": "auditing/test_training_replay.py::test_a_scale_from_private_rows_is_caught",
-        "a determinant that is not paid for": "training/test_objective_perturbation.py"
-        "::test_a_determinant_that_is_not_paid_for_is_caught",
         "half the sensitivity of an output": "training/test_output_perturbation.py::test_half_the_sensitivity_is_caught",
     },
     "sensitivities, over random neighbours": {

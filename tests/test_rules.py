@@ -747,8 +747,7 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
             calls = {spelled(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
             # `run.release(...)` and `measurement.release(...)` release by way of a measurement, which has its note.
             if calls & {"release", "release.release"} or any(
-                name.split(".")[-1]
-                in {"release_choice", "release_minimum", "release_stable", "release_reports", "release_codes"}
+                name.split(".")[-1] in {"release_choice", "release_stable", "release_reports", "release_codes"}
                 for name in calls
             ):
                 callers.add(methods.get(function, function.name))
@@ -780,7 +779,6 @@ NO_TWIN = {
     "node_fields": "a split as C reads it",
     "parents_of": "bookkeeping of a tree's nodes",
     "path_to": "bookkeeping of a tree's nodes",
-    "k_norm_floor": "a composition of standard_normal and a floor; its law is tested instead",
     "write_keys": "bins_keys into an array of the caller",
     "collect": "bins_count and bins_count_tuples end in it",
     "merged": "bins_count and bins_count_tuples end in it",

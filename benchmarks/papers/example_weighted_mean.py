@@ -42,7 +42,7 @@ ESTIMATORS = ("throw_away", "gaussian", "optimal")
 
 def model(n_pub: int = N_PUB) -> ErrorModel:
     """Closed-form squared errors with `n_pub` public rows among N_TOTAL."""
-    energy = noise_energy(DIM, NORM_BOUND, float(RHO), pure=False, k_norm=False)
+    energy = noise_energy(DIM, NORM_BOUND, float(RHO), pure=False)
     return ErrorModel(n_priv=N_TOTAL - n_pub, n_pub=n_pub, variance=1.0, noise=energy)
 
 

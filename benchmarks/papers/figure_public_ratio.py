@@ -45,7 +45,7 @@ ENCODINGS = {"zero-one": (0.0, float(DIM)), "centred": (0.5, DIM / 4.0)}
 
 def model(n: int, ratio: float, encoding: str) -> ErrorModel:
     """Closed-form squared errors at one place of one figure."""
-    energy = noise_energy(DIM, math.sqrt(ENCODINGS[encoding][1]), float(RHO), pure=False, k_norm=False)
+    energy = noise_energy(DIM, math.sqrt(ENCODINGS[encoding][1]), float(RHO), pure=False)
     n_pub = round(n * ratio)
     return ErrorModel(n_priv=n - n_pub, n_pub=n_pub, variance=VARIANCE, noise=energy)
 

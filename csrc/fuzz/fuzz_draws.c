@@ -71,7 +71,7 @@ static void check_keystream(fuzz_input in)
     free(out);
 }
 
-enum { WORDS, UNIFORM, GAUSSIAN, LAPLACE, BELOW, NORMAL, LAWS };
+enum { WORDS, UNIFORM, GAUSSIAN, LAPLACE, BELOW, LAWS };
 
 typedef struct {
     int32_t log2_scale;
@@ -86,8 +86,7 @@ static int32_t draw(int law, const law_arguments *with, const uint8_t *key, int6
     case UNIFORM: return fpp_uniform_f64(key, begin, end, (double *)(void *)out);
     case GAUSSIAN: return fpp_gaussian_floor_i64(key, begin, end, with->log2_scale, (int64_t *)out);
     case LAPLACE: return fpp_laplace_i64(key, begin, end, with->log2_scale, (int64_t *)out);
-    case BELOW: return fpp_below_i64(key, begin, end, with->bound, (int64_t *)out);
-    default: return fpp_normal_f64(key, begin, end, (double *)(void *)out);
+    default: return fpp_below_i64(key, begin, end, with->bound, (int64_t *)out);
     }
 }
 
@@ -110,8 +109,7 @@ static void check_value(int law, const law_arguments *with, uint64_t value, uint
     case UNIFORM: AGREE(real == (double)(word >> 11) * 0x1p-53); break;
     case GAUSSIAN: AGREE(whole >= -16 * scale && whole < 16 * scale); break;
     case LAPLACE: AGREE(whole > -128 * scale && whole < 128 * scale); break;
-    case BELOW: AGREE(whole >= 0 && whole < with->bound); break;
-    default: AGREE(fabs(real) <= 16.0); break;
+    default: AGREE(whole >= 0 && whole < with->bound); break;
     }
 }
 

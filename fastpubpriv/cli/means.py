@@ -266,10 +266,10 @@ Example:
 )
 @click.option(
     "--noise",
-    type=click.Choice(["laplace", "k_norm"]),
+    type=click.Choice(["laplace"]),
     default="laplace",
     show_default=True,
-    help="For pure DP; k_norm has up to half the error, and a small delta from its floating-point arithmetic.",
+    help="The noise of pure DP; rho and (epsilon, delta) have Gaussian noise.",
 )
 @options.ledger_options
 @options.run_options

@@ -20,11 +20,9 @@ from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 from fastpubpriv.estimators.regions import Region, clip_region
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
 from fastpubpriv.parameters import shared_docs
-from fastpubpriv.privacy import ApproxDP, Budget, Grid, KNormGrid, Ledger, PureDP, knorm_sum_grid
+from fastpubpriv.privacy import Budget, Grid, Ledger
 from fastpubpriv.results.estimates import MeanResult
 
-# The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
-K_NORM_DELTA = 1e-6
 NAMED_WEIGHTS = ("optimal", "throw_away", "gaussian", "private")
 
 
@@ -84,12 +82,10 @@ class ErrorModel:
         return error
 
 
-def noise_energy(dim: int, norm_bound: float, allowance: float, *, pure: bool, k_norm: bool) -> float:
+def noise_energy(dim: int, norm_bound: float, allowance: float, *, pure: bool) -> float:
     """E |noise|^2 on a sum of rows clipped to `norm_bound`; `allowance` is rho, or epsilon when pure."""
     if not pure:
         return 2.0 * dim * norm_bound**2 / allowance
-    if k_norm:
-        return 4.0 * dim * (dim + 1.0) * norm_bound**2 / allowance**2
     return 8.0 * dim**2 * norm_bound**2 / allowance**2
 
 
@@ -175,7 +171,6 @@ class WeightedCall:
     weight: str | float
     variance: float | None
     project: bool
-    k_norm: bool
 
     def energy(self, region: Region) -> tuple[float, str]:
         """V^2 in the units of a region, and where it came from."""
@@ -190,7 +185,7 @@ class WeightedCall:
             n_priv=rows.n,
             n_pub=0 if self.public is None else len(self.public),
             variance=energy,
-            noise=noise_energy(rows.dim, region.radius, float(allowance), pure=pure, k_norm=self.k_norm),
+            noise=noise_energy(rows.dim, region.radius, float(allowance), pure=pure),
         )
         share = model.weight(self.weight)
         return Average(
@@ -205,11 +200,11 @@ class WeightedCall:
     def facts(self, average: Average) -> dict[str, Any]:
         """What the result says besides its numbers."""
         return {
-            "noise_law": "k_norm" if self.k_norm else "laplace" if self.run.account.pure else "gaussian",
+            "noise_law": "laplace" if self.run.account.pure else "gaussian",
             "provenance": average.region.provenance | {"variance": average.known_from},
         }
 
-    def released(self, average: Average, allowance: Fraction, grid: Grid | KNormGrid | None = None) -> MeanResult:
+    def released(self, average: Average, allowance: Fraction, grid: Grid | None = None) -> MeanResult:
         """The result, from one clipped sum."""
         run, region = self.run, average.region
         affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
@@ -312,9 +307,8 @@ def weighted_mean(
     center : None, float, (dim,) or "public"
         Centre of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
         public mean with norm_bound="auto", else zero.
-    noise : "laplace" or "k_norm"
-        For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in
-        floating point: the result then reports the (epsilon, delta) that really holds.
+    noise : "laplace"
+        The noise of pure budgets; the others have Gaussian noise.
     project : bool
         Project the answer back onto the ball, or into the bounds (post-processing; never hurts if the mean lies there).
     {matched_columns, ledger, random_state, threads, progress}
@@ -331,9 +325,9 @@ def weighted_mean(
     Privacy
     -------
     Neighbours: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
-    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), l2 sensitivity 2 Q (K-norm), in grid steps; with norm_bound="auto" a joint
-    count of norms before it (2 S^2; 2 S), and the costs add up to the budget. The weight depends on public and released numbers
-    only. Public: n_priv, dim, x_pub.
+    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), in grid steps; with norm_bound="auto" a joint count of norms before it
+    (2 S^2; 2 S), and the costs add up to the budget. The weight depends on public and released numbers only. Public: n_priv, dim,
+    x_pub.
 
     Notes
     -----
@@ -354,11 +348,7 @@ def weighted_mean(
     region = clip_region(norm_bound, bounds, center, variance, public, rows.dim)
     if variance is not None:
         variance = size("variance", variance)
-    k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
-    if k_norm and (region.counted or not isinstance(budget, PureDP)):
-        raise InputError(
-            "noise='k_norm' belongs to PureDP and a norm_bound that is a number; others use noise='laplace'"
-        )
+    validation.choice("noise", noise, ("laplace",))
     weight = checked_weight(row_weight, rows.n)
     if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
         raise InputError(
@@ -368,14 +358,14 @@ def weighted_mean(
         "weighted_mean",
         rows,
         budget,
-        draws=2 * rows.dim + 1 + (DRAWS if region.counted else 0),
+        draws=rows.dim + (DRAWS if region.counted else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
     project = validation.boolean("project", project)
-    call = WeightedCall(run=run, public=public, weight=weight, variance=variance, project=project, k_norm=k_norm)
+    call = WeightedCall(run=run, public=public, weight=weight, variance=variance, project=project)
     allowance = run.account.allowance
     if region.counted and weight not in ("throw_away", 0.0):
         return call.counted(region)
@@ -384,12 +374,6 @@ def weighted_mean(
         return average.result(run, None, 0.0, **call.facts(average))
     if public is not None:
         region.warn_if_contradicted(public)
-    grid: Grid | KNormGrid
-    price = None
-    if k_norm:
-        grid = knorm_sum_grid(allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
-        price = ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta)
-    else:
-        grid = sum_grid(run.account, allowance, rows.dim, rows.n)
-    with run.paid(price):
+    grid = sum_grid(run.account, allowance, rows.dim, rows.n)
+    with run.paid():
         return call.released(average, allowance, grid)

@@ -1,13 +1,11 @@
 """Draws from ChaCha20 and a 32-byte key. The same key gives the same draws; a key must serve one release only.
 
 Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise
-of a release is `gaussian_floor` or `discrete_laplace`; `standard_normal` and what is made of it are close to their
-law, not exact (docstrings say how close), and must not hide a private sum.
+of a release is `gaussian_floor` or `discrete_laplace`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -76,23 +74,3 @@ def permutation(key: bytes, n: int) -> IntArray:
     order = _empty(0, n, np.int64)
     check(lib.fpp_permutation_i64(_key(key), n, out(order)))
     return order
-
-
-def standard_normal(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
-    """N(0, 1) within total variation 2^-43.3 a draw, then rounded to a double; (count,) float64."""
-    draws = _empty(begin, count, np.float64)
-    check(lib.fpp_normal_f64(_key(key), begin, begin + count, out(draws)))
-    return draws
-
-
-def k_norm_floor(key: bytes, dim: int, scale: float) -> IntArray:
-    """floor(z), z of density proportional to exp(-|z|_2 / scale); (dim,) int64. Close, not exact (`knorm_delta`).
-
-    z = scale sqrt(V) g with g standard normal and V chi-squared with dim + 1 degrees of freedom, which is that law.
-    """
-    if not dim >= 1 or not (scale > 0 and math.isfinite(scale)):
-        raise KernelError("K-norm noise needs dim >= 1 and a positive finite scale")
-    normals = standard_normal(key, 2 * dim + 1)
-    length = math.sqrt(float(np.sum(np.square(normals[: dim + 1]))))
-    floored: IntArray = np.floor(scale * length * normals[dim + 1 :]).astype(np.int64)
-    return floored

@@ -26,7 +26,6 @@ from fastpubpriv.mechanisms.squares import mirror
 from fastpubpriv.privacy import (
     Event,
     Grid,
-    KNormGrid,
     LaplaceEvent,
     cluster_gram_grid,
     cluster_shell_grid,
@@ -97,7 +96,7 @@ class AffineMap:
             limit=limit,
         )
 
-    def on_grid(self, grid: Grid | KNormGrid, radius: float) -> RowMap:
+    def on_grid(self, grid: Grid, radius: float) -> RowMap:
         """Return the map that clips to `radius` on a grid."""
         return self.row_map(
             quant_bound=grid.quant_bound, inv_step=1.0 / grid.step(radius), limit=float(grid.clip_steps)
@@ -292,14 +291,14 @@ class VectorSum(Measurement[Fraction, Released]):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure. A `grid`, worked out before, takes the place of that
-    of the cost; it may be one for l2 K-norm noise, in place of the discrete Laplace. Replace-one sensitivity 2Q in l2,
-    isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows of one node of a cluster tree; the event then says what entering or
-    leaving it costs. `box` is applied before the map; the sensitivity does not depend on it.
+    of the cost. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows of one node of a
+    cluster tree; the event then says what entering or leaving it costs. `box` is applied before the map; the sensitivity does not
+    depend on it.
     """
 
     affine: AffineMap
     radius: float
-    grid: Grid | KNormGrid | None = None
+    grid: Grid | None = None
     only: Members | None = None
     box: ColumnBox | None = None
 
@@ -307,10 +306,7 @@ class VectorSum(Measurement[Fraction, Released]):
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
         if self.grid is not None and (self.grid.dim != dim or self.only is not None):
-            raise InputError(
-                f"a grid, also for K-norm noise, is for {dim} coordinates of all rows, not for those of a node"
-            )
-        grid: Grid | KNormGrid
+            raise InputError(f"a grid is for {dim} coordinates of all rows, not for those of a node")
         if self.only is not None:
             grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         else:

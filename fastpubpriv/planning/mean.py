@@ -23,7 +23,7 @@ from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noi
 from fastpubpriv.methods import allowance_of
 from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
-from fastpubpriv.privacy import Budget, PureDP
+from fastpubpriv.privacy import Budget
 from fastpubpriv.run import noise_per_radius
 
 
@@ -125,15 +125,13 @@ def plan_weighted_mean(
         raise InputError("plan('weighted_mean') needs norm_bound=, the radius to which rows are clipped")
     bound = size("norm_bound", norm_bound)
     spread = bound**2 if variance is None else size("variance", variance)
-    k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
+    validation.choice("noise", noise, ("laplace",))
     if n_pub == 0 and row_weight == "throw_away":
         raise InputError("row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1")
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        if k_norm and not isinstance(budget, PureDP):
-            raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
-        pure, allowance = allowance_of(budget, 2 * dim + 1)
-        energy = noise_energy(dim, bound, float(allowance), pure=pure, k_norm=k_norm)
+        pure, allowance = allowance_of(budget, dim)
+        energy = noise_energy(dim, bound, float(allowance), pure=pure)
         model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=spread, noise=energy)
         weight = checked_weight(row_weight, n_priv)
         details = {

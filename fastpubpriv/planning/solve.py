@@ -113,7 +113,6 @@ MEANINGS = {
     "dp_sgd": "error of noisy gradient descent on private rows alone",
     "pda_mirror_descent": "error of mirror descent",
     "output_perturbation": "error of noise on the minimum of the loss",
-    "objective_perturbation": "error of a minimum moved by secret noise",
     "exponential": "error of a choice among models that public rows suggest",
     "is_a_guess": "no more public rows than coefficients: all errors here are guesses, and may be far too small (1: yes)",
     EPSILON: "epsilon of the budget, for zCDP at delta = 1e-6",

@@ -22,9 +22,7 @@ from fastpubpriv.planning.forecast import (
     MOST_PURE,
     MOST_ROWS,
     Forecast,
-    always,
     count,
-    never,
 )
 from fastpubpriv.planning.rates import minimax_rates
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
@@ -77,15 +75,14 @@ def plan_train(
     method = METHODS.choose(method)
     if loss != "squared" and method == "sufficient_statistics":
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
-    if loss == "squared" and method in ("output_perturbation", "objective_perturbation"):
+    if loss == "squared" and method == "output_perturbation":
         raise InputError(f"method={method!r} needs a loss whose gradients are bounded: pass loss='logistic'")
     explained = validation.fraction("r_squared", r_squared)
     weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)
     if weight is not None and weight > 1.0:
         raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
     case = _Case(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained), mean_weight=weight)
-    gaussian = never if method == "objective_perturbation" else always
-    return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more, gaussian=gaussian)
+    return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
 
 
 def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArray:

@@ -17,11 +17,9 @@ from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
     LOG2_SCALE_MIN,
     GaussianEvent,
-    KNormEvent,
     LaplaceEvent,
 )
 from fastpubpriv.privacy.exact import Number, exact, show, whole
-from fastpubpriv.privacy.sampler_error import approx_slack, total_variation
 
 _MAX_ROW = 2**26  # largest integer norm of a quantised row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
@@ -71,43 +69,6 @@ class Grid:
     def noise_std(self, radius: float) -> float:
         """Standard deviation (Laplace: scale) of the noise on a sum of rows clipped to `radius`, in data units."""
         return math.ldexp(self.step(radius), self.log2_scale)
-
-
-@dataclass(frozen=True, slots=True)
-class KNormGrid:
-    """A grid for the l2 K-norm mechanism, whose noise is floor(z), z of density e^(-|z|_2 / noise_scale).
-
-    Parameters
-    ----------
-    quant_bound : int
-        Q: the largest integer norm of a quantised row; the l2 sensitivity is 2 Q.
-    dim : int
-        Length of a quantised row.
-    noise_scale : Fraction
-        2 Q / epsilon, in grid steps.
-    event : KNormEvent
-        epsilon, and the delta of floating point.
-
-    Examples
-    --------
-    >>> grid = knorm_sum_grid(1, dim=5, n=1000, delta=1e-9)
-    >>> float(grid.event.delta) <= 1e-9
-    True
-    """
-
-    quant_bound: int
-    dim: int
-    noise_scale: Fraction
-    event: KNormEvent
-
-    @property
-    def clip_steps(self) -> int:
-        """As `Grid.clip_steps`."""
-        return clip_steps(self.quant_bound, self.dim)
-
-    def step(self, radius: float) -> float:
-        """As `Grid.step`."""
-        return step(radius, self.quant_bound, self.dim)
 
 
 @lru_cache(maxsize=1024, typed=True)  # each release asks for it several times
@@ -283,51 +244,3 @@ def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) 
 
     m, s = _finest(lambda m: math.floor(amount * 2**m / 2), fits, 1, problem)
     return Grid(m, s, cells, LaplaceEvent(2 * s, m, cells))
-
-
-def knorm_delta(epsilon: Number, quant_bound: int, dim: int, relative_error: Number = Fraction(1, 2**48)) -> Fraction:
-    """What floating point adds to the K-norm mechanism: (1 + e^epsilon) t, where a computed vector differs from an exact one
-    with probability at most t.
-
-    t <= 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon + (2 dim + 1) 2^-43: the computed z_i is within relative_error |z_i| of
-    one made of its normals without rounding, so its floor differs with probability at most four times that error in grid steps,
-    with E|z_i| <= sqrt(dim + 1) 2 Q/epsilon; and each of the 2 dim + 1 normals is within 2^-43 of its law (`kernels.noise`).
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import knorm_delta
-    >>> float(knorm_delta(1, 2**9, 5)) < 1e-9
-    True
-    """
-    e, error = exact(epsilon, "epsilon"), exact(relative_error, "relative_error")
-    if e <= 0 or error <= 0:
-        raise BudgetError("epsilon and relative_error must be > 0")
-    root = math.isqrt(dim) + 1  # at least sqrt(dim + 1)
-    differs = 4 * dim * error * root * 2 * quant_bound / e + Fraction(2 * dim + 1, 2**43)
-    return approx_slack(e, 1) / total_variation(1) * differs
-
-
-@lru_cache(maxsize=256)
-def knorm_sum_grid(
-    epsilon: Number, dim: int, n: int, *, delta: Number, relative_error: Number = Fraction(1, 2**48)
-) -> KNormGrid:
-    """The finest grid (Q a power of two) for a K-norm sum whose floating-point delta is at most `delta`.
-
-    Examples
-    --------
-    >>> grid = knorm_sum_grid(1, dim=5, n=1000, delta=1e-9)
-    >>> grid.quant_bound, grid.noise_scale == 2 * grid.quant_bound
-    (512, True)
-    """
-    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", dim, n)
-    goal = exact(delta, "delta")
-    for bits in range(26, 2, -1):
-        q = 2**bits
-        cost = knorm_delta(amount, q, dim, relative_error)
-        if cost <= goal and dim * q * q <= _MAX_ROW_SQ and n * q < _MAX_TOTAL // 2:
-            if q < least:
-                break
-            return KNormGrid(q, dim, 2 * q / amount, KNormEvent(amount, cost, 2 * q, dim))
-    raise InputError(
-        f"{problem}: the floating-point delta exceeds {show(goal)}; pass a larger delta or use Laplace noise"
-    )

@@ -9,7 +9,6 @@ from typing import Any
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
 from fastpubpriv.privacy import ApproxDP, Budget, Cost, Event, Ledger, total_variation
-from fastpubpriv.privacy.exact import float_up
 from fastpubpriv.release.notions import choose_spending
 from fastpubpriv.release.payer import RELATION, Book
 from fastpubpriv.release.scope import TreeScope
@@ -130,19 +129,18 @@ class Account:
         except BudgetError as error:
             raise self._named(error) from None
 
-    def open(self, *, cost: Budget | None = None, paid: bool = False) -> None:
-        """Debit the ledger (by `cost`, or by the whole budget), once, before the first release.
+    def open(self, *, paid: bool = False) -> None:
+        """Debit the ledger by the whole budget, once, before the first release.
 
         `paid` says that an earlier call, of which this one makes the remaining releases and no other, has debited the same amount.
         """
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
-        price = self.budget if cost is None else cost
         self.book.keys.check()  # a machine without randomness must fail before anything is paid; a child pays by itself
         if self._ledger is not None and not paid:
-            self._ledger.debit(price, name=self.name, relation=RELATION)
-        self.book.price = price
-        self.book.number = record_opening(self.name, price, self.book.declared)
+            self._ledger.debit(self.budget, name=self.name, relation=RELATION)
+        self.book.price = self.budget
+        self.book.number = record_opening(self.name, self.budget, self.book.declared)
 
     def block(self) -> Account:
         """A payer for one block of rows. The account as a whole costs what its most expensive block costs.
@@ -204,14 +202,6 @@ class Account:
     def numerics(self) -> dict[str, Any]:
         """How far the computed mechanism is from the ideal one, in public numbers."""
         draws = self.book.draws
-        deltas = [delta for event in self.events if (delta := event.floating_point_delta) is not None]
-        if deltas:
-            return {
-                "noise_draws": draws,
-                "arithmetic": "exact integers modulo 2^64; K-norm noise computed in floating point",
-                "implementation_delta": float_up(sum(deltas, Fraction(0))),
-                "implementation_delta_included": True,
-            }
         return {
             "noise_draws": draws,
             "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",

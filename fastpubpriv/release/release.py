@@ -1,8 +1,7 @@
-"""The four functions that turn values computed from private rows into something public: noise, a noisy choice, the noisy counts
-of occupied bins, or a minimum that noise has moved.
+"""The three functions that turn values computed from private rows into something public: noise, a noisy choice, or the noisy
+counts of occupied bins.
 
-Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, `notes/stable_histogram.md`,
-`notes/objective_perturbation.md`.
+Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, `notes/stable_histogram.md`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
-from fastpubpriv.privacy import Event, ObjectiveEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.payer import Payer, check_known
 from fastpubpriv.release.transcript import Call, Transcript, current
@@ -30,11 +29,10 @@ _COIN_WORDS = choice_weights.BITS // 32
 _I64 = np.dtype(np.int64)
 _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
-# The laws of noise that an event may name. K-norm noise is one joint draw.
+# The laws of noise that an event may name.
 _SAMPLERS: dict[str, Callable[[bytes, int, Any, int], IntArray]] = {
     "gaussian": lambda key, count, event, begin: noise.gaussian_floor(key, count, event.log2_scale, begin=begin),
     "laplace": lambda key, count, event, begin: noise.discrete_laplace(key, count, event.log2_scale, begin=begin),
-    "k_norm": lambda key, count, event, begin: noise.k_norm_floor(key, count, event.noise_scale),
 }
 
 
@@ -200,86 +198,6 @@ def release_stable(
         _write_down(transcript, account, Call(name, _table(exact), event, unit, _table(kept), shape=shape))
     # The half step comes only after the comparison with the threshold.
     return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in kept]
-
-
-class PerturbedLoss(Protocol):
-    """A strongly convex loss of private rows, to which a secret linear term is added; what its functions return is private.
-
-    `secret_at` and `log_volume` serve audits; both take the nearest point of a public ball for a point outside of it.
-    """
-
-    def solve(self, secret: IntArray) -> FloatArray:
-        """A point near the minimum of the loss plus <secret, w>, (dim,), as near as the event's sensitivity allows for."""
-
-    def in_steps(self, point: FloatArray) -> IntArray:
-        """The point in released steps, (dim,)."""
-
-    def secret_at(self, point: FloatArray) -> IntArray:
-        """The secret that makes `point` the minimum: minus the gradient of the loss there, in the secret's steps, (dim,)."""
-
-    def log_volume(self, point: FloatArray) -> int:
-        """The logarithm of the determinant of the second derivative at `point`, in 2^-VOLUME_BITS."""
-
-
-def release_minimum(
-    account: Payer, *, name: str, loss: PerturbedLoss, event: ObjectiveEvent, unit: float
-) -> FloatArray:
-    """Charge the event, draw the secret vector, minimise the loss with it, take a second key, add noise to the minimum.
-
-    Parameters
-    ----------
-    account : Payer
-        Pays for `event` before the secret is drawn, and gives both keys.
-    name : str
-        Name of the release in a transcript.
-    loss : PerturbedLoss
-        The loss of the private rows. It is given the secret, and must not keep it.
-    event : ObjectiveEvent
-        Scales and sensitivities of the secret and of the noise, in steps.
-    unit : float
-        Size of a released step in the unit of the answer.
-
-    Returns
-    -------
-    ndarray of float64, (event.draws / 2,)
-        (minimum + noise) in data units. Safe to publish. The secret goes nowhere: no transcript holds it, nor an error.
-    """
-    check_known(event)
-    if not isinstance(event, ObjectiveEvent):
-        raise KernelError(f"release {name!r}: a minimum is released under an ObjectiveEvent")
-    shape = (event.draws // 2,)
-    account.charge(event)
-    transcript = current()
-    answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
-    if answer is None:
-        # The secret lives and dies in the call below, and an exception of that call comes without its frames.
-        exact = call_guarded(partial(_moved_by_secret, account, loss, event))
-        if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
-            raise KernelError(f"release {name!r}: the minimum must be an int64 array of shape {shape}")
-        with np.errstate(over="ignore"):
-            exact = exact + noise.discrete_laplace(account.fresh_key(), exact.size, event.computed_log2_scale)
-        answer = exact.astype(np.float64)
-        answer *= unit
-    if transcript is not None:
-        told = call_guarded(partial(_compared_at, loss, answer))
-        _write_down(transcript, account, Call(name, told, event, unit, answer.copy(), shape=shape))
-    return answer
-
-
-def _moved_by_secret(account: Payer, loss: PerturbedLoss, event: ObjectiveEvent) -> IntArray:
-    """The minimum with a fresh secret, in steps."""
-    secret = noise.discrete_laplace(account.fresh_key(), event.draws // 2, event.log2_scale)
-    return loss.in_steps(loss.solve(secret))
-
-
-def _compared_at(loss: PerturbedLoss, point: FloatArray) -> IntArray:
-    """For an audit: what two neighbours are compared by, at the released point and not at their own minima.
-
-    Equal answers do not come from equal secrets. So the secrets are compared that make this point the exact minimum, then the
-    determinants there, and the points that are computed from these secrets.
-    """
-    secret = loss.secret_at(point)
-    return np.concatenate([secret, loss.in_steps(loss.solve(secret)), np.array([loss.log_volume(point)])])
 
 
 def _padded(occupied: int, bound: int) -> int:

@@ -36,7 +36,7 @@ class MeanResult(Result):
     sampling_std : (dim,) float64
         Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
     noise_law : str
-        "gaussian", "laplace" or "k_norm".
+        "gaussian" or "laplace".
     clipping_std : (dim,) float64 or None
         Allowance for what rows beyond a given norm bound lose, from public rows; None where they do not tell.
     report : ColumnReport or None

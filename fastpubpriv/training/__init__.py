@@ -5,7 +5,6 @@
 
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_loss
 from fastpubpriv.training.gradient.choosing import Exponential
-from fastpubpriv.training.gradient.objective import ObjectivePerturbation
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
 from fastpubpriv.training.gradient.sweep import Sweep, sweep
@@ -19,7 +18,6 @@ __all__ = [
     "Exponential",
     "Loss",
     "MirrorDescent",
-    "ObjectivePerturbation",
     "OutputPerturbation",
     "RowLoss",
     "SemiDP",

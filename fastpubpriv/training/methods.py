@@ -28,7 +28,6 @@ from fastpubpriv.training.centre import centre_share, release_centre
 from fastpubpriv.training.gradient.choosing import EXPONENTIAL
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.fit import is_stepwise
-from fastpubpriv.training.gradient.objective import OBJECTIVE_PERTURBATION
 from fastpubpriv.training.gradient.perturbing import OUTPUT_PERTURBATION
 from fastpubpriv.training.gradient.task import Descended, GradientTask
 from fastpubpriv.training.leverage import counted_bias, rests_on_few
@@ -246,7 +245,6 @@ METHODS: Registry[TrainingMethod] = Registry(
     DP_SGD,
     PDA_MIRROR_DESCENT,
     OUTPUT_PERTURBATION,
-    OBJECTIVE_PERTURBATION,
     EXPONENTIAL,
     auto=True,
 )

@@ -32,10 +32,7 @@ class TrainingMethod(Method):
         Of the values that `method=` takes beside the name; made without arguments it is what the name stands for.
     spends : callable
         The part of a budget that it can use, as a budget.
-    experimental : str, optional
-        Why `train` warns that the method is experimental.
     """
 
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = whole
-    experimental: str | None = None

@@ -20,7 +20,6 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.choosing import Exponential
 from fastpubpriv.training.gradient.fit import chosen_loss, fit, is_stepwise
-from fastpubpriv.training.gradient.objective import ObjectivePerturbation
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
@@ -54,7 +53,7 @@ def train(
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     y_scale: float | None = None,
-    method: str | Descent | Exponential | OutputPerturbation | ObjectivePerturbation = "auto",
+    method: str | Descent | Exponential | OutputPerturbation = "auto",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -77,8 +76,8 @@ def train(
         (spends nothing), or the one of these with the least predicted error; for other losses "auto" is "semi_dp", or public rows
         only where that is predicted to gain little. Noisy gradient
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
-        noise on the minimum of a weighted loss is "output_perturbation", and in that loss "objective_perturbation" (experimental);
-        these also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
+        noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
+        `fastpubpriv.training.SemiDP(...)`.
     {ledger, random_state, threads, progress, kept_memory}
 
     Returns
@@ -98,9 +97,7 @@ def train(
     budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a triangle under pure DP). Gradient
     methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
     batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
-    on a strongly convex loss. "objective_perturbation": one minimum of such a loss with a secret linear term, pure epsilon: the
-    secret's l1 distance, the determinant of the change of variables, and the distance of what is computed from the exact minimum.
-    Public: n_priv, dim, x_pub, y_pub.
+    on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----

@@ -53,8 +53,6 @@ def runs(budget):
         yield f"coinpress_mean {steps}", lambda x, s=steps: coinpress_mean(x, center=0, radius=9, steps=s, **common)
     yield "weighted_mean", lambda x: weighted_mean(x, x_pub=PUBLIC, norm_bound=3, **common)
     yield "weighted_mean private", lambda x: weighted_mean(x, norm_bound=3, **common)
-    if isinstance(budget, PureDP):
-        yield "k_norm", lambda x: weighted_mean(x, norm_bound=3, noise="k_norm", **common)
 
 
 CASES = [

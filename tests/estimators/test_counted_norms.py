@@ -221,8 +221,6 @@ def test_arguments_are_checked():
     given = {"budget": PureDP(1), "ledger": ledger}
     with pytest.raises(InputError, match="needs public rows"):
         weighted_mean(rows, norm_bound="auto", **given)
-    with pytest.raises(InputError, match="k_norm"):
-        weighted_mean(rows, x_pub=rows[:1].copy(), norm_bound="auto", noise="k_norm", **given)
     with pytest.raises(InputError, match="norm_bound"):
         weighted_mean(rows, norm_bound="large", **given)
     with pytest.raises(InputError, match="radius"):

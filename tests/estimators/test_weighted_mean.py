@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from spies import SpyLedger, SpyRows, seeded
 
-from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, Ledger, PureDP, plan, weighted_mean
+from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, plan, weighted_mean
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy
-from fastpubpriv.privacy import Cost, KNormEvent, LaplaceEvent
+from fastpubpriv.privacy import Cost
 from fastpubpriv.release import transcript as transcripts
 
 # The example of Proposition 8: 10^4 rows in all, 80 of them public.
-EXAMPLE = ErrorModel(n_priv=9_920, n_pub=80, variance=1.0, noise=noise_energy(100, 25.0, 0.1, pure=False, k_norm=False))
+EXAMPLE = ErrorModel(n_priv=9_920, n_pub=80, variance=1.0, noise=noise_energy(100, 25.0, 0.1, pure=False))
 
 
 def mean_of(private, public=None, budget=None, **options):
@@ -40,7 +40,7 @@ def test_best_error_is_the_harmonic_form():
     for _ in range(500):
         dim, n_priv, n_pub = (int(v) for v in rng.integers(1, 1000, size=3))
         variance, bound, amount = 10.0 ** rng.uniform(-4, 4, size=3)
-        energy = noise_energy(dim, bound, amount, pure=bool(rng.integers(2)), k_norm=bool(rng.integers(2)))
+        energy = noise_energy(dim, bound, amount, pure=bool(rng.integers(2)))
         model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=variance, noise=energy)
         a, p = model.private_error, model.public_error
         best = model.mean_squared_error("optimal")
@@ -54,18 +54,15 @@ def test_best_error_is_the_harmonic_form():
         slope = energy * r + n_priv * r * variance - n_priv * (1 - n_priv * r) * variance / n_pub
         assert abs(slope) <= 1e-12 * (energy * r + n_priv * r * variance)
         # Proposition 8: q / (q + s^2), for zCDP noise
-        if energy == noise_energy(dim, bound, amount, pure=False, k_norm=False):
+        if energy == noise_energy(dim, bound, amount, pure=False):
             q = 2 + n_priv * amount * variance / (dim * bound**2)
             s_squared = variance * n_priv**2 * amount / (bound**2 * dim * n_pub)
             assert best / p == pytest.approx(q / (q + s_squared), rel=1e-12)
 
 
-def test_noise_energies_of_the_four_laws():
-    assert noise_energy(7, 3.0, 0.5, pure=False, k_norm=False) == 2 * 7 * 9 / 0.5
-    assert noise_energy(7, 3.0, 0.5, pure=True, k_norm=False) == 8 * 49 * 9 / 0.25
-    assert noise_energy(7, 3.0, 0.5, pure=True, k_norm=True) == 4 * 7 * 8 * 9 / 0.25
-    one = [noise_energy(1, 1.0, 1.0, pure=True, k_norm=k) for k in (False, True)]
-    assert one[0] == one[1]
+def test_noise_energies_of_both_laws():
+    assert noise_energy(7, 3.0, 0.5, pure=False) == 2 * 7 * 9 / 0.5
+    assert noise_energy(7, 3.0, 0.5, pure=True) == 8 * 49 * 9 / 0.25
 
 
 def test_degenerate_weights():
@@ -179,7 +176,7 @@ def test_variance_from_public_rows_stays_below_the_bound():
     wild = np.array([[1e3, 0.0], [-1e3, 0.0], [0.0, 1e3]])
     result = mean_of(private, wild, norm_bound=1.0)
     share = result.releases[0]["private_weight"]
-    energy = noise_energy(2, 1.0, 0.5, pure=False, k_norm=False)
+    energy = noise_energy(2, 1.0, 0.5, pure=False)
     expected = ErrorModel(n_priv=100, n_pub=3, variance=1.0, noise=energy).weight("optimal")
     assert share == pytest.approx(expected, rel=1e-6)
     assert result.provenance["variance"] == "public rows"
@@ -202,62 +199,6 @@ def test_replaced_extreme_row_moves_the_query_by_the_sensitivity():
     assert np.linalg.norm(gap) <= 2 * 2.0
 
 
-def test_k_norm_reports_what_really_holds():
-    private, public = np.random.default_rng(0).random((1000, 5)), np.ones((4, 5)) / 2
-    ledger = Ledger(ApproxDP(2, 1e-3))
-    result = mean_of(private, public, PureDP(1), noise="k_norm", ledger=ledger)
-    assert isinstance(result.spent, ApproxDP)
-    assert result.spent.epsilon == 1
-    assert 0 < result.spent.delta <= 1e-6
-    assert ledger.spent == result.spent.cost
-    assert result.noise_law == "k_norm"
-    assert result.releases[0]["noise"] == "l2 k-norm"
-    assert result.releases[0]["floating_point_delta"] == result.spent.delta
-    assert "floating point" in result.numerics["arithmetic"]
-    laplace = mean_of(private, public, PureDP(1), row_weight="private", noise="laplace")
-    k_norm = mean_of(private, public, PureDP(1), row_weight="private", noise="k_norm")
-    assert laplace.spent == PureDP(1)
-    assert (k_norm.noise_std[0] / laplace.noise_std[0]) ** 2 == pytest.approx(6 / 10, rel=0.05)
-
-
-def test_k_norm_belongs_to_pure_budgets_and_never_to_pure_ledgers():
-    log = []
-    rows = SpyRows(np.ones((100, 2)), log)
-    for budget in (ZCDP(1), ApproxDP(1, 1e-6)):
-        with pytest.raises(InputError, match="k_norm"):
-            mean_of(rows, None, budget, noise="k_norm")
-    with pytest.raises(BudgetError, match="cannot be debited"):
-        mean_of(rows, None, PureDP(1), noise="k_norm", ledger=Ledger(PureDP(5)))
-    assert log == []
-
-
-def noise_norms(noise, runs, dim=20):
-    rows = np.zeros((4, dim))
-    squares, event = [], None
-    for seed in range(runs):
-        with transcripts.recording() as transcript:
-            mean_of(rows, None, PureDP(1), noise=noise, random_state=seed, threads=1)
-        call = transcript.calls[0]
-        event = call.event
-        squares.append(float(np.sum(np.square(call.answer / call.unit))))
-    return np.array(squares), event
-
-
-def test_k_norm_noise_has_the_energy_of_its_law():
-    # |z|^2 = R^2 with R ~ Gamma(20): E = d (d + 1), relative standard deviation 0.44; 2000 runs give 0.0099 on the mean.
-    # 7 % is 7 standard errors: false alarms below 1e-11.
-    squares, event = noise_norms("k_norm", 2000)
-    assert isinstance(event, KNormEvent)
-    law = 20 * 21 * event.noise_scale**2
-    assert abs(squares.mean() / law - 1) < 0.07
-    assert np.mean(np.sqrt(squares)) == pytest.approx(20 * event.noise_scale, rel=0.035)
-    # Control: the discrete Laplace at the same epsilon has 2 d^2 (Delta_2 / epsilon)^2, about twice that.
-    other, laplace = noise_norms("laplace", 200)
-    assert isinstance(laplace, LaplaceEvent)
-    scale = laplace.l1_sensitivity / math.sqrt(20)  # Delta_2, epsilon = 1
-    assert abs(other.mean() / (20 * 21 * scale**2) - 1) > 0.5
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -265,7 +206,7 @@ def test_k_norm_noise_has_the_energy_of_its_law():
         {"norm_bound": 1e200}, {"norm_bound": 1e-200}, {"norm_bound": "1"}, {"variance": 0.0}, {"variance": 1e300},
         {"row_weight": "best"}, {"row_weight": -1e-9}, {"row_weight": 0.2}, {"row_weight": math.nan},
         {"row_weight": True}, {"row_weight": None}, {"center": "origin"}, {"center": math.inf}, {"center": [1.0]},
-        {"noise": "gauss"}, {"project": "yes"}, {"project": 1},
+        {"noise": "gauss"}, {"noise": "k_norm"}, {"project": "yes"}, {"project": 1},
     ],
 )  # fmt: skip
 def test_arguments_are_checked_before_anything_is_read(options):

@@ -73,7 +73,6 @@ def means() -> Iterator[Case]:
         blas=False,
     )
     pure = {"norm_bound": 40.0, "budget": PureDP(1)}
-    yield private("weighted_mean, k-norm", fpp.weighted_mean, ROWS, **pure, noise="k_norm")
     yield private(
         "weighted_mean, not projected", fpp.weighted_mean, ROWS, **pure, project=False, center=0.5, blas=False
     )

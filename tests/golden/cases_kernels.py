@@ -29,12 +29,7 @@ def streams() -> dict[str, Any]:
             found |= {f"{law.__name__} {m} {begin}": law(KEY, 3000, m, begin=begin) for m in (8, 20, 40)}
         found[f"uniform {begin}"] = noise.uniform(KEY, 3000, begin=begin)
         found[f"below {begin}"] = noise.below(KEY, 3000, 10**12, begin=begin)
-        found[f"standard_normal {begin}"] = noise.standard_normal(KEY, 3000, begin=begin)
-    return {
-        **found,
-        "permutation": noise.permutation(KEY, 500),
-        "k_norm_floor": noise.k_norm_floor(KEY, 40, 1e6),
-    }
+    return {**found, "permutation": noise.permutation(KEY, 500)}
 
 
 def keys() -> dict[str, Any]:
@@ -264,7 +259,6 @@ CASES: list[Case] = [
         "noise",
         streams,
         *(noise.gaussian_floor, noise.discrete_laplace, noise.uniform, noise.below, noise.permutation),
-        *(noise.standard_normal, noise.k_norm_floor),
     ),
     steps("keys", keys, key_source),
     steps(

@@ -56,8 +56,6 @@ TABLE: list[tuple[Any, list[tuple[Any, ...]], dict[str, Any]]] = [
     (privacy.laplace_sum_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
     (privacy.laplace_gram_grid, [(e, 7, 10**5) for e in EPSILONS[1:]], {}),
     (privacy.laplace_count_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
-    (privacy.knorm_delta, [(e, 2**12, 7) for e in EPSILONS], {}),
-    (privacy.knorm_sum_grid, [(e, 7, 10**5) for e in EPSILONS[1:4]], {"delta": 1e-8}),
     (
         privacy.stable_delta,
         [("laplace", 3, 2**20, 2**25, 20, Fraction(6)), ("gaussian", 3, 2**18, 2**23, 20, Fraction(1))],
@@ -113,7 +111,7 @@ def accounting() -> Iterator[Case]:
     yield steps("ledger in a file", ledger_in_a_file, fpp.Ledger)
 
 
-KINDS = ("Gaussian", "Laplace", "KNorm", "Selection", "StableHistogram", "Objective", "Composed")
+KINDS = ("Gaussian", "Laplace", "Selection", "StableHistogram", "Composed")
 
 
 def budgets() -> dict[str, Any]:
@@ -140,18 +138,9 @@ def some_events() -> list[Any]:
         privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4),
         privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4, clusters=cases),
         privacy.LaplaceEvent(l1_sensitivity=300, log2_scale=10, draws=4),
-        privacy.KNormEvent(epsilon=HALF, delta=2.0**-40, l2_sensitivity=64, draws=3),
         privacy.SelectionEvent(epsilon=1, sensitivity=1, candidates=5),
         privacy.SelectionEvent(epsilon=1, sensitivity=2, candidates=5, law="permute_and_flip"),
         privacy.stable_event(1, 1e-6, histograms=2, n=1000, draws=2000),
-        privacy.ObjectiveEvent(
-            l1_sensitivity=300,
-            log2_scale=10,
-            curvature=HALF,
-            computed_sensitivity=100,
-            computed_log2_scale=12,
-            draws=4,
-        ),
     ]
 
 
@@ -164,7 +153,6 @@ def facts(event: Any) -> dict[str, Any]:
         "rate",
         "mu",
         "noise_std",
-        "noise_scale",
         "draws",
         "cost",
         "total_variation",
@@ -180,8 +168,8 @@ def events() -> dict[str, Any]:
     """Every kind of event, alone and composed."""
     found = some_events()
     gaussian = privacy.ComposedEvent(tuple(found[:2]))
-    both = privacy.ComposedEvent((found[0], found[2], found[5]))
-    pure = privacy.ComposedEvent((found[2], found[4]))
+    both = privacy.ComposedEvent((found[0], found[2], found[4]))
+    pure = privacy.ComposedEvent((found[2], found[3]))
     return {
         "events": [facts(event) for event in found],
         "gaussian": [gaussian.rho, gaussian.draws, gaussian.all_gaussian, gaussian.epsilon_at(1e-6)],
@@ -283,9 +271,7 @@ def plans() -> Iterator[Case]:
         )
     for weight in ("throw_away", "gaussian", "private"):
         options = {**tasks["weighted_mean"], "row_weight": weight, "n_priv": 2000, "variance": 0.5}
-        yield public(
-            f"plan, weighted_mean, {weight}", fpp.plan, "weighted_mean", **options, budget=PureDP(1), noise="k_norm"
-        )
+        yield public(f"plan, weighted_mean, {weight}", fpp.plan, "weighted_mean", **options, budget=PureDP(1))
     few = {"dim": 3, "n_pub": 40}
     yield public("plan, train, error, approx", fpp.plan, "train", **few, n_priv=3000, budget=APPROX)
     yield public("plan, train, rows, logistic", fpp.plan, "train", **few, loss="logistic", budget=ZCDP(1), error=0.01)

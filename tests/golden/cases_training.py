@@ -16,7 +16,6 @@ from fastpubpriv.training import (
     Ball,
     Exponential,
     MirrorDescent,
-    ObjectivePerturbation,
     OutputPerturbation,
     SemiDP,
 )
@@ -102,11 +101,6 @@ def descents() -> Iterator[Case]:
                 else OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)
             )
             yield case(f"output perturbation, {loss}, {name}", loss, method=chosen, budget=BUDGETS[name], threads=(2,))
-        for name in ("zcdp", "pure"):
-            moved = ObjectivePerturbation() if name == "pure" else ObjectivePerturbation(l2=0.5, priv_weight=0.5)
-            yield case(
-                f"objective perturbation, {loss}, {name}", loss, method=moved, budget=BUDGETS[name], threads=(2,)
-            )
     for name in ("full", "exponential"):
         yield case(f"gradients, {name}, pure", "logistic", method=GRADIENTS[name], budget=BUDGETS["pure"])
 

@@ -11,7 +11,6 @@ CASES = [
     *[(name, m) for name in ("gaussian_floor", "discrete_laplace") for m in (8, 9, 12, 20, 26, 27, 33, 39, 40)],
     ("uniform",),
     *[("below", bound) for bound in (1, 6, 2**32, 2**62 + 1, 2**63 - 1)],
-    ("standard_normal",),
 ]
 
 

@@ -19,7 +19,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, mirror
-from fastpubpriv.privacy import GaussianEvent, knorm_sum_grid
+from fastpubpriv.privacy import GaussianEvent
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 
@@ -276,12 +276,3 @@ def test_entering_or_leaving_a_node_costs_half():
             assert 0 < moved <= one.event.clusters.move / 2
             if isinstance(one.event, GaussianEvent):
                 assert moved >= 0.99 * one.event.clusters.move / 2
-
-
-def test_k_norm_has_no_node():
-    account = opened(PureDP(1))
-    with pytest.raises(InputError, match="K-norm"):
-        release_vector_sum(
-            account, private_rows(np.zeros((4, DIM))), AffineMap(dim=DIM), name="x", radius=1.0, cost=COST, executor=ONE_THREAD,
-            grid=knorm_sum_grid(1, DIM, 4, delta=1e-9), only=three_leaves().only(1),
-        )  # fmt: skip

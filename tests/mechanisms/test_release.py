@@ -4,7 +4,6 @@ import pickle
 from collections.abc import Sequence
 from fractions import Fraction
 from importlib import resources
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +17,7 @@ from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
     GaussianEvent,
-    KNormEvent,
     LaplaceEvent,
-    ObjectiveEvent,
     PureDP,
     SelectionEvent,
     StableHistogramEvent,
@@ -28,14 +25,13 @@ from fastpubpriv.privacy import (
 from fastpubpriv.release import release as release_module
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.release import release, release_choice, release_minimum, release_stable
+from fastpubpriv.release.release import release, release_choice, release_stable
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
 RHO_1 = ZCDP(1)
 GAUSS = GaussianEvent(4 * 100**2, 10, 3)  # rho = 0.019
 LAPLACE = LaplaceEvent(100, 10, 3)
-KNORM = KNormEvent(Fraction(1, 2), Fraction(1, 2**40), 64, 3)
 
 
 def ask(account, query, event=GAUSS, *, shape=(3,), unit=0.25, name="answer"):
@@ -136,7 +132,6 @@ def test_an_event_that_counts_too_few_draws_is_refused_before_reading():
     [
         (GAUSS, ZCDP(1), lambda key: noise.gaussian_floor(key, 3, 10), 0.5),
         (LAPLACE, PureDP(1), lambda key: noise.discrete_laplace(key, 3, 10), 0.0),
-        (KNORM, PureDP(1), lambda key: noise.k_norm_floor(key, 3, 128.0), 0.5),
     ],
 )
 def test_answer_is_integers_plus_noise_plus_half_a_step(event, budget, draw, half):
@@ -254,9 +249,6 @@ CHOICE = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=1, candidates=3)
 STABLE = StableHistogramEvent("laplace", 1, 128, 10 * 128, 8, 1, 20)
 
 
-MINIMUM = ObjectiveEvent(4, 10, 0, 4, 10, 4)
-
-
 class Failing(Sequence):
     """Histograms that fail when they are made."""
 
@@ -279,16 +271,6 @@ ASKED = {
     "choice": (
         RHO_1,
         lambda account, error: release_choice(account, name="x", query=lambda: fail(error), event=CHOICE),
-    ),
-    "minimum": (
-        PureDP(1),
-        lambda account, error: release_minimum(
-            account,
-            name="x",
-            loss=SimpleNamespace(solve=lambda secret: fail(error), in_steps=None),
-            event=MINIMUM,
-            unit=1.0,
-        ),
     ),
     "bins": (
         ApproxDP(1, Fraction(1, 100)),

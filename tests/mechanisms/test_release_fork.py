@@ -18,15 +18,13 @@ from fastpubpriv.privacy import (
     ApproxDP,
     Clusters,
     GaussianEvent,
-    KNormEvent,
     LaplaceEvent,
-    ObjectiveEvent,
     PureDP,
     SelectionEvent,
     StableHistogramEvent,
 )
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.release import release, release_choice, release_minimum, release_stable
+from fastpubpriv.release.release import release, release_choice, release_stable
 
 SIZE = 8
 CANDIDATES = 2**20  # equal scores: two independent choices agree once in a million
@@ -65,26 +63,9 @@ def bins(query):
     return counts.tobytes()
 
 
-def minimum(query):
-    """The secret is drawn before the fork, and shared as a batch of rows would be; the child gets no key for the noise."""
-
-    class Loss:
-        def solve(self, secret):
-            query()
-            return np.zeros(len(secret))
-
-        def in_steps(self, point):
-            return point.astype(np.int64)
-
-    event = ObjectiveEvent(4, 20, 0, 4, 20, 2 * SIZE)
-    return release_minimum(opened(PureDP(2)), name="x", loss=Loss(), event=event, unit=1.0).tobytes()
-
-
 RELEASES = {
-    "release_minimum": minimum,
     "release, Gaussian": lambda query: numbers(opened(ZCDP(1)), GaussianEvent(4, 20, SIZE), query),
     "release, Laplace": lambda query: numbers(opened(PureDP(2)), LaplaceEvent(4, 20, SIZE), query),
-    "release, K-norm": lambda query: numbers(opened(PureDP(2)), KNormEvent(1, 2.0**-40, 2**20, SIZE), query),
     "release, a node of a tree": node,
     "release_choice, exponential": lambda query: choice("exponential", query),
     "release_choice, permute-and-flip": lambda query: choice("permute_and_flip", query),

@@ -12,7 +12,7 @@ from twins import rows as reference
 
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
-from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP, knorm_sum_grid
+from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent, PureDP
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import private_rows
@@ -88,18 +88,6 @@ def test_price_of_a_sum_is_at_most_the_cost_and_nearly_all_of_it(budget):
     assert Fraction(1, 7) * (1 - Fraction(1, 10**5)) < price <= Fraction(1, 7)
     ideal = np.sqrt(8 * 4) * 2.0 * 7 if isinstance(budget, PureDP) else 2 * 2.0 / np.sqrt(2 / 7)
     assert ideal < released.noise_std < ideal * 1.001
-
-
-def test_k_norm_sum_is_billed_with_its_delta():
-    grid = knorm_sum_grid(Fraction(1, 2), 3, 50, delta=1e-6)
-    released = release_vector_sum(
-        opened(PureDP(1)), private_rows(np.ones((50, 3))), AffineMap(dim=3), name="s", radius=2.0,
-        cost=Fraction(1, 2), executor=EXECUTOR, grid=grid,
-    )  # fmt: skip
-    assert isinstance(released.event, KNormEvent)
-    assert 0 < released.event.delta <= Fraction(1e-6)
-    # E|z|^2 = d (d + 1) (Delta / epsilon)^2 with Delta = 2 radius, within the margin of the grid
-    assert released.noise_std == pytest.approx(np.sqrt(4.0) * 2 * 2.0 / 0.5, rel=0.02)
 
 
 def moments(budget, repeats, dim, rows):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpubpriv.errors import BudgetError, FastPubPrivError, InputError
+from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -22,8 +22,6 @@ from fastpubpriv.privacy import (
     gaussian_gram_grid,
     gaussian_rho,
     gaussian_sum_grid,
-    knorm_delta,
-    knorm_sum_grid,
     laplace_count_grid,
     laplace_epsilon,
     laplace_gram_grid,
@@ -264,26 +262,3 @@ def test_clip_steps_and_step():
             step(bad, 1000, 4)
     with pytest.raises(InputError, match="no room"):
         clip_steps(3, 16)
-
-
-def test_k_norm_grid():
-    grid = knorm_sum_grid(2, 20, 10**6, delta=1e-7)
-    assert grid.noise_scale == Fraction(2 * grid.quant_bound, 2)
-    assert grid.event.epsilon == 2
-    assert (
-        grid.event.delta
-        == knorm_delta(2, grid.quant_bound, 20)
-        <= Fraction(1e-7)
-        < knorm_delta(2, 2 * grid.quant_bound, 20)
-    )
-    assert grid.clip_steps == clip_steps(grid.quant_bound, 20)
-    assert grid.step(1.0) == step(1.0, grid.quant_bound, 20)
-    # 5e-7 at d = 20, 2 Q = 2^20, epsilon 1 in doubles, times at most four for our margins
-    assert 5e-7 < float(knorm_delta(1, 2**19, 20, 2.0**-50)) < 2.1e-6
-    for bad in (
-        lambda: knorm_sum_grid(1, 100, 10, delta=1e-20),
-        lambda: knorm_delta(0, 8, 1),
-        lambda: knorm_delta(1, 8, 1, 0),
-    ):
-        with pytest.raises(FastPubPrivError):
-            bad()

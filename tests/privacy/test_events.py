@@ -8,11 +8,9 @@ import pytest
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy import (
     ZCDP,
-    ApproxDP,
     ComposedEvent,
     Cost,
     GaussianEvent,
-    KNormEvent,
     LaplaceEvent,
     Neighbors,
     PureDP,
@@ -54,18 +52,6 @@ def test_relation_is_a_type():
         GaussianEvent(1, 8, 1, "replace_one")
     with pytest.raises(BudgetError, match="relation"):
         ComposedEvent((GaussianEvent(1, 8, 1), GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE)))
-
-
-def test_k_norm_event_is_never_pure():
-    event = KNormEvent(1, Fraction(1, 2**40), 64, 3)
-    assert event.cost == Cost(ApproxDP, (Fraction(1), Fraction(1, 2**40)))
-    for bad in ((-1, 0, 64), (1, 1, 64), (1, -0.1, 64)):
-        with pytest.raises(BudgetError):
-            KNormEvent(*bad)
-    with pytest.raises(BudgetError):
-        _ = ComposedEvent((event,)).rho
-    with pytest.raises(BudgetError):
-        _ = ComposedEvent((event,)).epsilon
 
 
 def test_composition_adds_exactly():

@@ -25,7 +25,6 @@ from fastpubpriv.privacy import (
     ComposedEvent,
     Cost,
     GaussianEvent,
-    KNormEvent,
     LaplaceEvent,
     Ledger,
     Neighbors,
@@ -70,7 +69,7 @@ def test_events_and_notions(place):
     with pytest.raises(BudgetError, match="ZCDP or PureDP"):
         ledger.debit(ApproxDP(0.1, 1e-6), name="x")
     with pytest.raises(BudgetError):
-        ledger.debit(KNormEvent(0.1, 1e-9, 64), name="x")
+        ledger.debit(LaplaceEvent(64, 8, 1, delta=1e-9), name="x")
     for bad in (0.5, None, "ZCDP(1)"):
         with pytest.raises(BudgetError, match="must be a budget"):
             ledger.debit(bad, name="x")
@@ -83,7 +82,7 @@ def test_other_notions_get_advice():
     with pytest.raises(BudgetError, match="from which the noise was calibrated"):
         Ledger(ApproxDP(1, 1e-6)).debit(GaussianEvent(1, 8, 1), name="x")
     ledger = Ledger(ApproxDP(1, 1e-6))
-    ledger.debit(KNormEvent(0.5, 1e-7, 64), name="k-norm")
+    ledger.debit(LaplaceEvent(128, 8, 1, delta=1e-7), name="with a delta")
     assert ledger.spent == Cost(ApproxDP, (Fraction(1, 2), Fraction(1e-7)))
 
 

@@ -209,7 +209,7 @@ CALLS = {
             "variance": LENGTHS,
             "row_weight": ["optimal", "throw_away", "gaussian", "private", 0.0, 1e-3, TINY, 1.0, math.nan, "x"],
             "center": CENTERS,
-            "noise": ["laplace", "k_norm", "x"],
+            "noise": ["laplace", "x"],
             "project": [True, False, 1],
         },
     ),
@@ -222,12 +222,6 @@ CALLS = {
         coinpress_mean,
         options={"bounds": BOX},
         hostile={"bounds": BOUNDS, "center": [None, 0.0], "radius": [None, 1.0], "covariance": MATRICES},
-    ),
-    "weighted_mean, k_norm": Call(
-        weighted_mean,
-        options={"norm_bound": 50.0, "noise": "k_norm"},
-        notions=("pure",),
-        hostile={"norm_bound": LENGTHS, "center": CENTERS},
     ),
     "coinpress_covariance": Call(
         coinpress_covariance,
@@ -400,7 +394,7 @@ CALLS = {
             options={
                 "x_pub": PUBLIC,
                 "label": -1,
-                "loss": "huber" if method in ("output_perturbation", "objective_perturbation") else "squared",
+                "loss": "huber" if method == "output_perturbation" else "squared",
                 # By itself it takes up to a thousand steps, where noise is small.
                 "method": OutputPerturbation(steps=20) if method == "output_perturbation" else method,
             },
@@ -514,7 +508,7 @@ def full_name(function):
 
 
 def ample(budget, relation=Neighbors.REPLACE_ONE):
-    """A ledger that the budget can be debited from; an (epsilon, delta) one for pure budgets, which K-norm noise exceeds."""
+    """A ledger that the budget can be debited from."""
     total = ZCDP(10**6) if isinstance(budget, ZCDP) else ApproxDP(1024, 1.0 - 2.0**-53)
     return Ledger(total, relation=relation)
 

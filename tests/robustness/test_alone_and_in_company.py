@@ -112,8 +112,6 @@ def estimators_of(dim):
         given = {"loss": "squared", "method": method}
         if method == "output_perturbation":
             given = {"loss": "huber", "method": OutputPerturbation(steps=5)}
-        if method == "objective_perturbation":
-            given = {"loss": "huber", "method": method}
         yield "train", np.column_stack([one, label]), {**labelled, **given}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
     weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}

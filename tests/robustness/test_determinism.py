@@ -28,7 +28,6 @@ CALLS = {
         x, center=0, radius=20, variance=np.arange(1.0, DIM + 1), budget=ZCDP(1), **o
     ),
     "weighted": lambda x, **o: weighted_mean(x, x_pub=PUBLIC, norm_bound=4, center="public", budget=PureDP(1), **o),
-    "weighted, k-norm": lambda x, **o: weighted_mean(x, norm_bound=4, noise="k_norm", budget=PureDP(1), **o),
 }
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),

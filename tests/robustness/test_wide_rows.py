@@ -69,7 +69,7 @@ def calls(dim, n=10):
             x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="dp_sgd", ledger=ledger, **given
         ),
         "perturbed": lambda ledger: fpp.train(
-            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="objective_perturbation", ledger=ledger, **given
+            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="output_perturbation", ledger=ledger, **given
         ),
         "no public rows": lambda ledger: fpp.no_public_baseline(x, n_components=2, radius=1e3, ledger=ledger, **given),
         "public rows": lambda ledger: fpp.public_only(pub, n_components=2),

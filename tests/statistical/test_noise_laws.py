@@ -216,13 +216,6 @@ def test_forced_slow_path_has_the_law(law):
     assert variance_p(law, 8, [draws]) > ALPHA
 
 
-def test_standard_normal_has_its_law():
-    x = noise.standard_normal(key_of("normal"), 1_000_000)
-    assert ks_p("gaussian", 0, x) > ALPHA
-    assert two_sided((np.mean(x**2) - 1) / np.sqrt(2 / len(x))) > ALPHA
-    assert correlation_p(x) > ALPHA
-
-
 def test_uniform_and_below_have_their_laws():
     n = 1_000_000
     u = noise.uniform(key_of("uniform"), n)

@@ -34,7 +34,6 @@ PRIVATE = X[100:]
 NUMBERS = {"y_priv": Y[100:], "x_pub": X[:100].copy(), "y_pub": Y[:100].copy()}
 CLASSES = {"y_priv": CLASS[100:], "x_pub": X[:100].copy(), "y_pub": CLASS[:100].copy()}
 FEW = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
-OF_CLASSES = {"objective_perturbation", "output_perturbation"}
 
 
 class Absolute:
@@ -70,7 +69,7 @@ def with_label(y, value, place=5):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
     """Missing, infinite, or of another class: the same bits as a row that has nothing to say, and not a word."""
-    loss, given = ("logistic", CLASSES) if method in OF_CLASSES else ("squared", NUMBERS)
+    loss, given = ("logistic", CLASSES) if method == "output_perturbation" else ("squared", NUMBERS)
     wrong = [math.nan, math.inf] + ([7.0, -1.0] if loss == "logistic" else [-math.inf])
     results = []
     with warnings.catch_warnings():

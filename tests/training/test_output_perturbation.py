@@ -9,7 +9,7 @@ from fastpubpriv import ZCDP, BudgetError, InputError, Ledger, PureDP, ReplayErr
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.minima import WeightedMinimum
-from fastpubpriv.training import ObjectivePerturbation, OutputPerturbation, huber_loss
+from fastpubpriv.training import OutputPerturbation, huber_loss
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
@@ -138,7 +138,6 @@ def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
     assert len(ledger.entries) == 0
 
 
-@pytest.mark.parametrize("method", [OutputPerturbation, ObjectivePerturbation])
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -153,6 +152,6 @@ def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
         {"steps": 1.5},
     ],
 )
-def test_settings_out_of_range(method, wrong):
+def test_settings_out_of_range(wrong):
     with pytest.raises((InputError, BudgetError)):
-        method(**wrong)
+        OutputPerturbation(**wrong)

@@ -219,14 +219,6 @@ def permutation(key: bytes, n: int) -> IntArray:
     return out
 
 
-def standard_normal(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
-    """floor(N) on the grid 2^-40 plus a uniform fraction of a step, (count,) float64."""
-    whole = _draws(key, "norm", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "nlaz", w, i, 40), np.int64)
-    fraction = _draws(key, "nfra", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
-    out: FloatArray = (whole.astype(np.float64) + fraction) * 2.0**-40
-    return out
-
-
 # Normals of reports and seeds: the kind of their slow comparisons.
 _REPORT_KINDS = {"repo": "rlaz", "rsca": "rslz", "seed": "slaz"}
 

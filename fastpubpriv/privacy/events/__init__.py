@@ -7,22 +7,17 @@ A new kind of release is a new subclass of `Event`; accounts, `release` and reco
 from fastpubpriv.privacy.events.base import LOG2_SCALE_MAX, LOG2_SCALE_MIN, Event
 from fastpubpriv.privacy.events.bins import StableHistogramEvent
 from fastpubpriv.privacy.events.choices import CHOICE_LAWS, SelectionEvent
-from fastpubpriv.privacy.events.noise import GaussianEvent, KNormEvent, LaplaceEvent
-from fastpubpriv.privacy.events.objectives import VOLUME_BITS, ObjectiveEvent, log_upper
+from fastpubpriv.privacy.events.noise import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.events.sampled import SampledGaussianEvent
 
 __all__ = [
     "CHOICE_LAWS",
     "LOG2_SCALE_MAX",
     "LOG2_SCALE_MIN",
-    "VOLUME_BITS",
     "Event",
     "GaussianEvent",
-    "KNormEvent",
     "LaplaceEvent",
-    "ObjectiveEvent",
     "SampledGaussianEvent",
     "SelectionEvent",
     "StableHistogramEvent",
-    "log_upper",
 ]

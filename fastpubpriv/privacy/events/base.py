@@ -96,9 +96,9 @@ class Event(ABC):
         return Fraction(0)
 
     @property
-    def floating_point_delta(self) -> Fraction | None:
-        """What floating point adds to delta where noise is computed in it; None where noise is an exact integer."""
-        return None
+    def total_variation(self) -> Fraction:
+        """Distance of the sampled noise from its ideal law, at most draws 2^-100."""
+        return total_variation(self.draws)
 
     @property
     def rho_bound(self) -> Fraction:
@@ -108,17 +108,6 @@ class Event(ABC):
             raise BudgetError(f"a {type(self).__name__} has a delta of its own and therefore no zCDP cost")
         (amount,) = cost.amounts
         return amount if cost.notion is ZCDP or not amount else pure_to_zcdp_exact(amount)
-
-
-class ExactNoise(Event):
-    """An event whose noise is sampled as exact integers."""
-
-    __slots__ = ()
-
-    @property
-    def total_variation(self) -> Fraction:
-        """Distance of the sampled noise from its ideal law, at most draws 2^-100."""
-        return total_variation(self.draws)
 
 
 # ---- what the events share

@@ -10,14 +10,14 @@ from typing import Any
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy.budgets import ApproxDP, Budget, Cost
-from fastpubpriv.privacy.events.base import ExactNoise, checked_scale
+from fastpubpriv.privacy.events.base import Event, checked_scale
 from fastpubpriv.privacy.exact import exact, show, whole
 from fastpubpriv.privacy.relations import Neighbors
 from fastpubpriv.privacy.stable_profile import Law, singleton_rate, stable_delta
 
 
 @dataclass(frozen=True, slots=True)
-class StableHistogramEvent(ExactNoise):
+class StableHistogramEvent(Event):
     """Occupied bins released with noisy counts where step * count + noise >= threshold.
 
     Parameters

@@ -10,7 +10,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy.budgets import ZCDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
-from fastpubpriv.privacy.events.base import ExactNoise, check_relation, signed_gaps
+from fastpubpriv.privacy.events.base import Event, check_relation, signed_gaps
 from fastpubpriv.privacy.exact import exact, show, whole
 from fastpubpriv.privacy.relations import Neighbors
 
@@ -18,7 +18,7 @@ CHOICE_LAWS = ("exponential", "permute_and_flip")
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionEvent(ExactNoise):
+class SelectionEvent(Event):
     """One of `candidates` chosen on integer scores, with rate = epsilon / (2 sensitivity).
 
     Law "exponential": P(i) ~ e^(rate score_i). "permute_and_flip": in random order, the first to win a coin of probability

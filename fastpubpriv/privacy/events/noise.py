@@ -1,4 +1,4 @@
-"""Integers released with noise added: Gaussian, discrete Laplace or K-norm."""
+"""Integers released with noise added: Gaussian or discrete Laplace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.clusters import Clusters
 from fastpubpriv.privacy.events.base import (
     Event,
-    ExactNoise,
     by_case,
     check_clusters,
     check_relation,
@@ -32,7 +31,7 @@ def _gaussian_rho(squared_sensitivity: int, log2_scale: int) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianEvent(ExactNoise):
+class GaussianEvent(Event):
     """Integers released with floor(N(0, 4^log2_scale)) added to each.
 
     Parameters
@@ -114,7 +113,7 @@ class GaussianEvent(ExactNoise):
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceEvent(ExactNoise):
+class LaplaceEvent(Event):
     """Integers released with discrete Laplace noise, P(x) proportional to e^(-|x| / 2^log2_scale), added to each.
 
     Parameters
@@ -201,82 +200,3 @@ class LaplaceEvent(ExactNoise):
         """|query - other|_1 / 2^log2_scale."""
         moved = sum(abs(gap) for gap in noise_gaps(self, query, other))
         return Fraction(within(moved, int(self.l1_sensitivity)), 2 ** int(self.log2_scale))
-
-
-@dataclass(frozen=True, slots=True)
-class KNormEvent(Event):
-    """Integers released with floor(z) added, z of density proportional to e^(-epsilon |z|_2 / l2_sensitivity).
-
-    z is computed in floating point, so the release is (epsilon, delta)-DP with the stated coupling bound, never pure.
-
-    Parameters
-    ----------
-    epsilon : number
-        Nominal cost.
-    delta : number
-        Bound on what floating point adds (`calibration.knorm_delta`).
-    l2_sensitivity : int
-        Largest l2 distance between the integer vectors of neighbours.
-    draws : int
-        How many integers were released.
-    relation : Neighbors
-        What the sensitivity refers to.
-
-    Examples
-    --------
-    >>> KNormEvent(epsilon=1, delta=2.0**-40, l2_sensitivity=64, draws=3).cost
-    Cost(ApproxDP, epsilon=1.0, delta=9.094947017729282e-13)
-    """
-
-    law: ClassVar[str] = "k_norm"
-
-    epsilon: Fraction
-    delta: Fraction
-    l2_sensitivity: int
-    draws: int = 1
-    relation: Neighbors = Neighbors.REPLACE_ONE
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
-        object.__setattr__(self, "delta", exact(self.delta, "delta"))
-        if self.epsilon < 0 or not 0 <= self.delta < 1:
-            raise BudgetError(f"epsilon must be >= 0 and delta in [0, 1), got {show(self.epsilon)}, {show(self.delta)}")
-        whole(self.l2_sensitivity, "l2_sensitivity", at_least=0)
-        whole(self.draws, "draws", at_least=0)
-        check_relation(self.relation)
-
-    @property
-    def noise_scale(self) -> float:
-        """l2_sensitivity / epsilon, in grid steps."""
-        return float_up(Fraction(self.l2_sensitivity) / self.epsilon)
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps: E |z|^2 = d (d + 1) noise_scale^2."""
-        return math.sqrt(self.draws + 1.0) * self.noise_scale
-
-    @property
-    def cost(self) -> Cost:
-        """The (epsilon, delta) cost, floating point included."""
-        return Cost(ApproxDP, (self.epsilon, self.delta))
-
-    def price(self, notion: type[Budget]) -> Fraction:
-        """Its epsilon, in the account of a pure budget, whose call is debited at its (epsilon, delta)."""
-        if notion is not PureDP:
-            raise BudgetError("this release is calibrated in epsilon; pass PureDP")
-        return self.epsilon
-
-    @property
-    def floating_point_delta(self) -> Fraction:
-        """As `delta`."""
-        return self.delta
-
-    def record(self) -> dict[str, Any]:
-        """Law, epsilon and what floating point adds."""
-        return {"noise": "l2 k-norm", "epsilon": self.epsilon, "floating_point_delta": self.delta}
-
-    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """epsilon |query - other|_2 / l2_sensitivity, the norm rounded down."""
-        moved = sum(gap * gap for gap in noise_gaps(self, query, other))
-        norm = math.isqrt(within(moved, int(self.l2_sensitivity) ** 2))
-        return self.epsilon * Fraction(norm, int(self.l2_sensitivity))

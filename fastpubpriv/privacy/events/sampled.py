@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import ApproxDP, Budget, Cost
-from fastpubpriv.privacy.events.base import ExactNoise, check_relation, checked_scale, noise_gaps, within
+from fastpubpriv.privacy.events.base import Event, check_relation, checked_scale, noise_gaps, within
 from fastpubpriv.privacy.exact import exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
 from fastpubpriv.privacy.sampling import Sampling
@@ -18,7 +18,7 @@ from fastpubpriv.privacy.subsampled import epsilon_of
 
 
 @dataclass(frozen=True, slots=True)
-class SampledGaussianEvent(ExactNoise):
+class SampledGaussianEvent(Event):
     """Integers summed over sampled rows, released with floor(N(0, 4^log2_scale)) added to each: one step of `steps`.
 
     What sampling gains does not add up step by step: the first step is charged for the whole run, and the others (`later`), at most

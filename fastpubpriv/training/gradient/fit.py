@@ -9,7 +9,7 @@ from typing import Any
 
 from fastpubpriv import run as running
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, InputError
+from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
@@ -83,12 +83,6 @@ def fit(
                 f"train: method={record.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
                 "more private rows, or let step_size and priv_weight be chosen",
                 AccuracyWarning,
-                stacklevel=4,
-            )
-        if record.experimental is not None:
-            warnings.warn(
-                f"train: method={record.name!r} is experimental: {record.experimental}",
-                ExperimentalWarning,
                 stacklevel=4,
             )
         with run.paid(before=plan.resumed):
