@@ -136,7 +136,6 @@ THINNED: dict[str, int | tuple[int, ...]] = {
     "tests/robustness/test_typed_errors.py::test_json_with_one_field_changed": 7,
     "tests/robustness/test_dask_calls.py::test_the_same_bits_as_in_memory": 12,
     "tests/robustness/test_public_rows_in_the_wild.py::test_a_finite_answer_or_advice": 40,
-    "tests/golden/test_golden_results.py::test_threads_and_kinds_of_source_change_nothing": 40,
     "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts": 2,
     "tests/privacy/test_profiles.py::test_against_direct_quadrature": 3,
     "tests/privacy/test_pld.py::test_against_dp_accounting": 3,
