@@ -115,13 +115,11 @@ EXTENDED = (
     "tests/mixtures/test_anchors.py::test_units_of_columns_do_not_matter",
     "tests/mixtures/test_select_hypothesis.py::test_log_ratios_go_where_pairs_cannot",
     "tests/mixtures/test_dp_em.py::test_private_rows_improve_on_the_public_ones",
-    "tests/mixtures/test_separated.py::test_same_bits_from_memory_files_threads_and_chunks",
     "tests/mixtures/test_axis_aligned.py::test_univariate_finds_the_cases",
     "tests/estimators/test_weighted_mean.py::test_monte_carlo_error_agrees_with_the_closed_form",
     "tests/estimators/test_gaussian.py::test_errors_are_the_predicted_ones",
     "tests/local/test_training.py::test_it_learns_within_its_bound",
     "tests/local/test_training.py::test_logistic_loss",
-    "tests/mixtures/test_axis_aligned.py::test_threads_and_chunks_change_nothing",
 )
 # Of the rows of parameters of these, so many run by default, evenly spaced; or those at these places.
 THINNED: dict[str, int | tuple[int, ...]] = {

@@ -7,8 +7,6 @@ import pytest
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.privacy import ZCDP
-from fastpubpriv.results.mixture import MixtureResult
 
 
 def grown():
@@ -105,15 +103,6 @@ def test_json_round_trip_bit_for_bit():
     rows = 2.0 * rng.standard_normal((2000, 7))
     np.testing.assert_array_equal(again.assign(rows), tree.assign(rows))
     assert len(set(tree.assign(rows))) > 4
-
-
-def test_a_result_can_hold_it():
-    result = MixtureResult(
-        n_priv=10, n_pub=2, dim=2, spent=ZCDP(1), private=True, weights=np.array([1.0]), means=np.zeros((1, 2)),
-        covariances=np.eye(2)[None], status=("ok",), method="test", tree=grown(),
-    )  # fmt: skip
-    tree = ClusterTree.from_dict(json.loads(result.to_json())["tree"])
-    assert tree.to_dict() == grown().to_dict()
 
 
 @pytest.mark.parametrize(
