@@ -2,7 +2,6 @@
 
 import json
 import platform
-import re
 import runpy
 import subprocess
 import sys
@@ -108,39 +107,3 @@ def test_plan_offers_every_task():
     from fastpubpriv.planning import TASKS
 
     assert {choice.replace("-", "_") for choice in CHOICES} == set(TASKS)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["gaussian", "--dim", "10", "--n-pub", "11", "--n-priv", "20000", "--rho", "0.5"],
-            "takes a full private covariance",
-        ),
-        (
-            [
-                "separated-mixture",
-                "--dim",
-                "16",
-                "--components",
-                "3",
-                "--n-pub",
-                "40",
-                "--error",
-                "0.2",
-                "--rho",
-                "0.5",
-            ],
-            "error of the smallest weight",
-        ),
-        (
-            ["select-hypothesis", "--dim", "1", "--candidates", "50", "--n-priv", "5000", "--epsilon", "1"],
-            "of the choice",
-        ),
-    ],
-)
-def test_plans_of_gaussians_mixtures_and_choices(words, said):
-    done = invoke("plan", *words)
-    assert said in done.output
-    assert "worked out" in done.output
-    assert not re.search(r"^\w+_\w+ ", done.output, re.MULTILINE)  # every line has words

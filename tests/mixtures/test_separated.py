@@ -221,14 +221,6 @@ def test_json_holds_the_tree_and_no_row():
     assert not any(repr(float(value)) in numbers for value in ROWS[:300].ravel())
 
 
-def test_plot_of_a_result(tmp_path):
-    figure = learn(method="tree").plot(tmp_path / "mixture.png", x_pub=PUBLIC)
-    shown = figure.axes[0].get_legend_handles_labels()[1]
-    assert "released ball" in shown
-    assert "public rows" in shown
-    assert (tmp_path / "mixture.png").stat().st_size > 10_000
-
-
 def test_public_only_reads_nothing_private():
     result = public_only(PUBLIC, n_components=K)
     assert result.n_priv == 0

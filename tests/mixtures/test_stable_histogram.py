@@ -118,18 +118,6 @@ def test_a_bin_of_every_level_ends_at_the_offset():
         assert upper.tolist() == [3.0, 3.0 + width, 3.0 + 2.0 * width]
 
 
-def test_a_plot_is_written(tmp_path):
-    for x, bins in ((X, BinGrid(width=0.5)), (X, [DyadicBins(), None]), (np.full((9, 2), np.nan), DyadicBins())):
-        path = tmp_path / "h.png"
-        figure = stable_histogram(x, bins=bins, budget=BUDGET).plot(path)
-        assert path.stat().st_size > 5000
-        assert "noisy count" in figure.get_suptitle()
-    with pytest.raises(InputError, match="products"):
-        stable_histogram(X, bins=ProductBins(grids=[DyadicBins()] * 2), budget=BUDGET).plot()
-    with pytest.raises(InputError, match="too many"):
-        stable_histogram(X, bins=BinGrid(width=1.0, levels=7), budget=BUDGET).plot()
-
-
 # ---- bad input, group A: silent whatever the values
 
 

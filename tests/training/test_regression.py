@@ -333,34 +333,6 @@ def test_the_result():
         TrainingResult.from_json(text)
 
 
-def test_plot_says_what_it_shows(tmp_path):
-    x, y = table(600, 3)
-    result = seeded(linear_regression, **split(x, y, 300), budget=STRONG, method="throw_away")
-    figure = result.plot(tmp_path / "model.png", level=0.9)
-    assert figure.get_suptitle() == "Coefficients, with 90% intervals"
-
-
-def test_many_terms_and_categories_stand_below_each_other_by_name():
-    rng = np.random.default_rng(8)
-    codes, numbers = rng.integers(0, 4, 900), rng.normal(size=(900, 14)) * np.geomspace(1e-3, 1e3, 14)
-    x, y = np.column_stack([codes, numbers]), codes + numbers[:, 0] * 1e3 + rng.normal(size=900)
-    given = {**split(x, y, 300), "budget": STRONG, "categories": {"x0": "public"}, "method": "throw_away"}
-    result = seeded(linear_regression, **given)
-    axes = result.plot().get_axes()
-    assert [[label.get_text() for label in each.get_yticklabels()] for each in axes] == [
-        [f"x0={level}" for level in range(4)],
-        *([name] for name in result.terms[4:]),
-    ]
-    assert "public rows alone" in result.summary()
-    # Each column has the width of its own unit.
-    widths = [np.ptp(each.get_xlim()) for each in axes[1:]]
-    assert max(widths) > 1e4 * min(widths)
-    wide = np.column_stack([x, rng.normal(size=(900, 60))])
-    figure = seeded(linear_regression, **{**given, **split(wide, y, 300)}).plot()
-    assert "weakest terms are left out" in figure.get_suptitle()
-    assert sum(len(each.get_yticklabels()) for each in figure.get_axes()) == 60
-
-
 def test_rows_without_a_label_make_no_term():
     """Cells that are missing only where the label is missing too say nothing: no coefficient is made up for them."""
     x, y = table(3000, 5)
