@@ -61,21 +61,6 @@ def test_growth_keeps_the_old_tree_and_its_ids():
         new.splits[0].origin[0] = 1.0
 
 
-def test_forms_of_rows():
-    tree = grown()
-    rows = np.random.default_rng(1).integers(-9, 9, size=(300, 2)).astype(np.float64)
-    expected = tree.assign(rows)
-    for form in (
-        rows.tolist(), rows.astype(np.float32), rows.astype(np.int64), rows.astype(">f8"), np.asfortranarray(rows),
-        rows[::-1][::-1],
-    ):  # fmt: skip
-        np.testing.assert_array_equal(tree.assign(form), expected)
-    assert tree.assign(rows[:0]).tolist() == []
-    for bad in (rows[0], rows[:, :1], np.ones((2, 3))):
-        with pytest.raises(InputError, match="rows must have shape"):
-            tree.assign(bad)
-
-
 def test_routes_to_some_nodes():
     tree = grown()
     routes = tree.routes((4, 1))

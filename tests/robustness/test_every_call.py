@@ -8,7 +8,7 @@ import pytest
 from public_calls import CALLS, NOTIONS, ample
 from spies import SpyLedger, SpyRows
 
-from fastpubpriv import ZCDP, FastPubPrivError, Ledger, PureDP
+from fastpubpriv import ZCDP, FastPubPrivError, InputError, Ledger, PureDP, Rows
 from fastpubpriv.privacy import Cost
 from fastpubpriv.sources import fold
 
@@ -117,3 +117,16 @@ def test_what_is_wrong_everywhere_is_refused_before_anything_is_read(call):
             call(**{"x_priv": SpyRows(call.rows, log), **given, name: value})
         assert any(word in str(caught.value).lower() for word in ADVICE), caught.value
         assert log == [], (name, value)
+
+
+# Not those that ask about some of the blocks only, or read nothing.
+WHOLE = {name: call for name, call in LIGHT.items() if "ladder, public" not in name and not name.startswith("decode_")}
+
+
+@pytest.mark.parametrize("call", WHOLE.values(), ids=WHOLE)
+def test_a_stream_with_other_rows_than_declared_is_refused(call):
+    rows = np.array(call.rows)
+    for declared in (len(rows) - 100, len(rows) - 1, len(rows) + 1):
+        stream = Rows.from_chunks(lambda: [rows[:90], rows[90:]], n=declared, dim=rows.shape[1])
+        with pytest.raises(InputError, match=f"where {declared} were declared"):
+            call(stream, budget=NOTIONS[call.notions[0]])
