@@ -234,6 +234,34 @@ def test_other_losses_and_methods(files):
     assert "--plot" in train(*arguments(folder, "parquet", *given, *plot), code=2).stderr
 
 
+REFUSED = {
+    "--label month --loss logistic": "--classes a,b, or --loss softmax for more",
+    "--label month --loss softmax --method newton": "--method newton is for the squared",
+    "--label ill --loss logistic --classes 0,1,2": "--classes must be two, got 3: pass two, or --loss softmax",
+    "--label ill --loss logistic --class-weight balanced": "--class-weight balanced would count the private labels",
+    "--label ill --loss logistic --class-weight 0=-1,1=2": "--class-weight of 0 must be above 0",
+    "--label ill --loss logistic --y-bounds 0,1": "--y-bounds belongs to labels that are numbers",
+    "--label cost --classes 0,1": "--classes belongs to a loss of classes",
+    "--label cost --y-bounds 0,0.1": "beyond --y-bounds: pass wider bounds",
+    "--label cost --x-bounds age=0:0.1": "beyond --x-bounds: pass wider bounds",
+    "--label cost --x-bounds age=1:1": "--x-bounds of 'age'",
+    "--label cost --weights-priv month": "--weights-priv needs --weight-cap",
+    "--label cost --weight-cap 2": "--weight-cap belongs to --weights-priv",
+    "--label cost --method output_perturbation": "pass --loss huber, logistic or smooth_hinge",
+    "--label cost --method semi_dp --weights-pub month": "pass --loss squared, huber or logistic with --method newton",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_errors_speak_of_options(files, words):
+    folder, _ = files
+    given = (*arguments(folder, "csv", "--columns", "age,dose"), "--epsilon", "1", "--delta", "1e-6", *words.split())
+    said = " ".join(train(*given, code=2).stderr.split())
+    assert REFUSED[words] in said
+    python = ("=[", "loss=", "method=", "classes=", "class_weight", "weights_", "weight_cap", "x_bounds", "y_bounds")
+    assert not [name for name in python if name in said]
+
+
 def test_what_a_message_quotes_stays_as_it_is():
     assert (
         spoken("column 'class_weight' of x_pub: pass weight_cap=")
