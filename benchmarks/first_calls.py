@@ -18,13 +18,10 @@ from pathlib import Path
 
 from benchmarks.cases.first_calls import COMMANDS, FUNCTIONS, MOST, command_seconds, goal_of, seconds, write_tables
 
-# All pairs of 1,000 mixtures at 1,024 public draws each: 2 s of densities in the first call and in every other, 2 ns for each.
-# Fewer candidates (`candidates=`) take less, and change what is released. What a first call takes beside is seen with 100
-# candidates, and the table has the whole call with all of them among the other whole calls.
+# Fewer candidates (`candidates=`) take less, and change what is released; what a first call takes beside is seen with 100.
 _PAIRS = "compares 1,000 candidates pair by pair, in every call"
 NOT_MET = {
     "learn_axis_aligned_mixture, x_pub, pure": _PAIRS,
-    # .31 to .35: half of it imports SciPy's optimiser, whose steps find the minimum of the public rows.
     "train, OutputPerturbation": "imports scipy.optimize",
 }
 

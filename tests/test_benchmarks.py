@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from fastpubpriv.cli import main
-from fastpubpriv.errors import SeededNoiseWarning
 
 WITHIN = ("auditing", "local", "training", "sources")
 
@@ -74,16 +73,6 @@ def test_every_goal_is_of_a_row():
     assert {re.sub(r"[\d.e+,]+", "N", name) for name in goals.GOALS} <= kinds
 
 
-def test_the_note_names_processor_kernels_and_instructions():
-    from benchmarks import table
-
-    said = table.note([2, 1], ["openblas (SkylakeX)", "openblas (Haswell)"])
-    assert "openblas (SkylakeX) / openblas (Haswell)" in said
-    assert "CPUs" in said
-    assert "AVX-512 / AVX2" in said
-    assert "polars and OpenDP cannot be" in said
-
-
 def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_own():
     from benchmarks import held, table
     from fastpubpriv.kernels._cext import lib
@@ -99,45 +88,3 @@ def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_o
         # NumPy says so where it knows a name not, and then disables nothing.
         command = [sys.executable, "-W", "error", "-c", "import numpy"]
         assert subprocess.run(command, env={**before, **told}, check=False).returncode == 0
-
-
-def test_cells_of_training_are_kept_one_at_a_time_and_shown_beside_the_printed_ones(monkeypatch, tmp_path, capsys):
-    from benchmarks import training_cells
-    from benchmarks.papers import gradient_cells as cells
-
-    for head, rows in (
-        training_cells.gradient_rows(training_cells.read()),
-        training_cells.newton_rows(training_cells.read()),
-    ):
-        assert rows
-        assert {len(row) for row in rows} == {len(head)}
-    ran = []
-
-    def run_cell(known, cell, account):
-        ran.append((cell, account))
-        if len(ran) == 3:
-            raise KeyboardInterrupt
-        return [cells.setting(method, 1.5, 0.1, 0.5, 3.0, 2.0) for method in training_cells.METHODS]
-
-    monkeypatch.setattr(training_cells, "KEPT", tmp_path / "kept.json")
-    monkeypatch.setattr(cells, "PAPER", cells.Size(10, 200, 5, 5, 5))
-    monkeypatch.setattr(cells, "run_cell", run_cell)
-    with pytest.raises(KeyboardInterrupt):
-        training_cells.run_gradient(training_cells.read(), np.inf)
-    assert [cell.ratio for cell, _ in ran] == [0.01, 0.03, 0.04]
-    assert "1.5000" in capsys.readouterr().out
-    kept = training_cells.read()
-    assert len(kept["gradient"]) == 2 * len(training_cells.METHODS)
-    assert training_cells.missing(kept).startswith("2 of 40 cells at the printed noise; 0 of 40")
-    training_cells.run_gradient(kept, np.inf)
-    assert len(ran) == 3 + 78
-    assert len(set(ran)) == 80
-    every = training_cells.read()
-    assert training_cells.missing(every).startswith("40 of 40")
-    found = training_cells.orders_of(every)
-    count = len(training_cells.METHODS) * sum(len(table.cells) for table in training_cells.TABLES)
-    assert found[0].endswith(f"of {count} numbers are within their band")
-    assert all("at most 1.000 times" in line and line.endswith("by at most 0.0%") for line in found[1:])
-    with pytest.warns(SeededNoiseWarning):
-        said = training_cells.same_rows(0.5, 4.0)
-    assert said.startswith("n_pub/n 0.5, epsilon 4: newton 1")

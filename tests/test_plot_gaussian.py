@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, GaussianResult, InputError, estimate_gaussian
+from fastpubpriv import ZCDP, GaussianResult, estimate_gaussian
 
 pytest.importorskip("matplotlib")
 
@@ -88,9 +88,3 @@ def test_an_unresolved_covariance_says_so():
     assert "far off" in found.plot().axes[0].get_title()
     assert public.structure == "mean"
     assert "of the public rows" in public.plot().axes[0].get_title()
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, float("nan"), True, "0.9"])
-def test_a_level_outside_of_zero_to_one_is_refused(level):
-    with pytest.raises(InputError, match="level"):
-        result(2).plot(level=level)

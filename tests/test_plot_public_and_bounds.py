@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, InputError, MeanResult, estimate_gaussian, public_only
+from fastpubpriv import ZCDP, InputError, MeanResult, estimate_gaussian
 from fastpubpriv.results.gaussians import clipped, ellipse
 
 pytest.importorskip("matplotlib")
@@ -35,12 +35,6 @@ def test_a_mean_beside_the_public_rows(tmp_path):
         assert (high - low) / 2.0 == pytest.approx(half, rel=1e-4)
 
 
-def test_one_public_row_has_no_interval():
-    figure = mean().plot(x_pub=PUBLIC[0])
-    assert [len(axes.containers) for axes in figure.axes] == [1, 1]
-    assert [axes.lines[-1].get_ydata()[0] for axes in figure.axes] == PUBLIC[0].tolist()
-
-
 def test_public_rows_of_a_frame_are_found_by_name():
     frame = pd.DataFrame({"b": PUBLIC[:, 1], "other": 0.0, "a": PUBLIC[:, 0]})
     figure = mean().plot(x_pub=frame)
@@ -55,11 +49,6 @@ def test_an_endless_interval_is_an_arrow():
     figure = endless.plot()
     assert [line.get_marker() for line in figure.axes[0].lines][-2:] == ["v", "^"]
     assert "v" not in [line.get_marker() for line in figure.axes[1].lines]
-
-
-def test_many_columns_beside_the_public_rows():
-    figure = mean(30, None).plot(x_pub=np.zeros((5, 30)))
-    assert figure.axes[0].get_legend_handles_labels()[1] == ["private", "public rows"]
 
 
 def test_cutting_an_outline():
@@ -97,28 +86,3 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
     ):
         with pytest.raises(InputError, match=words):
             found.plot(bounds=bad)
-
-
-@pytest.mark.parametrize("dim", [1, 2, 4])
-def test_a_mixture_cut_to_its_bounds(dim):
-    rows = np.concatenate([RNG.normal(size=(30, dim)), RNG.normal(size=(30, dim)) + 9.0])
-    figure = public_only(rows, n_components=2).plot(bounds=(0.0, 9.5))
-    drawn = np.concatenate([line.get_xydata() for line in figure.axes[0].lines])
-    if dim <= 2:
-        assert drawn[:, 0].min() >= 0.0
-        assert drawn[:, 0].max() <= 9.5
-
-
-def test_many_columns_have_panels_in_their_own_units():
-    """Columns in thousands do not flatten the others, and every name is there, on two lines at most."""
-    names = tuple(f"a rather long name of the column of a survey, number {j}" for j in range(40))
-    figure = dataclasses.replace(mean(40, names), mean=np.geomspace(1e-3, 1e6, 40)).plot(x_pub=np.ones((5, 40)))
-    shown = [axes for axes in figure.axes if axes.get_title()]
-    assert len(shown) == 40
-    assert max(axes.get_title().count("\n") for axes in shown) == 1
-    assert all(len(line) <= 20 for axes in shown for line in axes.get_title().split("\n"))
-    figure.canvas.draw()
-    # No panel's title lies over another panel.
-    boxes = [(axes.get_window_extent(), axes.title.get_window_extent()) for axes in shown]
-    assert not any(one.overlaps(title) for one, _ in boxes for other, title in boxes if other is not one)
-    assert len(mean(61, None).plot().axes) == 1

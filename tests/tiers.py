@@ -112,13 +112,11 @@ EXTENDED = (
     "tests/mixtures/test_anchors.py::test_units_of_columns_do_not_matter",
     "tests/mixtures/test_select_hypothesis.py::test_log_ratios_go_where_pairs_cannot",
     "tests/mixtures/test_dp_em.py::test_private_rows_improve_on_the_public_ones",
-    "tests/mixtures/test_separated.py::test_same_bits_from_memory_files_threads_and_chunks",
     "tests/mixtures/test_axis_aligned.py::test_univariate_finds_the_cases",
     "tests/estimators/test_weighted_mean.py::test_monte_carlo_error_agrees_with_the_closed_form",
     "tests/estimators/test_gaussian.py::test_errors_are_the_predicted_ones",
     "tests/local/test_training.py::test_it_learns_within_its_bound",
     "tests/local/test_training.py::test_logistic_loss",
-    "tests/mixtures/test_axis_aligned.py::test_threads_and_chunks_change_nothing",
 )
 # Of the rows of parameters of these, so many run by default, evenly spaced; or those at these places.
 THINNED: dict[str, int | tuple[int, ...]] = {
@@ -133,7 +131,6 @@ THINNED: dict[str, int | tuple[int, ...]] = {
     "tests/robustness/test_typed_errors.py::test_json_with_one_field_changed": 7,
     "tests/robustness/test_dask_calls.py::test_the_same_bits_as_in_memory": 12,
     "tests/robustness/test_public_rows_in_the_wild.py::test_a_finite_answer_or_advice": 40,
-    "tests/golden/test_golden_results.py::test_threads_and_kinds_of_source_change_nothing": 40,
     "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts": 2,
     "tests/privacy/test_profiles.py::test_against_direct_quadrature": 3,
     "tests/privacy/test_pld.py::test_against_dp_accounting": 3,

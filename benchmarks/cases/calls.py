@@ -56,8 +56,7 @@ def mean_calls(n: int, dim: int) -> list[Case]:
     once = loops.sum_peers(x, radius)
 
     def by_default() -> MeanResult:
-        # Released numbers decide whether cells are counted once more. With fresh noise one call in twenty read the rows 3 times
-        # in place of 4, so that two sets of instructions could be timed at different work. Each release is one reading.
+        # Released numbers decide whether cells are counted once more: with a seed, all instruction sets are timed at the same work.
         return estimate_mean(x, x_pub=public, budget=RHO, threads=1, random_state=SEED, progress=False)
 
     calls = {

@@ -5,10 +5,9 @@ Regime
 Every budget, any number of columns, and many rows: each round takes only the factor 0.6 off the range K of the eigenvalues, where a
 CoinPress round takes all that its noise leaves. With d + 1 public rows the rounds can be trusted from about 1.9e4, 4.1e4 and 7.9e4
 rows in 2, 5 and 10 columns at rho 0.5, from three times as many at (1, 1e-6), and from 3e5, 1.4e6 and 5.3e6 under pure epsilon 1;
-fewer rows are refused before anything is paid. Above that its covariance error was that of `pairs`, 1.5 to 2 times the default's
-(2 to 10 columns, condition 1e4), and it took 20 to 25 passes where the default took 5. Use it to compare with the literature or to
-check the default. The predicted covariance error is a bound for the least favourable covariance in the public range, 10 to 20 times
-what was seen.
+fewer rows are refused before anything is paid. Above that its covariance error is that of `pairs`, with more passes than the
+default. Use it to compare with the literature or to check the default. The predicted covariance error is a bound for the least
+favorable covariance in the public range.
 
 What it substitutes for
 -----------------------

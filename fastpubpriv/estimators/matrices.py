@@ -72,7 +72,7 @@ def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 def divided(root: FloatArray, right: FloatArray) -> FloatArray:
     """root^-1 right, for a lower triangular root; `right` may be its workspace.
 
-    By the BLAS routine: LAPACK's wakes all threads even for three columns, which took 8 ms on a busy machine instead of 2 us.
+    By the BLAS routine: LAPACK's wakes all threads even for three columns.
     """
     # A row-major root is the transpose of a column-major upper one: as it is, it would be copied.
     if root.flags.f_contiguous:

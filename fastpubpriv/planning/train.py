@@ -319,9 +319,7 @@ def turning_point(start: float, lowest: float, highest: float, ask: Callable[[fl
             if high >= highest:
                 return math.inf
             low, high = high, min(highest, high * _STRIDE)
-    turning.close_in(
-        whole
-    )  # tried: to go as far from the start as its margin says, in place of by 16: as many questions
+    turning.close_in(whole)
     while high > low * _CLOSE and not (whole and high - low <= 1):
         middle = (low + high) // 2 if whole else math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)

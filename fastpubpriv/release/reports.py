@@ -23,7 +23,7 @@ from fastpubpriv.threads.steps import share_stream
 
 _CHUNK_ENTRIES = 1 << 19
 _PIECES = 16  # at most, of a chunk, for threads to share
-# Two threads are 1.8 times one; with pieces of 2 ms, 1.6 times, and with a wait after each chunk, 1.4.
+# Long beside what it costs to hand a piece to a thread.
 _PIECE_NANOSECONDS = 8_000_000
 _ROW_NANOSECONDS = 2_000  # for a report, besides about 15 for each of its normals
 

@@ -1,15 +1,9 @@
 """Where the middle of the private rows is, released, for the case of far fewer public rows than coordinates.
 
 A whitened row is about the mean of m public rows, so that private rows have a mean d with |d|^2 of about D / m in those
-coordinates. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot. As long as noise keeps steps short
-this does no harm: at |d|^2 = 3.3 the release cost more than it brought (excess .23 against .10 for 100 columns and 30 public rows
-at epsilon 8); at 10 the error without it was mostly 5 to 300 times as large. With rows about their own mean the curvature is that
-of whitened rows.
-
-In between it depends on the noise. 400 columns, 60 public rows (6.7), 5,940 private ones, 6 draws: at epsilon 8 the error without
-the release was 1.7 to 4.6 times as large; at epsilon 2, where it would take 12 % of the budget, .70 to .88 times in 5 of 6. 2,000
-columns, 300 public rows: at epsilon 2 (12 %) losses of 3.39 and 5.95 with it, of 2.73 and 3.86 without; at epsilon 4 (4 %) one of
-1.27 with it, of 6.65 without.
+coordinates. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot; with rows about their own mean it
+is that of whitened rows. As long as noise keeps steps short this does no harm, so that the release is worth its price only where
+|d|^2 is large and the price a small share of the budget.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from scipy import stats
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, weighted_mean
 from fastpubpriv.auditing import (
-    AuditReport,
     audit,
     audit_by_tracing,
     audit_randomizer,
@@ -82,13 +81,6 @@ def test_the_threshold_may_be_chosen_by_other_runs():
     found = audit(lambda at, runs: at + coins.normal(size=runs), 1.0, 0.0, claim=PureDP(0.1), runs=4000)
     assert not found.passed
     assert "other runs" in found.event
-
-
-def test_a_report_comes_back_from_json():
-    found = audit_randomizer(PrivUnit(3, 1.0), runs=200)
-    again = AuditReport.from_json(found.to_json())
-    assert again.to_dict() == found.to_dict()
-    assert "not refuted" in found.summary()
 
 
 def members(noise, seed, printed, runs=60):

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.neighbors import replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
@@ -63,16 +64,7 @@ def neighbours(rng, dim, count, least=40):
         rows[rng.random(n) < 0.4] += rng.choice([0.0, 9.0, 1e6])
         if rng.random() < 0.3:
             rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other = rows.copy()
-        index = rng.integers(n)
-        kind = rng.integers(3)
-        if kind == 0:
-            other[index] = rng.normal(size=dim) * 10.0 ** rng.integers(-3, 4)
-        elif kind == 1:
-            other[index, rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
-        else:
-            other[index] = rows[rng.integers(n)]
-        yield rows, other
+        yield rows, replaced(rng, rows, HOSTILE)
 
 
 @pytest.mark.parametrize(("dim", "budget", "options"), CASES)

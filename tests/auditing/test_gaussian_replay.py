@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.neighbors import replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
@@ -78,16 +79,7 @@ def neighbours(rng, count):
         rows = rng.standard_normal((n, DIM)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300]) + 5.0
         if rng.random() < 0.3:
             rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other = rows.copy()
-        index = rng.integers(n)
-        kind = rng.integers(3)
-        if kind == 0:
-            other[index] = rng.standard_normal(DIM) * 10.0 ** rng.integers(-3, 4)
-        elif kind == 1:
-            other[index] = HOSTILE[rng.integers(len(HOSTILE))]
-        else:
-            other[index] = rows[rng.integers(n)]
-        yield rows, other
+        yield rows, replaced(rng, rows, HOSTILE)
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)

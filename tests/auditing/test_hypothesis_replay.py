@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.neighbors import replaced
 
 from fastpubpriv import ZCDP, BudgetError, PureDP, ReplayError, select_hypothesis
 from fastpubpriv.auditing import record_replay
@@ -57,16 +58,7 @@ def neighbours(rng, dim, count):
         rows = rng.standard_normal((n, dim)) * 10.0 ** rng.choice([-300, 0, 0, 1, 6, 300])
         if rng.random() < 0.3:
             rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other = rows.copy()
-        index = rng.integers(n)
-        kind = rng.integers(3)
-        if kind == 0:
-            other[index] = rng.standard_normal(dim) * 10.0 ** rng.integers(-3, 4)
-        elif kind == 1:
-            other[index, rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
-        else:
-            other[index] = rows[rng.integers(n)]
-        yield rows, other
+        yield rows, replaced(rng, rows, HOSTILE)
 
 
 @pytest.mark.parametrize(("budget", "dim", "options"), CASES)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.neighbors import replaced
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
 
@@ -87,16 +88,7 @@ def neighbours(rng, count):
         rows = rng.standard_normal((n, DIM)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300])
         if rng.random() < 0.3:
             rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other = rows.copy()
-        kind = rng.integers(3)
-        index = rng.integers(n)
-        if kind == 0:
-            other[index] = rng.standard_normal(DIM) * 10.0 ** rng.integers(-3, 4)
-        elif kind == 1:
-            other[index] = HOSTILE[rng.integers(len(HOSTILE))]
-        else:
-            other[index] = rows[rng.integers(n)]
-        yield rows, other
+        yield rows, replaced(rng, rows, HOSTILE)
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)

@@ -14,7 +14,7 @@ import pytest
 from clocks import PATIENCE
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import deliver, main, outputs, report, streams
+from fastpubpriv.cli import main, outputs, report, streams
 
 BUDGET = ("--rho", "0.25", "--ledger", "l", "--ledger-total", "1")
 MEAN = ("mean", "--private", "p.npy", "--public", "q.npy", *BUDGET)
@@ -169,13 +169,6 @@ def test_a_reader_that_left_is_noticed_before_anything_is_spent(monkeypatch):
     assert charged() is None
 
 
-def test_help_into_a_full_device(monkeypatch):
-    code, _, said = run(monkeypatch, "mean", "--help", out=Stream(0, errno.ENOSPC))
-    assert code != 0
-    assert "No space left" in said
-    assert run(monkeypatch, "plan", "mean", "--dim", 3, "--n-pub", 9, "--n-priv", 99, "--rho", 1, out=Stream(0))[0] == 1
-
-
 def test_where_no_file_can_be_written_the_answer_goes_to_the_error_stream(files, monkeypatch):
     def refuse(*arguments, **named):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -185,19 +178,6 @@ def test_where_no_file_can_be_written_the_answer_goes_to_the_error_stream(files,
     words = outputs.keep('{"kind": "x"}')
     assert '{"kind": "x"}' in sys.stderr.getvalue()
     assert "error stream" in words
-
-
-def test_the_next_folder_is_tried(files, monkeypatch, tmp_path):
-    (tmp_path / "home").mkdir()
-    real = outputs.tempfile.mkstemp
-
-    def elsewhere(dir, **more):
-        if Path(dir) == files:
-            raise PermissionError
-        return real(dir=dir, **more)
-
-    monkeypatch.setattr(outputs.tempfile, "mkstemp", elsewhere)
-    assert str(tmp_path / "home") in outputs.keep("{}")
 
 
 # ---- Files that take nothing ----------------------------------------------------------------------------------------
@@ -307,15 +287,6 @@ def test_refused_before_the_debit(files, monkeypatch, case):
     assert sorted(files.iterdir()) == there
 
 
-def test_devices_and_unusual_names_are_files_too(files, monkeypatch):
-    assert run(monkeypatch, *MEAN, "--json", "./-q", "-q")[0] == 0
-    assert is_whole(json.loads(Path("-q").read_text()))
-    assert run(monkeypatch, *MEAN, "--json", "/dev/null", "-q")[0] == 0
-    strange = os.fsdecode(b"\xff.json")
-    assert run(monkeypatch, *MEAN, "--json", strange)[0] == 0
-    assert is_whole(json.loads(Path(strange).read_text()))
-
-
 def test_a_terminal_that_knows_ascii_only(files, monkeypatch):
     rows = np.random.default_rng(1).normal(0.0, 1.0, (4000, 1))
     np.save("p.npy", rows + 30.0 * (np.arange(4000)[:, None] % 2))
@@ -371,23 +342,6 @@ def test_ctrl_c_within_the_debit(files, monkeypatch, written):
     code, _, said = run(monkeypatch, *MEAN)
     assert code == 130
     assert ("may have been charged" if written else "nothing was charged to the ledger") in said
-
-
-def test_ctrl_c_in_the_middle_of_the_table(files, monkeypatch):
-    monkeypatch.setattr(report, "print_result", interrupt)
-    code, _, said = run(monkeypatch, *MEAN)
-    assert code == 130
-    path, data = kept(files)
-    assert is_whole(data)
-    assert f"interrupted. The answer was released (the ledger was charged): the whole result is in '{path}'" in said
-
-
-def test_ctrl_c_while_drawing(files, monkeypatch):
-    monkeypatch.setattr(fpp.MeanResult, "plot", interrupt)
-    code, _, said = run(monkeypatch, *MEAN, "--json", "out.json", "--plot", "out.png")
-    assert code == 130
-    assert "the whole result is in 'out.json'" in said
-    assert sorted(path.name for path in files.iterdir()) == ["l", "out.json", "p.npy", "q.npy"]
 
 
 @pytest.mark.parametrize("extra", [("--json", "out.json"), ()])
@@ -456,13 +410,3 @@ def test_a_refused_debit_speaks_for_itself(files, monkeypatch):
     assert code == 2
     assert "larger than what remains" in said
     assert "charged)" not in said
-
-
-def test_the_witness_is_a_ledger(files):
-    with deliver.Witness(fpp.ZCDP(1), path="w") as ledger:
-        assert ledger.verdict() == "nothing was charged to the ledger"
-        ledger.debit(fpp.ZCDP(0.5), name="x")
-        assert ledger.verdict() == "the ledger was charged"
-        with pytest.raises(fpp.BudgetError):
-            ledger.debit(fpp.ZCDP(0.75), name="y")
-        assert ledger.verdict() == "the ledger was charged"

@@ -277,22 +277,6 @@ def test_units_of_public_rows():
     assert np.abs(plain["mean"]).max() < 1.0
 
 
-def test_both_ends_take_the_longest_public_row():
-    device = ("--public", "q.csv", "--standardize", "--epsilon", "6")
-    found = invoke("privatize", "--private", "p.csv", *device, "--norm-bound", "public", "--out", "r")
-    public = np.loadtxt("q.csv", delimiter=",", skiprows=1)
-    longest = np.linalg.norm((public - public.mean(axis=0)) / public.std(axis=0, ddof=1), axis=1).max()
-    told = float(said(found).split("--norm-bound ")[1].split()[0])
-    assert longest <= told < 1.001 * longest
-    answers = [
-        json.loads(invoke("aggregate", "r", "--dim", "2", *device, "--norm-bound", bound, "--json", "-").stdout)
-        for bound in ("public", told)
-    ]
-    assert answers[0]["mean"] == answers[1]["mean"]
-    assert answers[0]["clipping_std"] == answers[1]["clipping_std"]
-    assert min(answers[0]["clipping_std"]) > 0.0
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -69,16 +69,3 @@ def test_refusals_are_one_line(files, extra, message):
     result = invoke(*files[0], *extra, code=2)
     assert message in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
-
-
-def test_wide_results_show_weights_and_point_to_the_json(tmp_path):
-    rng = np.random.default_rng(1)
-    centers = 50.0 * np.eye(2, 12)
-    np.save(tmp_path / "p.npy", centers[np.arange(20_000) % 2] + rng.normal(size=(20_000, 12)))
-    np.save(tmp_path / "q.npy", centers[np.arange(12) % 2] + rng.normal(size=(12, 12)))
-    result = invoke(
-        *("--private", tmp_path / "p.npy", "--public", tmp_path / "q.npy", "--components", 2, "--rho", "1"),
-        *("--plot", tmp_path / "wide.png"),
-    )
-    assert "4 more columns" in result.stdout
-    assert (tmp_path / "wide.png").exists()

@@ -124,13 +124,6 @@ def test_what_is_stated_of_columns_and_labels_reaches_the_model(files, monkeypat
     assert seen["class_weight"] == "public"
 
 
-def test_npy_files_have_the_label_last(files):
-    folder, _ = files
-    result = train(*arguments(folder, "npy", "--rho", "0.5", public="public.npy"))
-    assert "newton" in result.stdout
-    assert "x1" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
@@ -241,18 +234,6 @@ def test_other_losses_and_methods(files):
     assert "--plot" in train(*arguments(folder, "parquet", *given, *plot), code=2).stderr
 
 
-def test_weights_of_public_rows(files):
-    folder, table = files
-    table.iloc[:200].assign(count=np.arange(200) % 3).to_csv(folder / "public.csv", index=False)
-    np.save(folder / "weights.npy", np.arange(200) % 3)
-    found = []
-    for weights in ("count", folder / "weights.npy"):
-        given = ("--label", "cost", "--columns", "age,dose", "--weights-pub", weights, "--seed", "1")
-        train(*arguments(folder, "csv", *given, "--rho", "0.5", "--json", folder / "model.json", "-q"))
-        found.append(json.loads((folder / "model.json").read_text())["coefficients"])
-    assert found[0] == found[1]
-
-
 REFUSED = {
     "--label month --loss logistic": "--classes a,b, or --loss softmax for more",
     "--label month --loss softmax --method newton": "--method newton is for the squared",
@@ -288,20 +269,3 @@ def test_what_a_message_quotes_stays_as_it_is():
     )
     said = spoken("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
     assert "in Python" in said
-
-
-def test_a_model_with_an_unknown_field_is_named(files):
-    folder, _ = files
-    train(
-        *arguments(folder, "csv", "--label", "cost", "--columns", "age,dose"),
-        *("--epsilon", "2", "--delta", "1e-6", "--json", folder / "model.json"),
-    )
-    text = (folder / "model.json").read_text()
-    (folder / "other.json").write_text(text.replace('"terms"', '"words"'))
-    said = predict("--model", folder / "other.json", "--rows", folder / "new.csv", "--out", "-", code=2).stderr
-    assert "--model" in said
-    assert "'words'" in said
-    said = predict(
-        "--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-", "--level", "2", code=2
-    ).stderr
-    assert "--level must be" in said

@@ -12,8 +12,6 @@ import fastpubpriv as fpp
 from examples import new_york
 from examples.demo import __main__ as demo
 from examples.demo import flights, weather
-from examples.demo.page import seeds
-from fastpubpriv.local.standard import Standard
 
 
 def invoke(*arguments, code=0):
@@ -53,17 +51,6 @@ def test_flights_are_cut_by_the_number_of_the_row():
     assert 500 < (groups == 2).sum() < 1_000
 
 
-def test_delays_are_cut_by_number_alone():
-    table = new_york.load_delays()
-    assert table.public.shape == (6736, 6)
-    assert len(table.private) == 330_040
-    assert set(table.names) == {"carrier", "origin"}
-    assert table.names["carrier"][-1] == new_york.OTHER
-    assert table.names["origin"] == ("EWR", "JFK", "LGA")
-    terms = new_york.expand(new_york.complete(table.public), table.names)
-    assert np.all(terms[:, 4 : 4 + len(table.names["carrier"])].sum(axis=1) == 1.0)
-
-
 def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "PAGES", demo.PAGES[:1])
@@ -84,42 +71,6 @@ def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):
     assert data["private"] is False
     assert "For demonstration only" in result.stdout
     assert "NO: the noise came from --seed" in result.stdout
-
-
-def test_its_folder_is_not_taken_for_source_code():
-    assert f"/{demo.FOLDER}/" in (Path(__file__).parents[2] / ".gitignore").read_text(encoding="utf-8").splitlines()
-
-
-def test_one_row_moves_it_by_no_more_than_is_said():
-    data, budget = new_york.load_weather(), fpp.ZCDP(0.5)
-    tame = np.where(new_york.impossible(data.private)[:, None], np.nan, data.private)
-    with pytest.warns(fpp.SeededNoiseWarning):
-        ours, means, _ = weather.compare(data, budget, 5)
-    with pytest.warns(fpp.SeededNoiseWarning):
-        result = fpp.estimate_mean(tame, x_pub=data.public, covariance="public", budget=budget, random_state=5)
-    gust_shift, most_shift = weather.shifts(ours, means)
-    moved = abs(result.mean[new_york.WIND] - ours.mean[new_york.WIND])
-    assert 0.0 < moved <= most_shift
-    assert moved < 0.1 * gust_shift
-
-
-def test_it_is_fresh_without_a_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "PAGES", demo.PAGES[:1])
-    means = []
-    for name in ("one", "two"):
-        result = invoke("--out", tmp_path / name)
-        assert "Private yes" in " ".join(result.stdout.split())
-        means.append(json.loads((tmp_path / name / "demo.json").read_text())["mean"])
-    assert means[0] != means[1]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"), [(["--rho", "0"], "rho"), (["--out", "file/x"], "--out")], ids=["budget", "folder"]
-)
-def test_refused_in_words(words, said, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    assert said in invoke(*words, code=2).stderr
 
 
 def test_without_the_table_it_says_what_to_install(tmp_path, monkeypatch):
@@ -157,12 +108,6 @@ def test_the_third_page_says_what_was_found(tmp_path, capsys):
     assert "No group of flights is a Gaussian" in " ".join(out.split())
 
 
-def test_story_of_a_tree_that_finds_nothing():
-    text = flights.story_of_groups([("x", 1, 1.0, 0.16, "yes")] * 6)
-    assert "leaves the flights in one group" in text
-    assert "finds nothing to cut" in text
-
-
 def test_the_fourth_page_tells_the_truth(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     rounded = np.rint(np.where(rng.random(40_000) < 0.8, rng.normal(-10, 14, 40_000), rng.normal(60, 40, 40_000)))
@@ -188,17 +133,6 @@ def test_the_fifth_page_shows_the_four_ways(tmp_path, capsys):
     assert "that is the price of trusting nobody" in out
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-@pytest.mark.parametrize("seed", [0, 1])
-def test_intervals_of_the_fifth_page_hold_the_truth(seed):
-    """Of all ways that read reports or rows, in every column, the shortened flights included; seeded."""
-    private, public = flights.load_clients()
-    standard = Standard.of(public)
-    rows = standard.chunk(private)
-    for label, mean, error, _ in flights.report_once(rows, standard.chunk(public), seeds(seed, 70))[1:]:
-        assert np.all(np.abs(mean - np.nanmean(rows, axis=0)) <= flights.WIDTH * error), label
-
-
 def small_table():
     rng = np.random.default_rng(2)
     n = 40_000
@@ -221,10 +155,3 @@ def test_the_sixth_page_shows_what_privacy_costs(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "For demonstration only" in out
     assert "What happened." in out
-
-
-def test_bare_least_squares_knows_the_truth():
-    found = flights.bare(small_table())
-    assert np.allclose(found[1:4], [1.0, -0.002, 0.0], atol=0.05)
-    assert np.allclose(np.diff(found[4:7]), 4.0, atol=0.6)
-    assert np.allclose(found[7:], 0.0, atol=0.6)

@@ -333,12 +333,3 @@ def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
             neighbour,
             budget=budget,
         )
-
-
-def test_results_do_not_depend_on_threads():
-    x_priv, x_pub, _ = gaussian(40_000, 60, 1)
-    for method, budget in [("recursive_preconditioner", ZCDP(1)), ("hypothesis_selection", PureDP(1))]:
-        one = seeded(x_priv, x_pub=x_pub, budget=budget, method=method, threads=1)
-        two = seeded(x_priv, x_pub=x_pub, budget=budget, method=method, threads=2)
-        assert one.covariance.tobytes() == two.covariance.tobytes()
-        assert one.mean.tobytes() == two.mean.tobytes()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, MeanResult, PureDP, estimate_mean
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.estimators.columns import clips, scales
 from fastpubpriv.estimators.columns.shares import divide
 from fastpubpriv.release import transcript as transcripts
@@ -352,19 +352,6 @@ def test_public_rows_may_stand_in_for_a_hopeless_budget():
     assert ledger.remaining.amounts == (1,)
     assert mean_of(rows, public[:20], ZCDP(0.001), public_only="auto").spent == ZCDP(0.001)
     assert mean_of(rows, public, ZCDP(5), public_only="auto").spent == ZCDP(5)
-
-
-def test_a_report_comes_back_from_json():
-    rng = np.random.default_rng(14)
-    rows = np.column_stack([rng.lognormal(size=5000), np.zeros(5000)])
-    for bounds in (None, (0.0, 1e4)):
-        result = mean_of(rows, rows[:3].copy(), bounds=bounds)
-        again = MeanResult.from_json(result.to_json())
-        assert again.to_json() == result.to_json()
-        for one, other in zip(result.confidence_interval(), again.confidence_interval(), strict=True):
-            assert np.array_equal(one, other)
-    with pytest.raises(InputError, match="status"):
-        MeanResult.from_json(result.to_json().replace('"point_mass"', '"fine"'))
 
 
 @pytest.mark.parametrize(

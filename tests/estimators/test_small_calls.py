@@ -76,31 +76,6 @@ def test_released_radii_are_not_kept():
     assert not hasattr(paths.planned_steps, "cache_info")
 
 
-def test_the_second_call_with_the_same_settings_has_the_same_bits():
-    rows = np.random.default_rng(3).normal(size=(500, 4))
-    settings = {"x_pub": rows[:2], "budget": fpp.ZCDP(0.25), "clipping": "gaussian", "random_state": 5}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        public_path.cache_clear()
-        first, second = (fpp.estimate_mean(rows[2:].copy(), **settings) for _ in range(2))
-    assert first.to_json() == second.to_json()
-
-
-def test_public_rows_that_are_wrong_are_told_of_as_ever():
-    private = np.zeros((50, 2))
-    for public, words in (
-        (np.array([[0.0, np.nan]]), "row 0, column 1 is nan"),
-        (np.array([[0.0, np.inf]]), "finite"),
-        (np.array([[0.0, 1e200]]), "below 1e\\+150"),
-        (np.array([[1e-200, 0.0]]), "all public values"),
-        (np.zeros((1, 3)), "3 columns"),
-        (np.zeros((0, 2)), "no rows"),
-        (np.zeros(3), "length 3"),
-    ):
-        with pytest.raises(fpp.InputError, match=words):
-            fpp.weighted_mean(private, x_pub=public, budget=fpp.ZCDP(1.0), norm_bound=1.0)
-
-
 def test_a_tally_within_a_limit_leaves_the_old_one():
     third, limit = Fraction(1, 3), Fraction(1)
     tally = CostTally().within(limit, third)

@@ -15,12 +15,10 @@ from golden_data import (
     CENTERS,
     FAR_BLOBS,
     FAR_PUBLIC,
-    FORMS,
     LINE,
     LINE_PUBLIC,
     PLANE,
     PLANE_PUBLIC,
-    blobs,
     normal,
 )
 
@@ -30,24 +28,10 @@ from fastpubpriv.mixtures import list_decoding as decoders
 from fastpubpriv.mixtures.select import required_n
 from fastpubpriv.mixtures.separated.searches import METHODS
 
-SEARCHES = [
-    *((name, "practical") for name in METHODS),
-    *((name, "theory") for name, method in METHODS.items() if method.theory is not None),
-]
-LARGE_BLOBS = blobs(31, 300_000, CENTERS)
-LARGE_PLANE = blobs(32, 400_000, [[0.0, 5.0], [30.0, 5.0]], [1.0, 3.0])
-EVEN_LINE = blobs(36, 4000, [[0.0], [1000.0]], 2.0)
-LARGE_LINE = blobs(33, 700_000, [[0.0], [1000.0]], [1.0, 30.0])
-
 
 def balls() -> Iterator[Case]:
-    for name, rows in (("near", BLOBS_PUBLIC), ("far", FAR_PUBLIC)):
-        yield public(f"supercluster, {name}", fpp.supercluster, rows, n_components=3)
-        yield public(f"supercluster, short steps, {name}", fpp.supercluster, rows, n_components=3, step_factor=2.0)
-        yield public(f"terrific_ball, {name}", fpp.terrific_ball, rows, min_count=5, radius_max=1e5)
-        yield public(
-            f"terrific_ball, few radii, {name}", fpp.terrific_ball, rows, min_count=5, radius_max=1e5, radius_min=1e3
-        )
+    yield public("supercluster, near", fpp.supercluster, BLOBS_PUBLIC, n_components=3)
+    yield public("terrific_ball, near", fpp.terrific_ball, BLOBS_PUBLIC, min_count=5, radius_max=1e5)
     yield steps("ClusterTree", tree, fpp.ClusterTree, fpp.Ball)
 
 
@@ -76,152 +60,61 @@ def tree() -> dict[str, Any]:
 
 
 def separated() -> Iterator[Case]:
-    for method, mode in SEARCHES:
-        # Algorithms of the paper want components thousands of deviations apart.
-        rows, points = (FAR_BLOBS, FAR_PUBLIC) if mode == "theory" else (BLOBS, BLOBS_PUBLIC)
-        for name, budget in {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(20)}.items():
-            call = {"x_pub": points, "n_components": 3, "min_weight": 0.25, "method": method, "mode": mode}
-            yield private(
-                f"learn_separated_mixture, {method}, {mode}, {name}",
-                fpp.learn_separated_mixture,
-                rows,
-                **call,
-                budget=budget,
-            )
-    given = {"x_pub": BLOBS_PUBLIC, "n_components": 3, "min_weight": 0.25}
-    for name, budget in BUDGETS.items():
-        yield private(
-            f"learn_separated_mixture, auto, {name}", fpp.learn_separated_mixture, BLOBS, **given, budget=budget
-        )
+    learn, large = fpp.learn_separated_mixture, {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(20)}
+    given = {"n_components": 3, "min_weight": 0.25}
+    for name, method in METHODS.items():
+        for notion, budget in large.items():
+            call = {**given, "x_pub": BLOBS_PUBLIC, "method": name, "mode": "practical", "budget": budget}
+            yield private(f"learn_separated_mixture, {name}, practical, {notion}", learn, BLOBS, **call)
+        if method.theory is not None:
+            # Algorithms of the paper want components thousands of deviations apart.
+            call = {**given, "x_pub": FAR_PUBLIC, "method": name, "mode": "theory", "budget": ZCDP(20)}
+            yield private(f"learn_separated_mixture, {name}, theory, zcdp", learn, FAR_BLOBS, **call)
     yield private(
-        "learn_separated_mixture, sources", fpp.learn_separated_mixture, BLOBS, **given, budget=ZCDP(2), forms=FORMS
+        "learn_separated_mixture, auto, zcdp", learn, BLOBS, x_pub=BLOBS_PUBLIC, **given, budget=BUDGETS["zcdp"]
     )
-    yield private(
-        "learn_separated_mixture, one component",
-        fpp.learn_separated_mixture,
-        BLOBS,
-        x_pub=BLOBS_PUBLIC,
-        n_components=1,
-        min_weight=0.5,
-        budget=ZCDP(1),
-        weight_floor=0.1,
-        failure_prob=0.2,
-    )
-    for method in METHODS:
-        yield private(
-            f"learn_separated_mixture, {method}, large",
-            fpp.learn_separated_mixture,
-            LARGE_BLOBS,
-            **given,
-            method=method,
-            budget=ZCDP(1),
-            threads=(2,),
-        )
-    yield private(
-        "learn_separated_mixture refuses",
-        fpp.learn_separated_mixture,
-        BLOBS,
-        **given,
-        method="tree",
-        budget=PureDP(1),
-    )
-    for name, budget in {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(1)}.items():
+    for notion, budget in {**large, "pure": PureDP(1)}.items():
         call = {"n_components": 3, "radius": 80.0, "budget": budget, "center": [10.0, 20.0, 5.0]}
-        yield private(f"no_public_baseline, {name}", fpp.no_public_baseline, BLOBS, **call)
+        yield private(f"no_public_baseline, {notion}", fpp.no_public_baseline, BLOBS, **call)
     yield public("public_only", fpp.public_only, BLOBS_PUBLIC, n_components=3)
-    yield public("public_only, more than there are", fpp.public_only, BLOBS_PUBLIC[:4], n_components=4)
 
 
 def axis_aligned() -> Iterator[Case]:
-    learn = fpp.learn_axis_aligned_mixture
+    public_plane = {"x_pub": PLANE_PUBLIC}
     runs: dict[str, tuple[np.ndarray, Any, dict[str, Any]]] = {
         "univariate": (LINE, APPROX, {}),
-        "univariate, known variance": (EVEN_LINE, APPROX, {"variance": 4.0}),
-        "univariate, sure of itself": (LINE, ApproxDP(8, 1e-6), {"candidates": 40, "accuracy": 0.2}),
         "anchors": (PLANE, APPROX, {"candidates": 12}),
-        "anchors, sure of itself": (PLANE, ApproxDP(8, 1e-6), {"candidates": 12, "min_weight": 0.2}),
         "anchors, known covariance": (
             PLANE,
             ApproxDP(8, 1e-6),
             {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12},
         ),
+        "dp_em, held out, zcdp": (PLANE, BUDGETS["zcdp"], {**public_plane, "method": "dp_em", "held_out": 0.2}),
     }
     for name, budget in BUDGETS.items():
-        points = {"x_pub": LINE_PUBLIC}
-        runs[f"public_list, {name}"] = (LINE, budget, {**points, "method": "public_list", "candidates": 60})
-        runs[f"public_list, 2 columns, {name}"] = (
-            PLANE,
-            budget,
-            {"x_pub": PLANE_PUBLIC, "method": "public_list", "candidates": 20},
-        )
-        runs[f"dp_em, {name}"] = (PLANE, budget, {"x_pub": PLANE_PUBLIC, "method": "dp_em"})
-        runs[f"dp_em, held out, {name}"] = (PLANE, budget, {"x_pub": PLANE_PUBLIC, "method": "dp_em", "held_out": 0.2})
-        runs[f"dp_em, known variance, {name}"] = (LINE, budget, {**points, "method": "dp_em", "variance": 4.0})
-        runs[f"auto, {name}"] = (LINE, budget, points)
+        options = {"x_pub": LINE_PUBLIC, "method": "public_list", "candidates": 60}
+        runs[f"public_list, {name}"] = (LINE, budget, options)
+        runs[f"dp_em, {name}"] = (PLANE, budget, {**public_plane, "method": "dp_em"})
     for name, (rows, budget, options) in runs.items():
         call = {"n_components": 2, "budget": budget, **options}
-        yield private(f"learn_axis_aligned_mixture, {name}", learn, rows, **call)
-    for name, rows, points in (("univariate", LINE, LINE_PUBLIC), ("2 columns", PLANE, PLANE_PUBLIC)):
-        call = {"n_components": 2, "budget": ApproxDP(4, 1e-6), "forms": FORMS}
-        yield private(f"learn_axis_aligned_mixture, {name}, sources", learn, rows, **call, candidates=10)
-        yield private(f"learn_axis_aligned_mixture, {name}, public, sources", learn, rows, **call, x_pub=points)
-    large = {"n_components": 2, "budget": APPROX, "threads": (2,)}
-    yield private("learn_axis_aligned_mixture, univariate, large", learn, LARGE_LINE, **large, candidates=30)
-    yield private("learn_axis_aligned_mixture, anchors, large", learn, LARGE_PLANE, **large, candidates=8)
-    yield private("learn_axis_aligned_mixture, dp_em, large", learn, LARGE_PLANE, **large, x_pub=PLANE_PUBLIC)
-    paper = {"n_components": 1, "method": "list_decoding"}
-    line = 3.0 * normal(34, 20_000, 1)
+        yield private(f"learn_axis_aligned_mixture, {name}", fpp.learn_axis_aligned_mixture, rows, **call)
+    paper = {"n_components": 1, "method": "list_decoding", "budget": ApproxDP(4, 1e-7), "accuracy": 0.9}
     yield private(
-        "learn_axis_aligned_mixture, theory, known variance",
-        learn,
-        line,
-        **paper,
-        budget=ApproxDP(4, 1e-7),
-        accuracy=0.9,
-        variance=9.0,
-    )
-    yield private(
-        "learn_axis_aligned_mixture, theory",
-        learn,
-        3.0 * normal(35, 1_200_000, 1),
-        **paper,
-        budget=ApproxDP(8, 1e-7),
-        accuracy=0.9,
-        slow=True,
-    )
-    yield private(
-        "learn_axis_aligned_mixture refuses what is out of reach",
-        learn,
-        line,
-        n_components=2,
-        method="list_decoding",
-        budget=APPROX,
-        accuracy=0.1,
-    )
-    yield private("learn_axis_aligned_mixture refuses a budget", learn, LINE, n_components=2, budget=ZCDP(1))
+        "learn_axis_aligned_mixture, theory, known variance", fpp.learn_axis_aligned_mixture,
+        3.0 * normal(34, 20_000, 1), **paper, variance=9.0,
+    )  # fmt: skip
 
 
 def lists() -> Iterator[Case]:
     strong = {"budget": ApproxDP(4, 1e-6), "blas": False}
     for mode in ("practical", "theory"):
         call = {**strong, "mode": mode}
-        yield private(f"decode_variances, {mode}", decoders.decode_variances, PLANE, **call)
-        yield private(f"decode_means, {mode}", decoders.decode_means, PLANE, **call, std=[2.0, 3.5])
         yield private(f"decode_gaussians, {mode}", decoders.decode_gaussians, LINE, **call, min_weight=0.3)
-        yield private(f"decode_axis_aligned, {mode}", decoders.decode_axis_aligned, PLANE, **call)
-        known = {**call, "covariance": [[4.0, 1.0], [1.0, 9.0]], "blas": True}
-        yield private(f"decode_axis_aligned, known covariance, {mode}", decoders.decode_axis_aligned, PLANE, **known)
-    yield private(
-        "decode_gaussians, the paper's accounting",
-        decoders.decode_gaussians,
-        LARGE_LINE[::10],
-        **strong,
-        accounting="paper",
-    )
-    yield private(
-        "decode_variances, large", decoders.decode_variances, LARGE_PLANE, **strong, max_scales=2, threads=(2,)
-    )
-    yield private("decode_axis_aligned, sources", decoders.decode_axis_aligned, PLANE, **strong, forms=FORMS)
+    yield private("decode_variances, practical", decoders.decode_variances, PLANE, **strong)
+    yield private("decode_means, practical", decoders.decode_means, PLANE, **strong, std=[2.0, 3.5])
+    yield private("decode_axis_aligned, practical", decoders.decode_axis_aligned, PLANE, **strong)
+    known = {**strong, "covariance": [[4.0, 1.0], [1.0, 9.0]], "blas": True}
+    yield private("decode_axis_aligned, known covariance, practical", decoders.decode_axis_aligned, PLANE, **known)
 
 
 def listed(size: int, dim: int, seed: int, *, full: bool = False) -> fpp.Hypotheses:
@@ -242,42 +135,23 @@ def selections() -> Iterator[Case]:
     choose = fpp.select_hypothesis
     line, plane, tilted = listed(50, 1, 41), listed(40, 2, 42), listed(20, 2, 43, full=True)
     for score in ("minimum_distance", "yatracos", "log_ratio"):
-        for law in ("permute_and_flip", "exponential"):
-            for name, budget in BUDGETS.items():
-                call = {"score": score, "law": law, "budget": budget}
-                yield private(
-                    f"select_hypothesis, {score}, {law}, {name}",
-                    choose,
-                    LINE,
-                    hypotheses=line,
-                    **call,
-                    covers=[fpp.Hypotheses],
-                )
-        for name, listing in (("2 columns", plane), ("covariances", tilted)):
-            yield private(
-                f"select_hypothesis, {score}, {name}", choose, PLANE, hypotheses=listing, score=score, budget=PureDP(1)
+        for name, budget in BUDGETS.items():
+            laws = (
+                ("permute_and_flip", "exponential")
+                if (score, name) == ("minimum_distance", "zcdp")
+                else ("permute_and_flip",)
             )
+            for law in laws:
+                call = {"hypotheses": line, "score": score, "law": law, "budget": budget, "covers": [fpp.Hypotheses]}
+                yield private(f"select_hypothesis, {score}, {law}, {name}", choose, LINE, **call)
+    for name, listing in (("2 columns", plane), ("covariances", tilted)):
+        call = {"hypotheses": listing, "score": "minimum_distance", "budget": PureDP(1)}
+        yield private(f"select_hypothesis, minimum_distance, {name}", choose, PLANE, **call)
     for method in ("exact", "cells", "densities"):
         yield private(f"select_hypothesis, {method}", choose, LINE, hypotheses=line, budget=PureDP(0.1), method=method)
-    given = {"hypotheses": line, "budget": PureDP(1)}
-    yield private("select_hypothesis, few cells", choose, LINE, **given, method="cells", cells=16, accuracy=0.3)
-    yield private("select_hypothesis, few draws", choose, LINE, **given, method="densities", draws=64, public_seed=3)
-    yield private("select_hypothesis, small clip", choose, LINE, **given, score="log_ratio", clip=0.5)
-    yield private("select_hypothesis, sources", choose, PLANE, hypotheses=plane, budget=PureDP(1), forms=FORMS)
     one = (np.ones((1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     none = (np.ones((2, 1)), np.full((2, 1, 1), np.nan), np.ones((2, 1, 1)))
-    yield private("select_hypothesis, only one", choose, LINE, hypotheses=one, budget=ZCDP(1))
     yield private("select_hypothesis, fallback", choose, LINE, hypotheses=none, fallback=one, budget=ZCDP(1))
-    for score in ("minimum_distance", "log_ratio"):
-        yield private(
-            f"select_hypothesis, {score}, large",
-            choose,
-            LARGE_PLANE,
-            hypotheses=plane,
-            budget=PureDP(1),
-            score=score,
-            threads=(2,),
-        )
     yield public("required_n", required_n, 1000, accuracy=0.2, epsilon=1.0)
     yield steps(
         "Hypotheses", lambda: {"listed": tilted, "log densities": tilted.log_density(PLANE[:5], 3)}, fpp.Hypotheses

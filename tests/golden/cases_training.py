@@ -32,26 +32,23 @@ def labelled(labels: np.ndarray) -> dict[str, object]:
 
 
 def regressions() -> Iterator[Case]:
-    common = {"label": -1}
+    numbers, given = labelled(NUMBER), {"label": -1, "budget": ZCDP(1)}
     for name, budget in BUDGETS.items():
-        given = {**labelled(NUMBER), **common, "budget": budget}
-        for method in ("newton", "sufficient_statistics", "auto"):
+        call = {"label": -1, "budget": budget}
+        for method in ("newton", "sufficient_statistics"):
             yield private(
-                f"linear_regression, {method}, {name}", fpp.linear_regression, **given, method=method, threads=(2,)
+                f"linear_regression, {method}, {name}", fpp.linear_regression, **numbers, **call, method=method
             )
-        yield private(f"train, {name}", fpp.train, **given, loss="squared", method="newton")
-        yield private(f"train, huber, {name}", fpp.train, **given, loss="huber", method="newton", threads=(2,))
-        given = {**labelled(CLASS), **common, "budget": budget}
-        yield private(f"logistic_regression, newton, {name}", fpp.logistic_regression, **given, method="newton")
-    given = {**common, "budget": ZCDP(1)}
+        yield private(
+            f"logistic_regression, newton, {name}", fpp.logistic_regression, **labelled(CLASS), **call, method="newton"
+        )
+        yield private(f"train, huber, {name}", fpp.train, **numbers, **call, loss="huber", method="newton")
     months = np.column_stack([X[:, :2], MONTH, NUMBER + MONTH])
     yield private(
         "linear_regression, categories", fpp.linear_regression, months[100:], x_pub=months[:100],
         categories={"x2": "public"}, **given,
     )  # fmt: skip
-    yield private(
-        "linear_regression, throw_away", fpp.linear_regression, **labelled(NUMBER), **given, method="throw_away"
-    )
+    yield private("linear_regression, throw_away", fpp.linear_regression, **numbers, **given, method="throw_away")
 
 
 FEW = X[:700]
@@ -82,7 +79,7 @@ GRADIENTS = {
 
 
 def descents() -> Iterator[Case]:
-    """Each method on the squared loss; each loss by full batches; each budget."""
+    """Each method on the squared loss, and each loss by full batches."""
 
     def case(name: str, loss: str, **given: Any) -> Case:
         rows = np.column_stack([hostile(FEW[100:]), LABELS[loss][100:]])
@@ -90,19 +87,15 @@ def descents() -> Iterator[Case]:
         return private(f"train, {name}", fpp.train, rows, x_pub=known, label=-1, loss=loss, **given)
 
     for name, method in GRADIENTS.items():
-        yield case(f"gradients, {name}", "squared", method=method, budget=BUDGETS["approx"], threads=(2,))
+        yield case(f"gradients, {name}", "squared", method=method, budget=BUDGETS["approx"])
     for loss in LABELS:
         yield case(f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=BUDGETS["zcdp"])
-    for loss in ("huber", "logistic", "smooth_hinge"):
-        for name in ("zcdp", "pure"):
-            chosen = (
-                OutputPerturbation(steps=30)
-                if name == "pure"
-                else OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)
-            )
-            yield case(f"output perturbation, {loss}, {name}", loss, method=chosen, budget=BUDGETS[name], threads=(2,))
-    for name in ("full", "exponential"):
-        yield case(f"gradients, {name}, pure", "logistic", method=GRADIENTS[name], budget=BUDGETS["pure"])
+    for name, method in (
+        ("zcdp", OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)),
+        ("pure", OutputPerturbation(steps=30)),
+    ):
+        yield case(f"output perturbation, logistic, {name}", "logistic", method=method, budget=BUDGETS[name])
+    yield case("gradients, exponential, pure", "logistic", method=GRADIENTS["exponential"], budget=BUDGETS["pure"])
 
 
 CASES = (*regressions(), *descents())

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from golden_data import in_form
 from golden_uses import used
 from golden_values import Array, Leaf, Text, canonical, stored
 
@@ -25,10 +22,9 @@ SEED = 7
 class Case:
     """One call.
 
-    `covers` are the public things that it runs besides `call`. With each of `threads`, and with the first argument as each of
-    `forms` of source, it is tried again, and the answer must be the same. `blas` is True where arithmetic of BLAS or LAPACK comes
-    before rows are turned into integers: these are then compared as numbers. `releases` is False where there are too many of them
-    to write down. `slow` cases run with the marker `audit`.
+    `covers` are the public things that it runs besides `call`. `blas` is True where arithmetic of BLAS or LAPACK comes before rows
+    are turned into integers: these are then compared as numbers. `releases` is False where there are too many of them to write
+    down.
     """
 
     name: str
@@ -36,11 +32,8 @@ class Case:
     args: tuple[Any, ...] = ()
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     covers: tuple[Any, ...] = ()
-    threads: tuple[int, ...] = ()
-    forms: tuple[str, ...] = ()
     blas: bool = False
     releases: bool = True
-    slow: bool = False
 
 
 def private(name: str, call: Callable[..., Any], x: Any, **given: Any) -> Case:
@@ -87,27 +80,18 @@ def _price(call: Call, lineages: dict[str, int]) -> dict[str, Any]:
     return found
 
 
-def outcome(case: Case, *, threads: int | None = None, form: str | None = None) -> dict[str, Any]:
+def outcome(case: Case) -> dict[str, Any]:
     """Everything that the case says, as results.json keeps it."""
-    return {name: stored(leaf) for name, leaf in leaves_of(case, threads=threads, form=form).items()}
+    return {name: stored(leaf) for name, leaf in leaves_of(case).items()}
 
 
-def leaves_of(case: Case, *, threads: int | None = None, form: str | None = None) -> dict[str, Leaf]:
+def leaves_of(case: Case) -> dict[str, Leaf]:
     """Everything that the case says: the result, the warnings, and the releases with their answers."""
-    args, options = case.args, dict(case.options)
-    if threads is not None:
-        options["threads"] = threads
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        warnings.catch_warnings(record=True) as caught,
-        recording() as transcript,
-    ):
+    with warnings.catch_warnings(record=True) as caught, recording() as transcript:
         warnings.simplefilter("always")
-        if form is not None:
-            args = (in_form(form, args[0], Path(folder)), *args[1:])
         leaves: dict[str, Leaf] = {}
         try:
-            result = case.call(*args, **options)
+            result = case.call(*case.args, **case.options)
             leaves = canonical(result) | {f"{name}()": leaf for name, leaf in canonical(used(result)).items()}
         except FastPubPrivError as error:
             leaves = {"refused": Text(type(error).__name__)}

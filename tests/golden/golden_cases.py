@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cases_audits
 import cases_estimators
-import cases_kernels
 import cases_mixtures
 import cases_privacy
 import cases_programs
@@ -15,7 +14,6 @@ CASES: dict[str, Case] = {}
 for _module in (
     cases_privacy,
     cases_audits,
-    cases_kernels,
     cases_estimators,
     cases_mixtures,
     cases_training,

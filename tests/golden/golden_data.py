@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
+from fastpubpriv import ZCDP, ApproxDP, PureDP
 
 BUDGETS = {"zcdp": ZCDP(Fraction(1, 2)), "approx": ApproxDP(1, Fraction(1, 10**6)), "pure": PureDP(1)}
 APPROX = BUDGETS["approx"]
@@ -53,8 +51,6 @@ def hostile(rows: np.ndarray) -> np.ndarray:
 ROWS = hostile(mixed(1, 1200, 3))
 PUBLIC = mixed(2, 6, 3)
 MANY_PUBLIC = mixed(3, 40, 3)
-# More than one chunk of a pass, so that threads have something to share.
-LARGE = mixed(4, 400_000, 3)
 CENTERS = np.array([[0.0, 0.0, 0.0], [40.0, 0.0, 10.0], [0.0, 60.0, 0.0]])
 BLOBS = hostile(blobs(5, 6000, CENTERS))
 BLOBS_PUBLIC = blobs(6, 36, CENTERS)
@@ -64,38 +60,3 @@ LINE = hostile(blobs(9, 4000, [[0.0], [1000.0]], [1.0, 30.0]))
 LINE_PUBLIC = blobs(10, 30, [[0.0], [1000.0]], [1.0, 30.0])
 PLANE = hostile(blobs(11, 4000, [[0.0, 5.0], [30.0, 5.0]], [1.0, 3.0]))
 PLANE_PUBLIC = blobs(12, 30, [[0.0, 5.0], [30.0, 5.0]], [1.0, 3.0])
-
-
-def in_form(form: str, rows: np.ndarray, folder: Path) -> Any:
-    """The same rows as another kind of source."""
-    names = [*NAMES, "extra"][: rows.shape[1]]
-    if form == "npy":
-        np.save(folder / "rows.npy", rows)
-        return folder / "rows.npy"
-    if form == "chunks":
-        ends = [0, 1, 70, len(rows) // 2, len(rows)]
-        return Rows.from_chunks(
-            lambda: (rows[low:high] for low, high in itertools.pairwise(ends)), n=len(rows), dim=rows.shape[1]
-        )
-    if form == "fortran":
-        return np.asfortranarray(rows)
-    if form == "pandas":
-        import pandas as pd
-
-        return pd.DataFrame(rows, columns=names)
-    if form == "polars":
-        import polars as pl
-
-        return pl.DataFrame(rows, schema=names)
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    table = pa.table({name: rows[:, j] for j, name in enumerate(names)})
-    if form == "arrow":
-        return table
-    assert form == "parquet"
-    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=301)
-    return folder / "rows.parquet"
-
-
-FORMS = ("npy", "chunks", "fortran", "pandas", "polars", "arrow", "parquet")

@@ -81,13 +81,12 @@ def compare(names: list[str], kept: dict[str, dict[str, Any]], *, bits: bool) ->
 def main() -> int:
     """Run the cases that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in ("--check", "--close", "--missing", "--prune", "--show", "--quick"):
+    for flag in ("--check", "--close", "--missing", "--prune", "--show"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
     names = [name for name in CASES if not given.words or any(word in name for word in given.words)]
-    names = [name for name in names if not (given.quick and CASES[name].slow)]
-    partly = given.words or given.check or given.missing or given.prune or given.quick
+    partly = given.words or given.check or given.missing or given.prune
     kept = read() if partly else {}
     names = [name for name in names if not (given.missing and name in kept)]
     if given.show:

@@ -214,13 +214,6 @@ def test_changed_bytes_are_refused_by_name_or_read():
 
 
 @pytest.mark.parametrize("kind", [Aggregator, Collector])
-@pytest.mark.parametrize("data", [None, 5, "text", [1, 2], np.zeros(3), object()])
-def test_what_is_no_bytes_is_refused_by_name(kind, data):
-    with pytest.raises(InputError, match="read from bytes"):
-        kind.from_bytes(data, randomizer=FIVE)
-
-
-@pytest.mark.parametrize("kind", [Aggregator, Collector])
 def test_what_is_no_randomizer_is_refused_by_name(kind):
     for randomizer in (None, "PrivUnit", 5):
         with pytest.raises(InputError, match="randomizer must be"):

@@ -25,7 +25,7 @@ from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.release import release_choice
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -384,24 +384,6 @@ def test_masses_from_draws_are_near_the_true_ones():
         worst = max(worst, abs(masses[i][inside].sum() - evaluation.masses[i, j] / 1024))
         worst = max(worst, abs(masses[j][inside].sum() - evaluation.masses[j, i] / 1024))
     assert worst < 0.01
-
-
-def test_scores_do_not_depend_on_chunks_and_threads():
-    rng = np.random.default_rng(2)
-    for method, dim in (("cells", 1), ("exact", 1), ("densities", 2)):
-        listed = random_list(rng, 130, 2, dim)
-        values = 2.0 * rng.normal(size=(3000, dim))
-        made = mechanism.prepare(listed, 3000, method=method, draws=32)[1]
-        wanted = made.scores(private_rows(values), ONE)
-        assert wanted.max() > 100
-        for chunk, threads in ((7, 1), (1000, 2), (3000, 2)):
-            pieces = Rows.from_chunks(
-                lambda values=values, chunk=chunk: (values[k : k + chunk] for k in range(0, 3000, chunk)),
-                n=3000, dim=dim,
-            )  # fmt: skip
-            assert np.array_equal(made.scores(pieces, Executor(threads=threads, progress=False)), wanted)
-        again = made.scores(private_rows(values.astype(np.float32)), Executor(threads=2, progress=False))
-        assert np.abs(again - wanted).max() < 20
 
 
 def test_rows_on_an_edge_are_right_of_it():

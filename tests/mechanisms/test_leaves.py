@@ -15,10 +15,10 @@ from releases import (
     release_vector_sum,
 )
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
+from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, Executor, mirror
+from fastpubpriv.mechanisms.sums import AffineMap, mirror
 from fastpubpriv.privacy import GaussianEvent
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
@@ -83,21 +83,6 @@ def bound_of(event, name, pure):
         value = math.isqrt(4 * DIM * middle**2) if name == "sums" else 2 * ((DIM + 1) * middle**2 // 2)
         low, high = (middle, high) if value <= worst else (low, middle)
     return low
-
-
-@pytest.mark.parametrize("notion", BUDGETS)
-def test_threads_chunks_and_sources_change_nothing(notion):
-    x = clustered(np.random.default_rng(2), 3001)
-    whole = integers(x, BUDGETS[notion])
-    pieces = [x[begin : begin + 77] for begin in range(0, len(x), 77)]
-    stream = Rows.from_chunks(lambda: iter(pieces), n=len(x), dim=DIM)
-    for other in (
-        integers(x, BUDGETS[notion], executor=Executor(threads=4, progress=False)),
-        integers(stream, BUDGETS[notion]),
-    ):
-        for one, two in zip(whole, other, strict=True):
-            np.testing.assert_array_equal(one.query, two.query)
-            assert one.event == two.event
 
 
 def case_of(x, y):

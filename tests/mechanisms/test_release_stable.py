@@ -312,19 +312,6 @@ def test_each_level_is_the_same_whichever_was_asked_for_before(order):
         np.testing.assert_array_equal(counts, expected[1])
 
 
-def test_counts_do_not_depend_on_threads_or_source():
-    x = rows_of(70_000, 4)
-    partitions = [Partition((j,), (BinRule(0.01),), levels=(0, 4)) for j in range(4)]
-    partitions.append(Partition((0, 1), (BinRule(1.0), BinRule(1.0))))
-    expected = count_bins(private_rows(x), partitions, EXECUTOR)
-    stream = type(private_rows(x)).from_chunks(lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=4)
-    for rows, threads in ((private_rows(x), 3), (private_rows(np.asfortranarray(x)), 2), (stream, 1), (stream, 3)):
-        found = count_bins(rows, partitions, Executor(threads=threads, progress=False))
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one[0], other[0])
-            np.testing.assert_array_equal(one[1], other[1])
-
-
 def test_release_of_many_histograms():
     x = rows_of()
     account = opened(ApproxDP(1, 1e-6), draws=10**6)

@@ -204,19 +204,6 @@ def test_scores_against_a_direct_count():
     assert int(np.argmax(direct)) == 1
 
 
-def test_scores_do_not_depend_on_chunks_and_threads():
-    values = np.random.default_rng(2).normal(size=5000)
-    cover = tiny_cover()
-    wanted = scores_of(values)
-    for chunk in (1, 7, 64, 1000):
-        pieces = private_rows(np.array(values)[:, None])
-        parts = type(pieces).from_chunks(
-            lambda chunk=chunk: (values[k : k + chunk, None] for k in range(0, 5000, chunk)), n=5000, dim=1
-        )
-        below = Executor(threads=2).run(selection.BelowQuery(cover=cover, affine=IDENTITY), parts)
-        assert np.array_equal(selection.scores(cover, below, 5000), wanted)
-
-
 # ---- the release ----------------------------------------------------------------------------------------------------
 
 

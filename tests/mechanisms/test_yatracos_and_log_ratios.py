@@ -16,11 +16,10 @@ from fastpubpriv.mechanisms.selection.densities import PublicDraws
 from fastpubpriv.mechanisms.selection.log_ratio import STEPS, LogRatios
 from fastpubpriv.mechanisms.selection.scheffe import CellSets
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
 ONE = Executor(threads=1, progress=False)
-METHODS = [("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3)]
 
 
 def logs_of(listed, points):
@@ -108,23 +107,6 @@ def test_log_ratios_against_a_direct_sum():
     assert set((LogRatios.prepare(listed, clip=2.0).scores(private_rows(spoiled), ONE) - clean).tolist()) == {
         500 * STEPS
     }
-
-
-@pytest.mark.parametrize("score", ["yatracos", "log_ratio"])
-@pytest.mark.parametrize(("method", "dim"), METHODS)
-def test_scores_do_not_depend_on_chunks_and_threads(score, method, dim):
-    rng = np.random.default_rng(2)
-    listed = random_list(rng, 130, 2, dim)
-    values = 2.0 * rng.normal(size=(3000, dim))
-    method = method if score == "yatracos" else "auto"
-    made = mechanism.prepare(listed, 3000, method=method, score=score, draws=32)[1]
-    wanted = made.scores(private_rows(values), ONE)
-    assert wanted.max() > 100
-    for chunk, threads in ((7, 1), (1000, 2), (3000, 2)):
-        pieces = Rows.from_chunks(
-            lambda chunk=chunk: (values[k : k + chunk] for k in range(0, 3000, chunk)), n=3000, dim=dim
-        )
-        assert np.array_equal(made.scores(pieces, Executor(threads=threads, progress=False)), wanted)
 
 
 def test_sizes_beyond_the_limits_are_refused():

@@ -7,8 +7,6 @@ import pytest
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.privacy import ZCDP
-from fastpubpriv.results.mixture import MixtureResult
 
 
 def grown():
@@ -63,21 +61,6 @@ def test_growth_keeps_the_old_tree_and_its_ids():
         new.splits[0].origin[0] = 1.0
 
 
-def test_forms_of_rows():
-    tree = grown()
-    rows = np.random.default_rng(1).integers(-9, 9, size=(300, 2)).astype(np.float64)
-    expected = tree.assign(rows)
-    for form in (
-        rows.tolist(), rows.astype(np.float32), rows.astype(np.int64), rows.astype(">f8"), np.asfortranarray(rows),
-        rows[::-1][::-1],
-    ):  # fmt: skip
-        np.testing.assert_array_equal(tree.assign(form), expected)
-    assert tree.assign(rows[:0]).tolist() == []
-    for bad in (rows[0], rows[:, :1], np.ones((2, 3))):
-        with pytest.raises(InputError, match="rows must have shape"):
-            tree.assign(bad)
-
-
 def test_routes_to_some_nodes():
     tree = grown()
     routes = tree.routes((4, 1))
@@ -105,15 +88,6 @@ def test_json_round_trip_bit_for_bit():
     rows = 2.0 * rng.standard_normal((2000, 7))
     np.testing.assert_array_equal(again.assign(rows), tree.assign(rows))
     assert len(set(tree.assign(rows))) > 4
-
-
-def test_a_result_can_hold_it():
-    result = MixtureResult(
-        n_priv=10, n_pub=2, dim=2, spent=ZCDP(1), private=True, weights=np.array([1.0]), means=np.zeros((1, 2)),
-        covariances=np.eye(2)[None], status=("ok",), method="test", tree=grown(),
-    )  # fmt: skip
-    tree = ClusterTree.from_dict(json.loads(result.to_json())["tree"])
-    assert tree.to_dict() == grown().to_dict()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from spies import SpyLedger, SpyRows, seeded
+from spies import SpyRows, seeded
 
 from fastpubpriv import AccuracyWarning, ApproxDP, BudgetError, InputError, Ledger, PureDP
 from fastpubpriv.mixtures.list_decoding import (
@@ -163,24 +163,7 @@ def test_the_papers_composition_is_valid_and_worse():
     assert paper.spent == exact.spent == BUDGET
 
 
-def test_json_and_repr():
-    values = np.random.default_rng(0).normal(size=(5000, 2))
-    lists = seeded(decode_axis_aligned, values, budget=BUDGET)
-    assert '"means"' in lists.to_json()
-    assert not lists.private
-    assert "private=False" in repr(lists)
-
-
 # ---- order of events and refusals
-
-
-def test_debit_before_the_first_read():
-    log = []
-    rows = SpyRows(np.random.default_rng(0).normal(size=(400, 1)), log)
-    decode_gaussians(rows, budget=BUDGET, ledger=SpyLedger(BUDGET, log), threads=1, progress=False)
-    assert log[0] == "debit"
-    assert "read" in log
-    assert log.count("debit") == 1
 
 
 REFUSED = [

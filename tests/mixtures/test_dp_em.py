@@ -1,12 +1,10 @@
 """The row statistic of DP-EM, its M step, and what public rows start it with."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 from axis_cases import APPROX, learn, matched
-from releases import release_statistic_sum
 from spies import seeded
 
 from benchmarks.papers.mixture_cases import blobs, distance_by_draws, released
@@ -20,10 +18,7 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import (
     row_statistic,
     statistic_dim,
 )
-from fastpubpriv.release.account import Account
-from fastpubpriv.release.transcript import recording
-from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.fold import Executor
+from fastpubpriv.sources import Rows
 
 
 def parameters(rng, components=3, dim=4):
@@ -80,29 +75,6 @@ def test_rows_do_not_see_each_other_nor_their_place():
         parts = [row_statistic(rows[i : i + size], at, radii) for i in range(0, len(rows), size)]
         assert np.array_equal(np.concatenate(parts), whole)
     assert np.array_equal(row_statistic(np.asfortranarray(rows), at, radii), whole)
-
-
-def test_the_exact_sum_has_the_same_bits_for_any_threads():
-    """The last row is a block of its own for one thread, and not for two; it used to move the sum by millions of grid steps."""
-    rng = np.random.default_rng(0)
-    means = np.zeros((2, 16))
-    means[:, [0, 9]] = [[1.0, -1.0], [-1.0, 1.0]]
-    at, radii = Parameters(np.array([0.5, 0.5]), means, np.ones((2, 16))), Radii.of(16, known_std=False)
-    rows = rng.normal(size=(32_769, 16))
-    rows[-1] = 1e9 * rng.normal(size=16)
-    rows[-1, 9] = rows[-1, 0]  # as near to one mean as to the other: rounding decides whose it is
-    answers = []
-    for threads in (1, 2, 3):
-        account = Account("test", ZCDP(10), draws=1000)
-        account.open()
-        with recording() as transcript:
-            release_statistic_sum(
-                account, private_rows(rows), partial(row_statistic, at=at, radii=radii), name="x",
-                dim=statistic_dim(2, 16, known_std=False), radius=radii.total, cost=account.allowance, row_cost=600,
-                executor=Executor(threads=threads, progress=False),
-            )  # fmt: skip
-        answers.append(transcript.calls[0].query.tolist())
-    assert answers[0] == answers[1] == answers[2]
 
 
 def test_a_row_that_is_not_finite_counts_for_nothing():

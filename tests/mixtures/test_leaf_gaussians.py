@@ -129,22 +129,6 @@ def test_control_too_few_rounds_do_not():
     assert covariance > 2.0
 
 
-@pytest.mark.parametrize("notion", BUDGETS)
-def test_same_bits_for_threads_chunks_and_sources(mixture, notion):
-    x = mixture.private[:9_000]
-    pieces = [x[begin : begin + 501] for begin in range(0, len(x), 501)]
-    stream = Rows.from_chunks(lambda: iter(pieces), n=len(x), dim=mixture.dim)
-    fits = [
-        seeded(mixture.fit, BUDGETS[notion], x=x),
-        seeded(mixture.fit, BUDGETS[notion], x=x, threads=4),
-        seeded(mixture.fit, BUDGETS[notion], x=stream),
-    ]
-    for _, learned in fits[1:]:
-        assert learned.means.tobytes() == fits[0][1].means.tobytes()
-        assert learned.covariances.tobytes() == fits[0][1].covariances.tobytes()
-        assert learned.counts.tobytes() == fits[0][1].counts.tobytes()
-
-
 def test_a_leaf_without_rows_gets_the_public_summary(mixture):
     x = mixture.private[mixture.tree.assign(mixture.private) != 2]
     frames = mixture.frames()

@@ -72,18 +72,7 @@ def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
     assert "released ball" in labels(mixture(dim, [ball]).plot())
 
 
-def test_many_public_rows_are_thinned():
-    figure = mixture(2).plot(x_pub=np.random.default_rng(0).normal(size=(20_001, 2)))
-    points = next(line for line in figure.axes[0].get_lines() if line.get_label() == "public rows")
-    assert 2000 < len(points.get_xdata()) <= plotting.MOST_POINTS
-
-
 @pytest.mark.parametrize("level", [0.0, 1.0, "0.9", True, np.nan])
 def test_bad_levels(level):
     with pytest.raises(InputError, match="level"):
         mixture(2).plot(level=level)
-
-
-def test_public_rows_of_another_width():
-    with pytest.raises(InputError, match="columns"):
-        mixture(2).plot(x_pub=np.zeros((4, 3)))

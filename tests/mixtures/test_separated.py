@@ -1,7 +1,6 @@
 """learn_separated_mixture and its baselines: answers, choices by public shapes, costs, sources, and what a result holds."""
 
 import json
-import pickle
 import tracemalloc
 from fractions import Fraction
 
@@ -15,7 +14,6 @@ from fastpubpriv import (
     BudgetError,
     ClusterTree,
     InputError,
-    Ledger,
     PureDP,
     Rows,
     SeededNoiseWarning,
@@ -23,7 +21,6 @@ from fastpubpriv import (
     no_public_baseline,
     public_only,
 )
-from fastpubpriv.kernels import kept
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
 from fastpubpriv.release.transcript import recording
 
@@ -155,62 +152,11 @@ def test_releases_cost_what_the_formula_says(mode, method):
     assert result.spent == ZCDP(1)
 
 
-def test_ledger_is_debited_once_and_before_the_rows_are_read():
-    ledger = Ledger(ZCDP(1))
-    learn(budget=ZCDP(Fraction(1, 4)), ledger=ledger)
-    assert ledger.remaining.amounts == (Fraction(3, 4),)
-    no_public_baseline(ROWS, n_components=K, radius=100.0, budget=ZCDP(Fraction(1, 4)), ledger=ledger, progress=False)
-    assert ledger.remaining.amounts == (Fraction(1, 2),)
-
-    def unread():
-        raise AssertionError("the rows were read")
-        yield ROWS
-
-    with pytest.raises(BudgetError):
-        learn(Rows.from_chunks(unread, n=30_000, dim=DIM), ledger=ledger)
-    assert ledger.remaining.amounts == (Fraction(1, 2),)
-
-
 # ---- Sources and runs -----------------------------------------------------------------------------------------------
 
 
 def bits(result):
     return json.dumps(result.to_dict(), sort_keys=True)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_same_bits_from_memory_files_threads_and_chunks(method, tmp_path, monkeypatch):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = ROWS[:9001]
-    np.save(tmp_path / "rows.npy", rows)
-    columns = ["a", "b", "c"]
-    pq.write_table(pa.table(dict(zip(columns, rows.T, strict=True))), tmp_path / "rows.parquet", row_group_size=777)
-    expected = seeded(rows, method=method, threads=1)
-    assert not expected.private
-    for other in (
-        seeded(rows, method=method, threads=2),
-        seeded(np.asfortranarray(rows), method=method),
-        seeded(tmp_path / "rows.npy", method=method),
-        seeded(
-            Rows.from_chunks(lambda: (rows[i : i + 61] for i in range(0, 9001, 61)), n=9001, dim=DIM),
-            method=method,
-        ),
-    ):
-        assert bits(other) == bits(expected)
-    monkeypatch.setattr(kept, "_WORTH_KEEPING", 1)  # the nodes that rows are in are kept from pass to pass
-    known = []
-    plain = kept.KeptNodes.known
-    monkeypatch.setattr(kept.KeptNodes, "known", lambda *given: (known.append(found := plain(*given)), found)[1])
-    again = seeded(rows, method=method)
-    assert bits(again) == bits(expected)
-    assert all(found is not None for found in known)
-    assert known or method == "public_pca"
-    assert b"KeptNodes" not in pickle.dumps(again)  # they are private
-    named = seeded(tmp_path / "rows.parquet", method=method)
-    assert named.columns == tuple(columns)
-    assert {**named.to_dict(), "columns": None} == expected.to_dict()
 
 
 def test_a_file_larger_than_the_memory_that_a_fit_takes(tmp_path):
@@ -273,14 +219,6 @@ def test_json_holds_the_tree_and_no_row():
     numbers = result.to_json()
     # Every private number has digits of its own; none of them is in the text.
     assert not any(repr(float(value)) in numbers for value in ROWS[:300].ravel())
-
-
-def test_plot_of_a_result(tmp_path):
-    figure = learn(method="tree").plot(tmp_path / "mixture.png", x_pub=PUBLIC)
-    shown = figure.axes[0].get_legend_handles_labels()[1]
-    assert "released ball" in shown
-    assert "public rows" in shown
-    assert (tmp_path / "mixture.png").stat().st_size > 10_000
 
 
 def test_public_only_reads_nothing_private():

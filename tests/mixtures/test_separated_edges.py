@@ -59,24 +59,15 @@ BAD = [
     ({"min_weight": 0.51}, InputError, "min_weight must be at most 1 / n_components = 0.5"),
     ({"min_weight": math.nan}, InputError, "min_weight"),
     ({"min_weight": "0.3"}, InputError, "min_weight"),
-    ({"budget": 0.5}, BudgetError, "budget"),
     ({"budget": PureDP(1), "method": "tree"}, BudgetError, "PureDP"),
-    ({"method": "forest"}, InputError, "method must be one of"),
     ({"method": "one_shot", "mode": "theory"}, InputError, "one_shot"),
-    ({"mode": "printed"}, InputError, "mode"),
-    ({"failure_prob": 0.0}, InputError, "failure_prob"),
-    ({"failure_prob": 1.0}, InputError, "failure_prob"),
     ({"weight_floor": 0.0}, InputError, "weight_floor"),
     ({"weight_floor": 2}, InputError, "weight_floor"),
     ({"x_pub": PUBLIC[:, :2]}, InputError, "2 columns and private rows have 3"),
     ({"x_pub": PUBLIC[:1], "n_components": 1}, InputError, "at least 2 public rows"),
     ({"x_pub": np.ones((5, 3))}, InputError, "all public rows are equal"),
-    ({"x_pub": np.where(np.arange(90).reshape(30, 3) == 4, np.nan, PUBLIC)}, InputError, "nan"),
-    ({"x_pub": np.where(np.arange(90).reshape(30, 3) == 4, np.inf, PUBLIC)}, InputError, "inf"),
     ({"x_pub": None}, InputError, "needs public rows"),
     ({"x_pub": ROWS[:30]}, InputError, "memory"),
-    ({"threads": 0}, InputError, "threads"),
-    ({"progress": 1}, InputError, "progress"),
 ]
 
 
@@ -85,28 +76,6 @@ def test_refused_before_anything_is_paid(changes, error, message):
     ledger = Ledger(ZCDP(1))
     with pytest.raises(error, match=message):
         learn_separated_mixture(ROWS, **{**GOOD, "ledger": ledger, **changes})
-    assert ledger.remaining.amounts == (1,)
-
-
-FORMS = [
-    np.zeros((0, 3)),
-    np.zeros((2, 2, 3)),
-    np.zeros((4, 3), dtype=complex),
-    np.array([["a", "b", "c"]]),
-    np.array([[1, 2, object()]], dtype=object),
-    np.ma.masked_array(np.zeros((4, 3))),
-    [[1.0, 2.0, 3.0], [4.0]],
-    "nowhere.npy",
-]
-
-
-@pytest.mark.parametrize("rows", FORMS, ids=lambda rows: str(getattr(rows, "shape", rows)))
-def test_forms_of_private_data_that_are_refused(rows):
-    ledger = Ledger(ZCDP(1))
-    with pytest.raises(InputError):
-        learn_separated_mixture(rows, **GOOD, ledger=ledger)
-    with pytest.raises(InputError):
-        no_public_baseline(rows, n_components=2, radius=10.0, budget=ZCDP(1), ledger=ledger, progress=False)
     assert ledger.remaining.amounts == (1,)
 
 
@@ -123,7 +92,6 @@ def test_more_components_than_private_rows():
         ({"center": [0.0, 1.0]}, "center"),
         ({"n_components": 0}, "n_components"),
         ({"weight_floor": 0.0}, "weight_floor"),
-        ({"failure_prob": 2.0}, "failure_prob"),
     ],
 )
 def test_baseline_refusals(changes, message):
@@ -146,37 +114,6 @@ def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refuse
 
 
 # ---- Private content is silent --------------------------------------------------------------------------------------
-
-SPOILED = {
-    "all missing": lambda rows: np.full_like(rows, np.nan),
-    "all infinite": lambda rows: np.full_like(rows, -np.inf),
-    "all equal": lambda rows: np.full_like(rows, 1e6),
-    "all zero": np.zeros_like,
-    "all huge": lambda rows: np.full_like(rows, 1.7e308),
-    "signs of 1e308": lambda rows: np.where(np.arange(rows.size).reshape(rows.shape) % 2, 1e308, -1e308),
-    "subnormal": lambda rows: np.full_like(rows, 5e-324),
-    "one component only": lambda rows: np.repeat(rows[:1], len(rows), axis=0),
-    "one row": lambda rows: rows[:2],
-}
-
-
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("options", METHODS)
-@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
-def test_spoiled_private_rows_change_nothing_but_the_answer(options, spoil):
-    ledger = Ledger(ZCDP(1))
-    with np.errstate(all="raise"):
-        finite(learn_separated_mixture(spoil(ROWS[:200]), **GOOD, **options, ledger=ledger))
-    assert ledger.remaining.amounts == (0,)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.int64, ">f8"])
-@pytest.mark.parametrize("options", METHODS[:3])
-def test_forms_of_private_data_that_work(options, dtype):
-    rows = np.asfortranarray((ROWS * 8.0).astype(dtype))[::-1]
-    settings = {**GOOD, "x_pub": PUBLIC * 8.0, **options}
-    result = finite(learn_separated_mixture(rows, **settings))
-    assert matched(result.tree.assign(rows.astype(np.float64)), LABELS[::-1]) > 0.99
 
 
 def test_missing_rows_and_an_outlier_leave_the_rest_alone():

@@ -40,9 +40,3 @@ def test_the_published_radius_is_worse_at_small_n():
 def test_a_wrong_radius_would_be_noticed(monkeypatch):
     monkeypatch.setattr(figure, "FAILURE", 1e-12)
     assert figure.closed_form(figure.ONE_PUBLIC, 1000) != pytest.approx(TABLE[figure.ONE_PUBLIC][0], rel=7e-4)
-
-
-def test_any_number_of_threads_gives_the_same_numbers(tmp_path):
-    one = EXPERIMENTS["a-figure-1"].run(tmp_path / "1", runs=2, threads=1, progress=False)
-    two = EXPERIMENTS["a-figure-1"].run(tmp_path / "2", runs=2, threads=2, progress=False)
-    assert read(one.csv) == read(two.csv)

@@ -50,12 +50,3 @@ def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
         # The rows to judge by are 2900: one standard deviation of a difference is about 0.004.
         assert ours <= min(sgd, alone) + 0.012
         assert ours < 0.25
-
-
-def test_public_fit_is_a_minimum(monkeypatch):
-    rows, n_pub = figures.make_rows(0.1, 0, small(monkeypatch))
-    assert n_pub == 600
-    weights = figures.public_fit(rows.x[:n_pub], rows.y[:n_pub])
-    chance = 1.0 / (1.0 + np.exp(-rows.x[:n_pub] @ weights))
-    assert np.allclose(rows.x[:n_pub].T @ (rows.y[:n_pub] - chance), weights, atol=1e-8)
-    assert np.allclose(rows.x[:n_pub, 1:].mean(axis=0), 0.0, atol=1e-12)

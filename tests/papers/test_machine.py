@@ -3,7 +3,6 @@
 import functools
 import json
 
-import numpy as np
 import pytest
 
 from benchmarks import machine
@@ -35,28 +34,3 @@ def test_ratios_beside_an_older_file(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "Z80[bold]" in shown
     assert "\x1b" not in shown
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{}",
-        "[]",
-        "",
-        '{"laps": []}',
-        '{"laps": [{"n_priv": 5, "dim": 3, "seconds": NaN, "ratio": 1}]}',
-        "[" * 10**5,
-    ],
-    ids=lambda text: text[:20],
-)
-def test_other_files_are_refused(text, tmp_path, capsys):
-    (tmp_path / "old.json").write_text(text, encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"^2$"):
-        machine.main(["--compare", str(tmp_path / "old.json")])
-    assert "machine --json" in capsys.readouterr().err
-
-
-def test_the_peer_does_the_same_job():
-    rows = np.random.default_rng(0).normal(1.0, 1.0, (50_000, 3))
-    assert np.allclose(machine.float_mean(rows, np.random.default_rng(1)), 1.0, atol=0.05)

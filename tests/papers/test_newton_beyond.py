@@ -7,7 +7,6 @@ from helpers.tables import read
 from benchmarks.papers import newton_beyond as beyond
 from benchmarks.papers.experiment import Options
 from benchmarks.papers.registry import EXPERIMENTS
-from fastpubpriv.errors import InputError
 
 SMALL = beyond.Size(1000, 70)
 
@@ -23,18 +22,6 @@ def test_files_and_summary(tmp_path, monkeypatch):
         assert float(row["newton"]) < (1.01 if float(row["public_ratio"]) > 0.05 else 1.1) * float(row["public_only"])
         assert float(row["newton"]) < float(row["adassp"])
     assert "honest epsilon of 4" in report.lines[0]
-
-
-def test_single_cells_are_those_of_the_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(beyond, "QUICK", beyond.Size(300, 10))
-    given = {"runs": 2, "progress": False, "quick": True}
-    one = EXPERIMENTS["b-beyond"].run(tmp_path, cells=[(0.5, 4.0)], **given)
-    (row,) = read(one.csv)
-    assert (float(row["public_ratio"]), float(row["epsilon"])) == (0.5, 4.0)
-    with pytest.raises(InputError, match=r"no cell 0\.5:3"):
-        EXPERIMENTS["b-beyond"].run(tmp_path, cells=[(0.5, 3.0)], **given)
-    both = EXPERIMENTS["b-beyond"].run(tmp_path, cells=[(0.9, 2.0), (0.9, 4.0)], **given)
-    assert [float(row["epsilon"]) for row in read(both.csv)] == [2.0, 4.0]
 
 
 @pytest.mark.statistical

@@ -33,8 +33,3 @@ def test_another_sampling_rate_misses_the_printed_value(monkeypatch):
     # Planted fault: the batch over the rows in place of one over the number of batches.
     monkeypatch.setattr(tables, "rate", lambda ratio: tables.Fraction(500, round(30_000 * (1 - ratio))))
     assert abs(tables.published_noise(0.03, 2) - 2.529) > 0.0005
-
-
-def test_the_coarse_search_ends_within_its_margin():
-    found = tables.coarse_search(lambda z: 3.0 / z, 0.1)
-    assert 0 <= 0.1 - 3.0 / found <= 0.01

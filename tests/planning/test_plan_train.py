@@ -80,17 +80,6 @@ def test_the_plan_is_what_train_predicts_for_classes(method):
     assert "sufficient_statistics" not in planned.details
 
 
-def test_other_public_rows_of_this_law_have_about_the_same_errors():
-    planned = plan("train", dim=4, n_pub=200, n_priv=5000, budget=ZCDP(rho=0.5), r_squared=0.8)
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=(200, 4))
-    other = np.column_stack([x, 3.0 * (x @ [0.8, 0.4, -0.4, 0.0]) / math.sqrt(0.96) * 2.0 + 3.0 * rng.normal(size=200)])
-    result = fitted(other, 5000, budget=ZCDP(rho=0.5))
-    assert planned.error == pytest.approx(result.predicted_excess / other[:, -1].var(), rel=0.2)
-    assert planned.details["public_rows_alone"] == pytest.approx(0.2 * 5 / (200 - 6), rel=0.2)
-    assert planned.details["without_privacy"] < planned.error < planned.details["public_rows_alone"]
-
-
 def test_the_choice_turns_where_the_plan_says():
     budget = ApproxDP(epsilon=0.05, delta=1e-6)
     planned = plan("train", dim=4, n_pub=60, n_priv=400, budget=budget)
@@ -147,15 +136,6 @@ def test_solves_for_rows_and_budget():
         plan("train", dim=4, n_pub=60, budget=ZCDP(rho=0.1), error=0.001, method="throw_away")
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
-@pytest.mark.parametrize("n_pub", [2, 3])
-def test_the_fewest_public_rows_and_one_private_row(loss, n_pub):
-    found = plan("train", dim=1, n_pub=n_pub, n_priv=1, budget=PureDP(epsilon=1), loss=loss)
-    # As many coordinates as public rows, or one fewer: least squares on them alone has no finite expected error.
-    assert 0.0 < found.details["without_privacy"] < found.error < 2.0
-    assert found.details["worth_rows"] >= 1
-
-
 def test_noise_is_that_of_the_budget():
     newton = plan("train", dim=4, n_pub=60, n_priv=4000, budget=ZCDP(rho=0.5), method="newton").details
     # One row moves a sum by 2 bounds at most: 2 / sqrt(2 rho), all steps sharing rho.
@@ -176,20 +156,6 @@ def test_the_rates_switch_where_they_say(budget, cost):
     # With more private rows than privacy costs, public rows alone never have the best rate.
     assert minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget).public_rows == math.inf
     assert not minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget).public_decides
-
-
-def test_the_rates_of_approximate_privacy_and_how_all_rates_grow():
-    def rate(n_priv=5000, n_pub=30, dim=50, epsilon=0.3, delta=1e-6):
-        return minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=ApproxDP(epsilon=epsilon, delta=delta))
-
-    cost = 50 * math.log(1e6) / 0.09
-    assert rate().private == pytest.approx(cost / 5030**2 + 1 / 5030)
-    assert rate().public == pytest.approx(1 / 30)
-    for better in ({"n_priv": 5001}, {"n_pub": 31}, {"dim": 49}, {"epsilon": 0.31}, {"delta": 2e-6}):
-        assert rate(**better).private < rate().private
-    assert plan("train", dim=50, n_pub=30, n_priv=5000, budget=ApproxDP(0.3, 1e-6)).details[
-        "minimax_private"
-    ] == pytest.approx(rate().private)
 
 
 @pytest.mark.parametrize(

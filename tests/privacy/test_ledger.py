@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import multiprocessing
 import os
 import pickle
 import random
@@ -201,30 +200,6 @@ def test_threads_never_overdraw():
         thread.join()
     assert ledger.remaining.is_zero
     assert len(refused) == 16 * 200 - 1000
-
-
-def debiting_child(path, count, results):
-    ledger, done = reopen(path), 0
-    for _ in range(count):
-        try:
-            ledger.debit(ZCDP(Fraction(1, 160)), name="child")
-            done += 1
-        except BudgetError:
-            break
-    results.put(done)
-
-
-def test_two_processes_share_one_file(path):
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    children = [context.Process(target=debiting_child, args=(path, 80, results)) for _ in range(2)]
-    for child in children:
-        child.start()
-    done = sum(results.get(timeout=PATIENCE) for _ in children)
-    for child in children:
-        child.join()
-    assert done == 100  # 5/8 were left
-    assert reopen(path).remaining.is_zero
 
 
 def forked(work):

@@ -17,7 +17,6 @@ from spies import seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, InputError
-from fastpubpriv.mixtures import list_decoding
 from fastpubpriv.results.base import Result, Value
 
 ABSTRACT = {"Value", "Result", "Mixture", "_Lists"}
@@ -242,15 +241,3 @@ def test_the_density_of_a_histogram():
         frequency=item.frequency[:0],
     )
     assert np.all(np.isneginf(empty.log_prob([[5.0]])))
-
-
-def test_dir_shows_what_is_public():
-    shown = set(dir(fpp))
-    assert set(fpp.__all__) <= shown
-    assert not shown & {"annotations", "import_module", "TYPE_CHECKING", "Any", "release", "mechanisms", "results"}
-    assert dir(list_decoding) == list_decoding.__all__
-    assert all(getattr(list_decoding, name).__name__ == name for name in list_decoding.__all__)
-    assert list_decoding.__name__ == "fastpubpriv.mixtures.list_decoding"
-    for module in (fpp, list_decoding):
-        with pytest.raises(AttributeError):
-            module.nothing  # noqa: B018

@@ -21,7 +21,7 @@ from every_result import MADE, made
 from spies import seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import ApproxDP, BinGrid, ClusterTree, DyadicBins, FastPubPrivError, InputError, ProductBins, Rows
+from fastpubpriv import ApproxDP, ClusterTree, DyadicBins, FastPubPrivError, InputError, ProductBins, Rows
 from fastpubpriv.privacy import Budget, Cost
 from fastpubpriv.sources import private_rows, public_rows
 
@@ -149,11 +149,6 @@ def mixture():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return seeded(fpp.learn_separated_mixture, X, x_pub=PUBLIC, n_components=1, min_weight=0.9, budget=fpp.ZCDP(2))
-
-
-def histogram():
-    bins = [BinGrid(width=1.0), DyadicBins()]
-    return seeded(fpp.stable_histogram, X, bins=bins, budget=ApproxDP(2, 1e-6))
 
 
 def pca():
@@ -353,41 +348,3 @@ def test_dictionaries_of_trees_and_budgets():
 
 
 # ---- Numbers of rows -------------------------------------------------------------------------------------------------
-
-STREAM = RNG.normal(size=(4001, 2)) + np.where(RNG.random((4001, 1)) < 0.5, -9.0, 9.0)
-HINTS = STREAM[:60] + 0.01
-LISTED = (np.ones((3, 1)), np.arange(3.0).reshape(3, 1, 1) * np.ones((3, 1, 2)), np.ones((3, 1, 2)))
-BOTH = {"n_components": 2, "budget": ApproxDP(5, 1e-6)}
-LEARNERS = {
-    "estimate_mean": lambda x: fpp.estimate_mean(x, x_pub=HINTS, budget=fpp.ZCDP(1)),
-    "weighted_mean": lambda x: fpp.weighted_mean(x, x_pub=HINTS, norm_bound=20.0, budget=fpp.ZCDP(1)),
-    "coinpress_mean": lambda x: fpp.coinpress_mean(x, center=0.0, radius=20.0, budget=fpp.ZCDP(1)),
-    "coinpress_covariance": lambda x: fpp.coinpress_covariance(x, scale=20.0, budget=fpp.ZCDP(1)),
-    "estimate_gaussian": lambda x: fpp.estimate_gaussian(x, x_pub=HINTS, budget=fpp.ZCDP(1)),
-    "private_pca": lambda x: fpp.private_pca(x, center=np.zeros(2), radius=20.0, n_components=1, budget=fpp.ZCDP(1)),
-    "separated": lambda x: fpp.learn_separated_mixture(
-        x, x_pub=HINTS, n_components=2, min_weight=0.4, budget=fpp.ZCDP(5)
-    ),
-    "no_public_baseline": lambda x: fpp.no_public_baseline(x, n_components=2, radius=30.0, budget=fpp.ZCDP(1)),
-    "select_hypothesis": lambda x: fpp.select_hypothesis(x, hypotheses=LISTED, budget=fpp.PureDP(1)),
-    "stable_histogram": lambda x: fpp.stable_histogram(x, bins=[BinGrid(width=1.0), None], budget=ApproxDP(1, 1e-6)),
-    "anchors": lambda x: fpp.learn_axis_aligned_mixture(x, method="anchors", **BOTH),
-    "dp_em": lambda x: fpp.learn_axis_aligned_mixture(x, x_pub=HINTS, method="dp_em", **BOTH),
-    "univariate": lambda x: fpp.learn_axis_aligned_mixture(x, method="univariate", **BOTH),
-}
-
-SLOW = ("anchors", "univariate", "dp_em")
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_a_stream_with_other_rows_than_declared(name):
-    x = STREAM[:, :1] if name == "univariate" else STREAM
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for declared in (3000, 4002) if name in SLOW else (3000, 4000, 4001, 4002, 5000):
-            rows = Rows.from_chunks(lambda: [x[:1000], x[1000:]], n=declared, dim=x.shape[1])
-            if declared == len(x):
-                LEARNERS[name](rows)
-                continue
-            with pytest.raises(InputError, match=f"where {declared} were declared"):
-                LEARNERS[name](rows)

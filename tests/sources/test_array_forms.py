@@ -200,14 +200,6 @@ def test_more_than_two_to_the_31_rows():
     assert [len(chunk) for chunk in last] == [3, 1]
 
 
-@pytest.mark.parametrize("ask", [(-1, 3), (3, 2), (0, 38), (38, None)])
-def test_ranges_outside_are_refused(ask):
-    with pytest.raises(InputError, match="range"):
-        private_rows(X).chunks(*ask)
-    with pytest.raises(InputError, match="chunk_rows"):
-        private_rows(X).chunks(chunk_rows=0)
-
-
 def test_npy_files(tmp_path):
     np.save(tmp_path / "x.npy", X)
     rows = private_rows(str(tmp_path / "x.npy"))

@@ -3,7 +3,6 @@
 import itertools
 import logging
 import re
-import warnings
 
 import dask
 import dask.array as da
@@ -16,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wires import Wire, chunked
 
-from fastpubpriv import ZCDP, InputError, Rows, linear_regression
+from fastpubpriv import InputError, Rows
 from fastpubpriv.errors import KernelError
 from fastpubpriv.mechanisms.group_covariances import GroupQuery
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -254,18 +253,6 @@ def test_masked_chunks_are_refused():
         Rows.from_dask(da.from_array(np.ma.masked_invalid(X), chunks=100))
 
 
-def test_training_leaves_the_rows_where_they_are(monkeypatch):
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(400, 2)), rng.normal(size=400)
-    options = {"x_pub": x[:50].copy(), "y_pub": y[:50].copy(), "budget": ZCDP(1), "method": "newton", "random_state": 3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = linear_regression(x[50:], y[50:], **options)
-        monkeypatch.setattr(dask_graph.DaskCluster, "fetch", None)
-        found = linear_regression(chunked(x[50:], 3), chunked(y[50:], 3), **options)
-    np.testing.assert_array_equal(found.coefficients, expected.coefficients)
-
-
 def test_an_error_of_the_step_is_withheld():
     def step(chunk, accumulators):
         raise KeyError(TEXT)
@@ -348,13 +335,6 @@ def test_two_passes_share_no_task():
         column_sums(rows)
     ours = [name for name in map(str, wire.names) if "fastpubpriv" in name and "chunk" not in name]
     assert len(ours) == len(set(ours)) == 12
-
-
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
-def test_a_bar_counts_rows(scheduler, capsys):
-    with dask.config.set(scheduler=scheduler):
-        column_sums(private_rows(chunked(X, 5)), progress=True)
-    assert "301" in capsys.readouterr().err
 
 
 def test_a_task_leaves_the_threads_alone():

@@ -115,19 +115,6 @@ def test_too_few_rows_and_wrong_width():
             public_rows(empty)
 
 
-def test_forms_are_checked_as_for_private_rows(tmp_path):
-    for bad in (X.astype(complex), np.array([["a"]]), np.ma.masked_invalid(X), [["x", "y", "z"]], (row for row in X)):
-        with pytest.raises(InputError):
-            public_rows(bad, dim=3)
-    (tmp_path / "t.csv").write_text("a,name\n1,Bob\n2,Eve\n")
-    with pytest.raises(InputError, match=r"not numeric in '.*csv': 'name'.*pass columns="):
-        public_rows(tmp_path / "t.csv")
-    assert public_rows(tmp_path / "t.csv", columns=["a"]).tolist() == [[1.0], [2.0]]
-    (tmp_path / "t.csv").write_text("a,b\n1\n")
-    with pytest.raises(InputError, match=r"Expected 2 columns, got 1"):
-        public_rows(tmp_path / "t.csv")
-
-
 def test_the_same_data_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", X)
     frame, plain = pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X)

@@ -13,7 +13,6 @@ from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDesc
 
 BETA = np.array([1.0, -0.2, 5.0])
 APPROX = ApproxDP(1, 1e-6)
-CLOSE = ZCDP(10**5)  # so little noise that sums are nearly exact
 
 
 def table(n, seed):
@@ -195,24 +194,6 @@ def test_a_loss_that_fails_is_found_before_the_debit():
     assert log == []
 
 
-def test_rows_that_are_not_finite_count_for_nothing():
-    hostile = GIVEN["x_priv"].copy(), GIVEN["y_priv"].copy()
-    hostile[0][3], hostile[0][4], hostile[1][5], hostile[1][6] = np.nan, np.inf, np.nan, -np.inf
-    hostile[0][7] = 1e308
-    method = SemiDP(steps=5, step_size=0.2, priv_weight=0.5)
-    result = fitted(method, data={**GIVEN, "x_priv": hostile[0], "y_priv": hostile[1]}, budget=CLOSE)
-    np.testing.assert_allclose(result.coefficients, fitted(method, budget=CLOSE).coefficients, rtol=0.05, atol=0.01)
-    nothing = fitted(method, data={**GIVEN, "y_priv": np.full(6000, np.nan)}, budget=CLOSE)
-    assert np.isfinite(nothing.coefficients).all()
-
-    class Infinite(Plain):
-        def gradient(self, weights, x, y):
-            found = super().gradient(weights, x, y)
-            return np.where((y > 30.0)[:, None], np.inf, found)
-
-    assert np.isfinite(fitted(method, loss=Infinite()).coefficients).all()
-
-
 def test_projections_and_penalties():
     result = fitted(SemiDP(projection=Ball(radius=0.01), steps=5, step_size=0.3, priv_weight=1.0))
     start = fitted(SemiDP(priv_weight=0.0, steps=1, step_size=1e-9)).weights
@@ -241,48 +222,11 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"clip_norm": 0.0}, "clip_norm"),
-        ({"clip_norm": math.nan}, "clip_norm"),
-        ({"priv_weight": 1.5}, "priv_weight"),
-        ({"priv_weight": [0.5, -0.1]}, "priv_weight"),
-        ({"priv_weight": []}, "empty"),
-        ({"step_size": math.nan}, "step_size"),
-        ({"step_size": 0.0}, "step_size"),
-        ({"steps": 0}, "steps"),
-        ({"steps": True}, "steps"),
-        ({"sampling": "with_replacement", "batch_rows": 5}, "replacement are refused"),
-        ({"sampling": "poisson"}, "batch_rows"),
-        ({"batch_rows": 5}, "batch_rows"),
-        ({"sampling": "poisson", "batch_rows": 0}, "batch_rows"),
-        ({"momentum": 1.0}, "momentum"),
-        ({"momentum": 0.5, "accelerated": True}, "accelerated"),
-        ({"l2": -1.0}, "l2"),
-        ({"start": "private"}, "start"),
-        ({"projection": 3.0}, "projection"),
-        ({"public_gradient": "long"}, "public_gradient"),
-    ],
-    ids=str,
-)
-def test_settings_that_are_refused(settings, words):
-    with pytest.raises(InputError, match=words):
-        SemiDP(**settings)
-
-
-@pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": SemiDP(sampling="poisson", batch_rows=10**6)}, "more than the 6000"),
-        ({"method": SemiDP(sampling="one_pass", batch_rows=1000, steps=7)}, "at most 6 steps"),
-        ({"method": SemiDP(start=[1.0])}, "start"),
         ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
-        ({"method": "semi_dp", "loss": "hinge"}, "loss"),
         ({"method": "semi_dp", "loss": 3}, "loss"),
-        ({"method": "semi_dp", "classes": [0, 1]}, "classes"),
         ({"method": "semi_dp", "loss": "logistic"}, "classes"),
-        ({"method": "semi_dp", "loss": Plain()}, "steps"),
-        ({"method": "semi_dp", "y_pub": np.zeros(200)}, "y_scale"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )

@@ -14,7 +14,7 @@ GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
 # Numbers of pseudo-rows within so many nats of the best are all believable.
 BELIEVABLE = 2.0
 # No structure at all is taken for the best where it is worse by no more than this; for columns that have one variance, by chance
-# alone in one case of a hundred. With 0.5 for those too, spherical rows had up to 1.35 times the error of one common variance.
+# alone in one case of a hundred.
 NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
 # How far towards its expectation the ridge may lift the least eigenvalue: of coordinates, and of a covariance that is reported.
 LIFT, LIFT_REPORTED = 0.15, 0.02

@@ -21,15 +21,13 @@ from fastpubpriv.results.base import frozen
 # A column whose public values differ by no more than their own rounding says nothing about its scale.
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 MOST_PRIOR_ROWS = 1e4
-# Columns whose variances spread no more than this are taken to have one: with 1 in place of 3, spherical rows had up to 1.35 times
-# the error of one common variance, and on real tables nothing was gained.
+# Columns whose variances spread no more than this are taken to have one.
 BY_CHANCE = 3.0
 # Degrees of freedom of public variances from which columns that look alike are pooled; those of fewer rows look alike in any
 # units (`pytest tests/estimators/test_few_public_rows.py`).
 LEAST_POOLED = 4
 # Coordinates lie along the axes of the public rows up to so many rows of ridge for each degree of freedom, and near the columns
-# beyond. Along axes those directions are known in which the public rows do not differ, where noise may be large beside the rows:
-# with 1 in place of 3, means of nearly collinear columns from six public rows were off by 1.3 times the public error.
+# beyond. Along axes those directions are known in which the public rows do not differ, where noise may be large beside the rows.
 AXES = 3.0
 # Names in a warning; the result has all of them.
 MOST_NAMES = 5

@@ -15,14 +15,12 @@ from fastpubpriv.estimators.ladder.vectors import combined
 from fastpubpriv.quantiles import chi2_quantile
 
 STRUCTURES = ("public", "mean", "diagonal", "full")
-# With a tenth for the mean its error was up to 1.14 times that of the paper's method on real tables; a sixth takes 1 % more from
-# covariances.
+# Of the budget, for the mean: what it gets is missing from the covariance.
 MEAN_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(2, 5))
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
 # A dearer rung must promise so much: the prediction of its gain is uncertain.
 DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
-# Variances take most of that rung's noise: its mean must be so much better than the public one. Where columns are nearly collinear
-# it errs by twice what is predicted.
+# Variances take most of that rung's noise: its mean must be so much better than the public one.
 DIAGONAL_MEAN = 0.5
 # Of the squared error of a region's covariance, the most that a private one may have.
 REGION_SHARE = 0.05

@@ -23,8 +23,7 @@ WORTH_A_ROUND = 0.97
 # Squared relative error, for each column, that clipping to a ball of public size leaves of variances.
 CLIP_BIAS_SQ = 0.01
 # Where rows are seen far out: an early round that shows what is larger than this by a wide ball, and what another must be worth.
-# Each further round blows up directions of few far rows, which it clips: 0.8 in place of 0.65 cost up to 8 % on tables with long
-# tails.
+# Each further round blows up directions of few far rows, which it clips.
 LEAST_SHOWN = 0.3
 FAR_WORTH_A_ROUND = 0.65
 

@@ -11,7 +11,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.matrices import spectrum, symmetric
 
 GRID = np.exp(np.linspace(math.log(0.5), math.log(1e6), 60))
-# Below so many rows' worth of evidence for its diagonal a target is wrong: 8 in place of 20 cost 5 % on tables with long tails.
+# Below so many rows' worth of evidence for its diagonal a target is wrong.
 LEAST_DIAGONAL = 20.0
 # How many e-folds below the public strength an evidence may lie before it is doubted, as a standard deviation.
 DOUBT = 1.5

@@ -21,11 +21,6 @@ Parts = tuple[FloatArray, FloatArray, FloatArray]
 LEAST_WEIGHT = 1e-3
 _SAME_SCORE = 2.0**-10
 _MOST_DAMPING = 1e6
-# A fit to 10^6 rows in 50 columns took 4.9 s of CPU on a busy machine (10.7 before), 2.5 on a quiet one. Two thirds are
-# the searches of its columns, half of them in `_refined`: tails and their exponentials .8 s, normal equations and
-# systems .7 s, NumPy's calls on small arrays .6 s. The products of a beam's atoms are .3 s: made for fewer atoms at a
-# time they have other bits. Exponentials of our own, in vectors, would have bits of their own too. Half of the tried
-# steps fit worse; no bound was found that tells which.
 _BATCH = 1 << 21  # entries of one (starts, components, edges) array
 
 

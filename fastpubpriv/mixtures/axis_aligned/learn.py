@@ -31,9 +31,8 @@ from fastpubpriv.sources.views.mapped import linear_rows
 
 MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000
-# Rows of one column from which iterations end closer than a list (`python -m benchmarks.papers c-public` has the mixtures): for
-# rho = .0176 and pure epsilon = 1 both are alike at 2,000 to 4,000 rows, for pure epsilon = .3 at 10,000. In several columns
-# iterations were never farther than 1.06 times the list, with 100 rows or 10,000.
+# Rows of one column from which iterations end closer than a list (`python -m benchmarks.papers c-public`). In several columns they
+# always iterate.
 ITERATE_FROM, ITERATE_FROM_PURE = 4_000, 10_000
 
 

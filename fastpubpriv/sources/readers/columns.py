@@ -71,7 +71,7 @@ def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dt
 
     def fill() -> None:
         with np.errstate(all="ignore"):
-            # Whole columns, one after the other: writing in tiles that fit a cache took 1.3 to 4 times as long.
+            # Whole columns, one after the other: tiles that fit a cache are slower.
             for index, read in enumerate(readers):
                 out[:, index] = read(begin, end)
 

@@ -12,10 +12,8 @@ from fastpubpriv.sources.views.view import View
 
 OfChunk = Callable[[Chunk], Chunk]
 
-# What a function makes on its way is as large as its chunk: in pieces of this size it stays in the cache of a core. The map of
-# labelled rows of 20 columns takes 130 ns a row so, 138 in pieces of 256 KB and 143 on whole chunks of 4 MB (on another machine
-# 134 in pieces of 32 KB and 77 of 256, as the calls themselves count). Each of the fifteen calls of NumPy for a piece gives up
-# Python's lock and waits for it: the fewer they are, the less two threads wait for each other.
+# What a function makes on its way is as large as its chunk: in pieces of this size it stays in the cache of a core. Each call of
+# NumPy for a piece gives up Python's lock and waits for it: the fewer pieces, the less two threads wait for each other.
 PIECE_BYTES = 1 << 20
 
 
