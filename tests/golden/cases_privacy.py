@@ -56,8 +56,6 @@ TABLE: list[tuple[Any, list[tuple[Any, ...]], dict[str, Any]]] = [
     (privacy.laplace_sum_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
     (privacy.laplace_gram_grid, [(e, 7, 10**5) for e in EPSILONS[1:]], {}),
     (privacy.laplace_count_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
-    (privacy.knorm_delta, [(e, 2**12, 7) for e in EPSILONS], {}),
-    (privacy.knorm_sum_grid, [(e, 7, 10**5) for e in EPSILONS[1:4]], {"delta": 1e-8}),
     (
         privacy.stable_delta,
         [("laplace", 3, 2**20, 2**25, 20, Fraction(6)), ("gaussian", 3, 2**18, 2**23, 20, Fraction(1))],
