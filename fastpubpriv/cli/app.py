@@ -16,16 +16,22 @@ from fastpubpriv.errors import FastPubPrivError
 
 # Name of a command -> its module and its line in the overview. A module is imported when its command is asked for.
 COMMANDS = {
-    "mean": ("means:mean", "Mean of private rows, with the range taken from public rows."),
-    "gaussian": ("gaussian:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
-    "mixture": ("mixture:mixture", "Groups of private rows: weight, mean and covariance of each."),
+    "mean": ("estimators:mean", "Mean of private rows, with the range taken from public rows."),
+    "gaussian": ("estimators:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
+    "mixture": ("estimators:mixture", "Groups of private rows: weight, mean and covariance of each."),
     "axis-mixture": (
-        "axis_mixture:axis_mixture",
+        "estimators:axis_mixture",
         "Mixture of Gaussians with independent columns, and no range given.",
     ),
-    "weighted-mean": ("means:weighted_mean", "Mean of bounded rows, private and public ones weighted for least error."),
-    "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
-    "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),
+    "weighted-mean": (
+        "estimators:weighted_mean",
+        "Mean of bounded rows, private and public ones weighted for least error.",
+    ),
+    "coinpress-mean": (
+        "estimators:coinpress_mean",
+        "Mean of private rows without public rows: give a centre and radius.",
+    ),
+    "histogram": ("estimators:histogram", "Histograms of private columns, with no range given."),
     "train": ("train:train", "A linear model of a label from the other columns: regression, classes, counts."),
     "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
     "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),
@@ -82,8 +88,10 @@ class LazyGroup(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        place, line = COMMANDS[cmd_name]
+        module, _, name = place.partition(":")
         command: click.Command = getattr(import_module(f"fastpubpriv.cli.{module}"), name)
+        command.short_help = line
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

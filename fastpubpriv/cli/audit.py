@@ -9,50 +9,43 @@ import click
 
 from fastpubpriv.cli import options
 
-EPILOG = """\b
-Examples:
-  fastpubpriv audit privunit --epsilon 1 --dim 20
-  fastpubpriv audit subset-selection --epsilon 1 --words 16
-  fastpubpriv audit weighted-mean --epsilon 1 --runs 5000
-  fastpubpriv audit privunit --epsilon 1 --claim 0.8
-  fastpubpriv audit weighted-mean --attack tracing --epsilon 10 --delta 1e-5 --claim 1
-"""
-
 # Spelled out: --help must not load the library.
 MECHANISMS = ("privunit", "privunit-g", "duchi", "subset-selection", "weighted-mean")
+SIZE = click.IntRange(1, 1 << 20)
 
 
-@click.command(short_help="Try to refute the privacy of a mechanism, on made-up rows.", epilog=EPILOG)
+@click.command(
+    epilog=options.epilog(
+        "fastpubpriv audit privunit --epsilon 1 --dim 20",
+        "fastpubpriv audit subset-selection --epsilon 1 --words 16",
+        "fastpubpriv audit weighted-mean --epsilon 1 --runs 5000",
+        "fastpubpriv audit privunit --epsilon 1 --claim 0.8",
+        "fastpubpriv audit weighted-mean --attack tracing --epsilon 10 --delta 1e-5 --claim 1",
+    )
+)
 @click.argument("mechanism", type=click.Choice(MECHANISMS))
-@click.option("--epsilon", type=float, required=True, help="Given to the mechanism.")
-@click.option("--delta", type=float, help="Given to weighted-mean beside it: Gaussian noise.")
-@click.option("--claim", type=float, help="Epsilon that it is held to; default: the one given to it.")
-@click.option(
-    "--attack",
-    type=click.Choice(("canary", "tracing")),
-    default="canary",
-    show_default=True,
-    help="canary: the worst two data sets. tracing: was a row among those of a released mean? Weaker, and closer to life.",
+@options.table(
+    {
+        "epsilon": (float, "Given to the mechanism.", ...),
+        "delta": (float, "Given to weighted-mean beside it: Gaussian noise."),
+        "claim": (float, "Epsilon that it is held to; default: the one given to it."),
+        "attack": (
+            ("canary", "tracing"),
+            "canary: the worst two data sets. tracing: was a row among those of a released mean? Weaker, and closer to life.",
+            "canary",
+        ),
+        "dim": (SIZE, "Columns. Default: 10, for tracing weighted-mean 5, with --delta 400."),
+        "rows": (SIZE, "For tracing: rows or reports of a mean. Default: 10, or 1."),
+        "form": (("direct", "selection"), "Of local reports.", "direct"),
+        "words": (click.IntRange(2, 1024), "For subset-selection: words of a book. Default: 256."),
+        "runs": (
+            click.IntRange(min=10),
+            "On each of two rows. Default: 100000, tracing 5000, weighted-mean 2000.",
+        ),
+        "confidence": (float, "Of the verdict.", 0.99),
+    }
 )
-@click.option(
-    "--dim",
-    type=click.IntRange(1, 1 << 20),
-    help="Columns. Default: 10, for tracing weighted-mean 5, with --delta 400.",
-)
-@click.option(
-    "--rows", type=click.IntRange(1, 1 << 20), help="For tracing: rows or reports of a mean. Default: 10, or 1."
-)
-@click.option(
-    "--form", type=click.Choice(("direct", "selection")), default="direct", show_default=True, help="Of local reports."
-)
-@click.option("--words", type=click.IntRange(2, 1024), help="For subset-selection: words of a book. Default: 256.")
-@click.option(
-    "--runs",
-    type=click.IntRange(min=10),
-    help="On each of two rows. Default: 100000, tracing 5000, weighted-mean 2000.",
-)
-@click.option("--confidence", type=float, default=0.99, show_default=True, help="Of the verdict.")
-@click.option("--json", "json_path", type=options.FileName(dash=True), help="Write the report; - for stdout.")
+@options.json_option
 def audit(mechanism: str, json_path: Path | None, **settings: Any) -> None:
     """Try to refute the privacy of MECHANISM: run it on two neighbours and count the event that tells them apart best.
 

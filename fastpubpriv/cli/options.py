@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fastpubpriv as fpp
-from fastpubpriv.parameters import FAILURE_PROB
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
@@ -23,6 +22,16 @@ if TYPE_CHECKING:
 else:
     Type = click.ParamType
 
+# Parameters whose options have other names.
+NAMES = {
+    "family": "randomizer",
+    "n_components": "components",
+    "pub_priv_gap": "gap",
+    "x_priv": "private",
+    "x_pub": "public",
+    "y_priv": "label",
+    "y_pub": "label",
+}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
@@ -43,16 +52,6 @@ def real(number: Fraction, option: str) -> float:
         raise click.UsageError(f"{option} must stay below 1.8e308, the largest number of a computer") from None
 
 
-def two_numbers(text: str | None, option: str) -> tuple[float, float] | None:
-    """Two numbers with a comma between them; a usage error for anything else."""
-    if text is None:
-        return None
-    found = [exact_number(part.strip()) for part in text.split(",")]
-    if len(found) != 2 or found[0] is None or found[1] is None:
-        raise click.UsageError(f"{option} takes two numbers with a comma between them, such as 0,100")
-    return real(found[0], option), real(found[1], option)
-
-
 class Exact(Type):
     """A decimal or a fraction, kept exactly: 0.1 is one tenth."""
 
@@ -66,6 +65,20 @@ class Exact(Type):
         if number is None:
             self.fail(f"{str(value)[:80]!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
         return number
+
+
+class TwoNumbers(Type):
+    """Two numbers with a comma between them."""
+
+    name = "low,high"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """Check and convert one argument."""
+        option = "" if param is None else param.opts[0]
+        low, high, *more = [*(exact_number(part.strip()) for part in str(value).split(",")), None]
+        if low is None or high is None or more != [None]:
+            raise click.UsageError(f"{option} takes two numbers with a comma between them, such as 0,100")
+        return real(low, option), real(high, option)
 
 
 class FileName(click.Path):
@@ -155,11 +168,6 @@ class Methods(Type):
         return click.Choice(self.choices()).convert(value, param, ctx)
 
 
-def method_option(home: str, text: str) -> Decorator:
-    """--method, one of the methods in the registry of `home`."""
-    return click.option("--method", type=Methods(home), help=f"{text} Default: the first.")
-
-
 def given(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     """Those of the named options that the command line holds; the others are left to the library's defaults."""
     return {name: settings[name] for name in names if settings[name] is not None}
@@ -176,12 +184,40 @@ def stack(*options: Decorator) -> Decorator:
     return decorate
 
 
+def name_of(parameter: str) -> str:
+    """The option of a parameter: `--gap` of `pub_priv_gap`."""
+    return "--" + NAMES.get(parameter, parameter).removesuffix("_path").replace("_", "-")
+
+
+def default_of(value: Any) -> dict[str, Any]:
+    """What click has to know of a default; ... stands for none, where an option must be given."""
+    return {"required": True} if value is ... else {} if value is None else {"default": value, "show_default": True}
+
+
+def table(rows: dict[str, tuple[Any, ...]]) -> Decorator:
+    """Options by parameter: a type (words are a choice, `bool` a flag), what it means, and a default (... where one is needed)."""
+
+    def made(name: str, kind: Any, text: str, default: Any = None) -> Decorator:
+        more = {"is_flag": True} if kind is bool else {"type": click.Choice(kind) if isinstance(kind, tuple) else kind}
+        more |= default_of(default)
+        return click.option(name_of(name), name, help=text, **more)
+
+    return stack(*(made(name, *row) for name, row in rows.items()))
+
+
+def epilog(*examples: str) -> str:
+    """What --help ends with."""
+    return "\n  ".join([f"\b\nExample{'s' if len(examples) > 1 else ''}:", *examples])
+
+
 def budget_options(why: str = "") -> Decorator:
     """--rho, --epsilon, --delta."""
-    return stack(
-        click.option("--rho", type=Exact(), help=f"Budget in zero-concentrated DP.{why}"),
-        click.option("--epsilon", type=Exact(), help="Budget in pure DP, or together with --delta in approximate DP."),
-        click.option("--delta", type=Exact(), help="Far below one over the number of private rows, such as 1e-6."),
+    return table(
+        {
+            "rho": (Exact(), f"Budget in zero-concentrated DP.{why}"),
+            "epsilon": (Exact(), "Budget in pure DP, or together with --delta in approximate DP."),
+            "delta": (Exact(), "Far below one over the number of private rows, such as 1e-6."),
+        }
     )
 
 
@@ -229,18 +265,6 @@ def parse_total(text: str, budget: Budget) -> Budget:
     return total
 
 
-ledger_options = stack(
-    click.option(
-        "--ledger",
-        type=FileName(dir_okay=False),
-        help="File that keeps what was spent on this data set; debited before the private rows are read.",
-    ),
-    click.option(
-        "--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."
-    ),
-)
-
-
 def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:
     """The ledger of the options, made by the class `kind`, or None."""
     if path is None:
@@ -259,105 +283,58 @@ def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: A
 
 def private_option(text: str = "The rows to protect") -> Decorator:
     """--private FILE."""
-    return click.option(
-        "--private",
-        "private_path",
-        required=True,
-        type=FileName(),
-        help=f"{text}: .npy, .parquet, .arrow, .feather or .csv.",
-    )
+    return table({"private_path": (FileName(), f"{text}: .npy, .parquet, .arrow, .feather or .csv.", ...)})
 
 
 def public_option(*, required: bool) -> Decorator:
     """--public FILE."""
-    return click.option(
-        "--public",
-        "public_path",
-        required=required,
-        type=FileName(),
-        help="Rows that need no protection, at least one, with the same columns.",
+    text = "Rows that need no protection, at least one, with the same columns."
+    return table({"public_path": (FileName(), text, ... if required else None)})
+
+
+def columns_options(*, both: bool) -> Decorator:
+    """--columns, of one table or of `both`, and --join-quoted-lines."""
+    tables = (
+        "tables. Default: the numeric columns that both files have" if both else "table. Default: all numeric columns"
     )
+    return stack(click.option("--columns", metavar="A,B,...", help=f"Columns of the {tables}."), join_option)
 
 
-join_option = click.option(
-    "--join-quoted-lines",
-    is_flag=True,
-    help="In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the "
-    "quotes of each record are balanced. Default: each line is a row.",
+join_option = table(
+    {
+        "join_quoted_lines": (
+            bool,
+            "In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes "
+            "of each record are balanced. Default: each line is a row.",
+        )
+    }
 )
-columns_option = stack(
-    click.option(
-        "--columns",
-        metavar="A,B,...",
-        help="Columns of the tables. Default: the numeric columns that both files have.",
+ledger_options = stack(
+    table(
+        {
+            "ledger": (
+                FileName(dir_okay=False),
+                "File that keeps what was spent on this data set; debited before the private rows are read.",
+            )
+        }
     ),
-    join_option,
+    click.option(
+        "--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."
+    ),
 )
-
-mode_option = click.option(
-    "--mode",
-    type=click.Choice(["practical", "theory"]),
-    default="practical",
-    show_default=True,
-    help="Clip radii that do well in practice, or those of the proofs. Same privacy.",
-)
-_FAILURE = "Chance that a bound fails, as one derived from public rows (costs accuracy, not privacy)."
-failure_option = click.option("--failure-prob", type=float, default=FAILURE_PROB, show_default=True, help=_FAILURE)
-
-variance_option = click.option(
-    "--variance", metavar="V", help="Variance of a row in every column: a number, one for each column, or a .npy file."
-)
-refine_options = stack(
-    click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
-    mode_option,
-    failure_option,
-)
-structure_option = click.option(
-    "--structure",
-    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
-    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
-)
-
-_BOUNDS = "Two numbers between which all values of all columns are known to lie"
-gaussian_bounds_option = click.option(
-    "--bounds", metavar="LOW,HIGH", help=f"{_BOUNDS}: mean and spread are kept inside."
-)
-mixture_bounds_option = click.option("--bounds", metavar="LOW,HIGH", help=f"{_BOUNDS}: groups are kept inside.")
-
-plan_options = stack(
-    click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
-    click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
-    click.option("--method", help="As in the estimator."),
-    click.option("--structure", help="gaussian: as in the estimator."),
-    click.option("--failure-prob", type=float, help=_FAILURE),
-)
+seed_option = table({"seed": (int, "Repeatable noise, for tests and papers: the answer is then NOT private.")})
+threads_option = table({"threads": (click.IntRange(min=1), "Default: all cores. Never changes the answer.")})
+json_option = table({"json_path": (FileName(dash=True), "Write the whole result; - for stdout.")})
 
 
-def memory_option(default: str | None) -> Decorator:
-    """--max-memory."""
-    return click.option(
-        "--max-memory",
-        type=Exact(),
-        default=default,
-        show_default=default is not None,
-        help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
-    )
+def quiet_option(text: str = "No table and no notes; warnings and errors still show.") -> Decorator:
+    """--quiet."""
+    return click.option("--quiet", "-q", is_flag=True, help=text)
 
-
-run_options = stack(
-    click.option("--seed", type=int, help="Repeatable noise, for tests and papers: the answer is then NOT private."),
-    click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes the answer."),
-)
 
 output_options = stack(
-    click.option(
-        "--level",
-        type=Level(),
-        default=0.95,
-        show_default=True,
-        help="Confidence level of the intervals.",
-    ),
-    click.option("--json", "json_path", type=FileName(dash=True), help="Write the whole result; - for stdout."),
-    click.option("--plot", "plot_path", type=FileName(), help="Draw it: .png, .pdf or .svg."),
-    click.option("--quiet", "-q", is_flag=True, help="No table and no notes; warnings and errors still show."),
+    table({"level": (Level(), "Confidence level of the intervals.", 0.95)}),
+    json_option,
+    table({"plot_path": (FileName(), "Draw it: .png, .pdf or .svg.")}),
+    quiet_option(),
 )

@@ -10,95 +10,83 @@ import click
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.means import common, prepare, run
+from fastpubpriv.cli.signatures import common, options_of, prepare
 from fastpubpriv.errors import InputError
 
-TRAIN_EPILOG = """\b
-Examples:
-  fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
-  fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
-  fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
-  fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
-"""
-PREDICT_EPILOG = """\b
-Example:
-  fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
-"""
 LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
+SHOWN, _ = options_of(
+    "train",
+    {
+        "x_priv": options.private_option("The labelled rows to protect"),
+        "y_priv": None,
+        "loss": options.table(
+            {
+                "loss": (
+                    LOSSES,
+                    "squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one "
+                    "of two classes; softmax: one of several; poisson: a count.",
+                    "squared",
+                ),
+                "huber_threshold": (
+                    float,
+                    "huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.",
+                ),
+            }
+        ),
+        "y_pub": None,
+        "label": {
+            "metavar": "NAME",
+            "help": "Column that holds the label. Default, for .npy files only: the last one.",
+        },
+        "weights_pub": {
+            "metavar": "NAME|FILE.npy",
+            "help": "How much each public row counts: a column of the public file, or a file with a number for each row.",
+        },
+        "weights_priv": {
+            "metavar": "NAME",
+            "help": "How much each private row counts: a column of the private file, in the unit of --weights-pub; with "
+            "--weight-cap.",
+        },
+        "x_bounds": {
+            "type": str,
+            "metavar": "NAME=LOW:HIGH",
+            "multiple": True,
+            "help": "What a column can hold, known without the data; may be given for several columns.",
+        },
+        "categories": {
+            "metavar": "A,B=x:y:z,...",
+            "help": "Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any "
+            "other cell of a private row counts as 'other'.",
+        },
+        "classes": {"metavar": "A,B,..."},
+        "class_weight": {
+            "metavar": "A=W,B=W|public",
+            "help": "logistic: numbers that the loss of each class is multiplied by; public: one over the frequency in the public "
+            "rows.",
+        },
+        "method": {
+            "type": options.Methods("fastpubpriv.training.methods"),
+            "help": "auto: what public numbers predict to be closest. newton: a few noisy Newton steps that start from the public "
+            "fit (squared, logistic, huber). sufficient_statistics: one noisy sum of squares and products (squared). throw_away: "
+            "public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. "
+            "output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a "
+            "choice among models (few columns).",
+        },
+        "max_memory": None,
+    },
+)
 
 
 @click.command(
-    epilog=TRAIN_EPILOG, short_help="A linear model of a label from the other columns: regression, classes, counts."
+    epilog=options.epilog(
+        "fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json "
+        "model.json",
+        "fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1",
+        "fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1",
+        "fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5",
+    )
 )
-@options.private_option("The labelled rows to protect")
-@options.public_option(required=True)
-@click.option(
-    "--label", metavar="NAME", help="Column that holds the label. Default, for .npy files only: the last one."
-)
-@click.option(
-    "--loss",
-    type=click.Choice(LOSSES),
-    default="squared",
-    show_default=True,
-    help="squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one of two "
-    "classes; softmax: one of several; poisson: a count.",
-)
-@click.option(
-    "--huber-threshold",
-    type=float,
-    help="huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.",
-)
-@options.budget_options()
-@options.columns_option
-@click.option(
-    "--categories",
-    metavar="A,B=x:y:z,...",
-    help="Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any other "
-    "cell of a private row counts as 'other'.",
-)
-@click.option(
-    "--classes",
-    metavar="A,B,...",
-    help="The labels of the classes, numbers or texts. Default: those of the public rows. Rows with another one count for nothing.",
-)
-@click.option(
-    "--class-weight",
-    metavar="A=W,B=W|public",
-    help="logistic: numbers that the loss of each class is multiplied by; public: one over the frequency in the public rows.",
-)
-@click.option(
-    "--weights-pub",
-    metavar="NAME|FILE.npy",
-    help="How much each public row counts: a column of the public file, or a file with a number for each row.",
-)
-@click.option(
-    "--weights-priv",
-    metavar="NAME",
-    help="How much each private row counts: a column of the private file, in the unit of --weights-pub; with --weight-cap.",
-)
-@click.option("--weight-cap", type=float, help="The largest private weight that counts, known without the data.")
-@click.option(
-    "--x-bounds",
-    metavar="NAME=LOW:HIGH",
-    multiple=True,
-    help="What a column can hold, known without the data; may be given for several columns.",
-)
-@click.option("--y-bounds", metavar="LOW,HIGH", help="squared, huber: what labels can be, known without the data.")
-@click.option(
-    "--y-scale",
-    type=float,
-    help="squared, huber: a difference between labels that matters, where public ones are all equal.",
-)
-@options.method_option(
-    "fastpubpriv.training.methods",
-    "auto: what public numbers predict to be closest. newton: a few noisy Newton steps that start from the public fit (squared, "
-    "logistic, huber). sufficient_statistics: one noisy sum of squares and products (squared). throw_away: public rows alone, "
-    "spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. output_perturbation: noise on the "
-    "minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a choice among models (few columns).",
-)
-@options.ledger_options
-@options.run_options
-@options.output_options
+@SHOWN
 def train(**settings: Any) -> None:
     """A linear model of a label on private rows, starting from public ones.
 
@@ -112,7 +100,7 @@ def train(**settings: Any) -> None:
 
 
 def _train(settings: dict[str, Any]) -> None:
-    from fastpubpriv.cli import inputs
+    from fastpubpriv.cli import deliver, inputs
     from fastpubpriv.training.opened import class_texts, column_texts
 
     label, path = settings["label"], settings["public_path"]
@@ -167,11 +155,11 @@ def _train(settings: dict[str, Any]) -> None:
             label=-1 if label is None else label,
             ledger=ledger,
             **stated,
-            **options.given(settings, "method"),
+            method=settings["method"],
             **common(settings),
         )
 
-    run(call, f"Regression on {opened.private.n:,} private rows", settings)
+    deliver.run(call, f"Regression on {opened.private.n:,} private rows", settings)
 
 
 def _of_classes(loss: str) -> bool:
@@ -182,7 +170,7 @@ def _loss(settings: dict[str, Any]) -> Any:
     """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
     stepwise = settings["loss"] in ("squared", "logistic", "huber")
     if settings["plot_path"] is not None and not (
-        stepwise and settings["method"] in (None, "auto", "newton", "sufficient_statistics", "throw_away")
+        stepwise and settings["method"] in ("auto", "newton", "sufficient_statistics", "throw_away")
     ):
         raise click.UsageError("--plot shows intervals, which noisy gradients do not have: leave it out")
     if settings["huber_threshold"] is None:
@@ -212,7 +200,7 @@ def _weights(given: str, path: Path) -> Any:
 
 def _stated(settings: dict[str, Any]) -> dict[str, Any]:
     """What the options say of columns and labels, as arguments of `train`."""
-    found: dict[str, Any] = options.given(settings, "y_scale", "weight_cap")
+    found: dict[str, Any] = options.given(settings, "y_scale", "weight_cap", "y_bounds")
     coded: dict[str, Any] = {}
     for each in (settings["categories"] or "").split(",") if settings["categories"] is not None else ():
         name, equals, levels = each.partition("=")
@@ -221,8 +209,6 @@ def _stated(settings: dict[str, Any]) -> dict[str, Any]:
         found["categories"] = coded
     if settings["classes"] is not None:
         found["classes"] = tuple(_listed(settings["classes"].split(","), "--classes", settings["classes"]))
-    if settings["y_bounds"] is not None:
-        found["y_bounds"] = options.two_numbers(settings["y_bounds"], "--y-bounds")
     if settings["class_weight"] is not None and "=" not in settings["class_weight"]:
         found["class_weight"] = settings["class_weight"]  # "public"; the library says why not "balanced"
     elif settings["class_weight"] is not None:
@@ -267,20 +253,17 @@ def _numbers(text: str, option: str, quoted: str, count: int) -> list[float]:
     return numbers
 
 
-@click.command(epilog=PREDICT_EPILOG, short_help="Labels of rows by a model that `train` wrote.")
-@click.option("--model", "model_path", required=True, type=options.FileName(), help="What `train --json` wrote.")
-@click.option("--rows", "rows_path", required=True, type=options.FileName(), help="Rows with the model's columns.")
-@click.option(
-    "--out",
-    "out_path",
-    required=True,
-    type=options.FileName(dash=True),
-    help="Write predictions as .csv; - for stdout.",
-)
-@click.option(
-    "--level",
-    type=float,
-    help="Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.",
+@click.command(epilog=options.epilog("fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv"))
+@options.table(
+    {
+        "model_path": (options.FileName(), "What `train --json` wrote.", ...),
+        "rows_path": (options.FileName(), "Rows with the model's columns.", ...),
+        "out_path": (options.FileName(dash=True), "Write predictions as .csv; - for stdout.", ...),
+        "level": (
+            float,
+            "Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.",
+        ),
+    }
 )
 def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     """Labels of rows by a model that `train` wrote, one line for each row.
