@@ -41,7 +41,7 @@ from benchmarks.cases import (
     training,
 )
 from benchmarks.threads import least
-from fastpubpriv.cli.surroundings import describe_machine
+from fastpubpriv.cli.info import describe_machine
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.instructions import NAMES
 

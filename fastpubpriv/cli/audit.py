@@ -97,7 +97,7 @@ def _mean_report(settings: dict[str, Any]) -> Any:
 def _local_report(mechanism: str, settings: dict[str, Any]) -> Any:
     """The report on a local randomizer."""
     from fastpubpriv import PureDP, auditing
-    from fastpubpriv.cli.randomizers import make_randomizer
+    from fastpubpriv.cli.reports import make_randomizer
 
     if settings["delta"] is not None:
         raise click.UsageError("--delta belongs to weighted-mean: reports are pure")

@@ -35,7 +35,7 @@ def mean(call: Call) -> None:
     Part of the budget counts where the values of each column lie and end, the rest goes into one clipped sum. Missing values
     are counted, and the mean of a column is that of the values it has.
     """
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs
 
     n_pub, dim = call.opened.public.shape
     read_spread(call, dim)
@@ -52,7 +52,7 @@ def mean(call: Call) -> None:
         "answer: pass --variance, --covariance or more public rows"
     )
     # Not silenced by --quiet, and part of the JSON: the answer depends on it.
-    report.note(text)
+    outputs.note(text)
     call.settings["caveats"] = [text]
 
 

@@ -89,9 +89,9 @@ def privatize(**settings: Any) -> None:
     A report by itself is private, whoever reads it. Each further report of a user costs as much again, while one that was stored
     may be sent again for nothing: a file that is there already is therefore not replaced.
     """
-    from fastpubpriv.cli import reporting
+    from fastpubpriv.cli import reports
 
-    reporting.privatize(settings)
+    reports.privatize(settings)
 
 
 @local.command(
@@ -140,6 +140,6 @@ def aggregate(**settings: Any) -> None:
     message that was taken before does not count again, and no report counts for more than an honest one could. One input should
     come from one sender: whatever is wrong in it ends the reading of it, not of the others.
     """
-    from fastpubpriv.cli import collecting
+    from fastpubpriv.cli import reports
 
-    collecting.aggregate(settings)
+    reports.aggregate(settings)

@@ -94,7 +94,7 @@ def plan(task: str, **settings: Any) -> None:
     """
     from rich.markup import escape
 
-    from fastpubpriv.cli import outputs, report
+    from fastpubpriv.cli import outputs
     from fastpubpriv.results.base import shown
 
     rho, epsilon, delta, error = (settings[name] for name in ("rho", "epsilon", "delta", "error"))
@@ -118,5 +118,5 @@ def plan(task: str, **settings: Any) -> None:
         if str(settings["json_path"]) == "-":
             return
     table, facts = shown(made)
-    report.print_table(table, title="Plan")
-    report.print_facts([(name, escape(text)) for name, text in facts])
+    outputs.print_table(table, title="Plan")
+    outputs.print_facts([(name, escape(text)) for name, text in facts])

@@ -162,9 +162,9 @@ def command(
                     opened.private, ledger=ledger, **public, **call.arguments, **common(settings)
                 )
 
-            from fastpubpriv.cli import deliver
+            from fastpubpriv.cli import outputs
 
-            deliver.run(estimate, title.format(n=opened.private.n), settings, **public)
+            outputs.deliver(estimate, title.format(n=opened.private.n), settings, **public)
 
         name = change.__name__.replace("_", "-")
         return click.command(name, help=change.__doc__, epilog=options.epilog(*examples))(shown(run))
@@ -174,7 +174,7 @@ def command(
 
 def prepare(settings: dict[str, Any], **reading: Any) -> Any:
     """Everything that can be refused before the budget is touched; returns the opened files. `reading`: as for `open_files`."""
-    from fastpubpriv.cli import inputs, outputs, report
+    from fastpubpriv.cli import inputs, outputs
 
     settings["budget"] = options.require_budget(settings["rho"], settings["epsilon"], settings["delta"])
     files = (settings["private_path"], settings.get("public_path"), settings["ledger"])
@@ -190,7 +190,7 @@ def prepare(settings: dict[str, Any], **reading: Any) -> Any:
     )
     if not settings["quiet"]:
         for text in opened.notes:
-            report.note(text)
+            outputs.note(text)
     return opened
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,12 @@ import click
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
+from fastpubpriv.cli.app import Failure
 from fastpubpriv.cli.signatures import common, options_of, prepare
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import FastPubPrivError, InputError
 
 LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
-SHOWN, _ = options_of(
+SHOWN, OWN = options_of(
     "train",
     {
         "x_priv": options.private_option("The labelled rows to protect"),
@@ -93,14 +97,12 @@ def train(**settings: Any) -> None:
     A private row with a missing label counts for nothing; one with a missing cell too, unless public cells of that column are
     missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
     """
-    from fastpubpriv.cli.option_words import in_words_of_options
-
     with in_words_of_options():
         _train(settings)
 
 
 def _train(settings: dict[str, Any]) -> None:
-    from fastpubpriv.cli import deliver, inputs
+    from fastpubpriv.cli import inputs, outputs
     from fastpubpriv.training.opened import class_texts, column_texts
 
     label, path = settings["label"], settings["public_path"]
@@ -159,7 +161,7 @@ def _train(settings: dict[str, Any]) -> None:
             **common(settings),
         )
 
-    deliver.run(call, f"Regression on {opened.private.n:,} private rows", settings)
+    outputs.deliver(call, f"Regression on {opened.private.n:,} private rows", settings)
 
 
 def _of_classes(loss: str) -> bool:
@@ -271,8 +273,6 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
     its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
     """
-    from fastpubpriv.cli.option_words import in_words_of_options
-
     with in_words_of_options():
         _predict(model_path, rows_path, out_path, level)
 
@@ -349,3 +349,64 @@ def _field(label: Any, texts: bool) -> str:
         return f"{label:.10g}"
     quoted = "" if label is None else str(label).replace('"', '""')
     return f'"{quoted}"' if any(sign in quoted for sign in ',"\r\n') else quoted
+
+
+# Messages of the library in the words of the command line: --class-weight where a caller in Python reads class_weight=.
+OPTIONS = {
+    name: options.name_of(name) for name in (*OWN, *options.NAMES, "loss", "columns", "max_memory", "huber_threshold")
+}
+OPTIONS["threshold"] = OPTIONS["huber_threshold"]
+# Whole phrases, before single names.
+_PHRASES = (
+    ("pass x_pub= and y_pub=, or label=", "pass --public and --label"),
+    ("logistic_regression or train(loss='logistic')", "--loss logistic"),
+    ("level must be", "--level must be"),
+    ("ApproxDP(epsilon=..., delta=...)", "--epsilon and --delta"),
+    ("PureDP(epsilon=...)", "--epsilon alone"),
+    ("ZCDP(rho=...)", "--rho"),
+    ("got ApproxDP", "got --epsilon and --delta"),
+    ("got PureDP", "got --epsilon alone"),
+    ("got ZCDP", "got --rho"),
+    ("classes=[a, b] with the two that count", "--classes with the two that count, such as --classes a,b"),
+    ("classes=[...] with the numbers", "--classes with the numbers"),
+    ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
+    ("loss='squared', 'huber' or 'logistic' with", "--loss squared, huber or logistic with"),
+    ("loss='huber', 'logistic' or 'smooth_hinge'", "--loss huber, logistic or smooth_hinge"),
+)
+_PYTHON = re.compile(
+    r"\b(clip_norm|step_size|steps|priv_weight|candidates|clip|sampling|start|batch_rows)=('[a-z_]+')?"
+)
+_GIVEN = re.compile(r"(?:\btrain\()?\b(" + "|".join(OPTIONS) + r")=(?:'([^']*)')?(?(2)\)?)")
+_ALONE = re.compile(
+    r"(?<![-\w'=])("
+    + "|".join(name for name in OPTIONS if "_" in name)
+    + r"|(?:classes|categories)(?= must| names a))(?![\w'=])"
+)
+_ENTRY = re.compile(r"(--[a-z-]+)\[([^\]]*)\]")  # x_bounds['age']
+_QUOTED = re.compile(r"('[^']*')")
+
+
+def spoken(message: str) -> str:
+    """The message with options for arguments; what it quotes stays as it is."""
+    for phrase, words in _PHRASES:
+        message = message.replace(phrase, words)
+    message = _GIVEN.sub(lambda found: OPTIONS[found[1]] + (f" {found[2]}" if found[2] else ""), message)
+    parts = _QUOTED.split(message)
+    parts[::2] = [_ALONE.sub(lambda found: OPTIONS[found[1]], part) for part in parts[::2]]
+    message = _ENTRY.sub(r"\1 of \2", "".join(parts))
+    if _PYTHON.search(message):
+        message = f"{message} (a setting of methods in Python; on the command line take another --method)"
+    return message
+
+
+@contextlib.contextmanager
+def in_words_of_options() -> Iterator[None]:
+    """Errors that leave the block speak of options."""
+    try:
+        yield
+    except Failure as error:
+        if type(error) is not Failure:
+            raise
+        raise Failure(spoken(error.message)) from None
+    except FastPubPrivError as error:
+        raise type(error)(spoken(str(error))) from None

@@ -14,7 +14,7 @@ import pytest
 from clocks import PATIENCE
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import deliver, main, outputs, report, streams
+from fastpubpriv.cli import main, outputs, streams
 
 BUDGET = ("--rho", "0.25", "--ledger", "l", "--ledger-total", "1")
 MEAN = ("mean", "--private", "p.npy", "--public", "q.npy", *BUDGET)
@@ -246,8 +246,8 @@ def test_what_cannot_be_computed_afterwards_is_left_out(files, monkeypatch):
     def broken(*arguments, **named):
         raise ArithmeticError("secret")
 
-    monkeypatch.setattr(report, "result_dict", broken)
-    monkeypatch.setattr(report, "print_result", broken)
+    monkeypatch.setattr(outputs, "result_dict", broken)
+    monkeypatch.setattr(outputs, "print_result", broken)
     code, _, said = run(monkeypatch, *MEAN, "--json", "out.json")
     assert code == 1
     assert "ArithmeticError" in said
@@ -374,7 +374,7 @@ def test_ctrl_c_within_the_debit(files, monkeypatch, written):
 
 
 def test_ctrl_c_in_the_middle_of_the_table(files, monkeypatch):
-    monkeypatch.setattr(report, "print_result", interrupt)
+    monkeypatch.setattr(outputs, "print_result", interrupt)
     code, _, said = run(monkeypatch, *MEAN)
     assert code == 130
     path, data = kept(files)
@@ -392,13 +392,13 @@ def test_ctrl_c_while_drawing(files, monkeypatch):
 
 @pytest.mark.parametrize("extra", [("--json", "out.json"), ()])
 def test_ctrl_c_waits_until_the_answer_is_stored(files, monkeypatch, extra):
-    real = report.result_dict
+    real = outputs.result_dict
 
     def press(*arguments, **named):
         os.kill(os.getpid(), signal.SIGINT)
         return real(*arguments, **named)
 
-    monkeypatch.setattr(report, "result_dict", press)
+    monkeypatch.setattr(outputs, "result_dict", press)
     code, _, said = run(monkeypatch, *MEAN, *extra)
     assert code == 130
     assert is_whole(json.loads(Path("out.json").read_text()) if extra else kept(files)[1])
@@ -459,7 +459,7 @@ def test_a_refused_debit_speaks_for_itself(files, monkeypatch):
 
 
 def test_the_witness_is_a_ledger(files):
-    with deliver.Witness(fpp.ZCDP(1), path="w") as ledger:
+    with outputs.Witness(fpp.ZCDP(1), path="w") as ledger:
         assert ledger.verdict() == "nothing was charged to the ledger"
         ledger.debit(fpp.ZCDP(0.5), name="x")
         assert ledger.verdict() == "the ledger was charged"

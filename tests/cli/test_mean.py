@@ -326,10 +326,10 @@ def test_accidents_do_not_quote_rows(files, monkeypatch):
 def test_foreign_warnings_are_dropped_and_ours_kept(files):
     import warnings
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs
 
     texts = []
-    with report.nice_warnings(texts):
+    with outputs.nice_warnings(texts):
         warnings.warn(SECRET, RuntimeWarning, stacklevel=1)
         warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)
         warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)

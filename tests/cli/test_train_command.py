@@ -8,7 +8,7 @@ import pytest
 from command_cases import runner
 
 import fastpubpriv as fpp
-from fastpubpriv.cli.option_words import spoken
+from fastpubpriv.cli.train import spoken
 
 train, predict = runner("train"), runner("predict")
 
