@@ -191,8 +191,8 @@ def axis_mixture(call: Call) -> None:
     x_priv=options.private_option("The values to protect"),
     bins=options.table(
         {
-            "width": (options.Exact(), "Width of the bins, in data units."),
-            "offset": (options.Exact(), "Where a bin ends; the others end whole widths from there.", "0"),
+            "width": (options.EXACT, "Width of the bins, in data units."),
+            "offset": (options.EXACT, "Where a bin ends; the others end whole widths from there.", "0"),
             "levels": (
                 click.IntRange(min=1),
                 "Also bins 2, 4, ... times as wide, each level a histogram of its own.",

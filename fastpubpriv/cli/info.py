@@ -14,7 +14,7 @@ import click
 from fastpubpriv import __version__
 from fastpubpriv.cli import options
 
-PACKAGES = (
+PACKAGES = [
     "numpy",
     "scipy",
     "numba",
@@ -26,7 +26,7 @@ PACKAGES = (
     "scikit-learn",
     "torch",
     "opacus",
-)
+]
 
 
 def describe_machine() -> dict[str, Any]:

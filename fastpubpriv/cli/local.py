@@ -12,7 +12,7 @@ randomizer_options = options.table(
     {
         "epsilon": (float, "Privacy of one report, in pure DP.", ...),
         "norm_bound": (
-            options.NumberOr("public"),
+            options.number_or("public"),
             "Rows longer than this are shortened to it; intervals allow for that as far as --public rows tell. public: the length "
             "of the longest of these, at both ends. Without it only directions of rows count.",
         ),

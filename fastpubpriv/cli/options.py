@@ -52,19 +52,45 @@ def real(number: Fraction, option: str) -> float:
         raise click.UsageError(f"{option} must stay below 1.8e308, the largest number of a computer") from None
 
 
-class Exact(Type):
-    """A decimal or a fraction, kept exactly: 0.1 is one tenth."""
+class Read(Type):
+    """A value that a function reads in a text; its ValueError says what is wrong."""
 
-    name = "number"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self.read = name, read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check and convert one argument."""
-        if isinstance(value, Fraction):
-            return value
-        number = exact_number(str(value).strip())
-        if number is None:
-            self.fail(f"{str(value)[:80]!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
-        return number
+        try:
+            return self.read(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _exact(text: str) -> Fraction:
+    number = exact_number(text.strip())
+    if number is None:
+        raise ValueError(f"{text[:80]!r} is not a number such as 0.5, 1e-6 or 1/3")
+    return number
+
+
+def _steps(text: str) -> int | str:
+    if text != "auto" and not re.fullmatch(r"\d{1,9}", text):
+        raise ValueError(f"{text[:80]!r} is neither a whole number nor 'auto'")
+    return text if text == "auto" else int(text)
+
+
+EXACT = Read("number", _exact)  # 0.1 is one tenth
+STEPS = Read("integer|auto", _steps)
+
+
+def number_or(word: str) -> Read:
+    """A number, or a word."""
+    return Read(f"number|{word}", lambda text: word if text == word else click.FLOAT(text))
+
+
+def count(least: int = 1) -> click.IntRange:
+    """A whole number from `least` to 2^53."""
+    return click.IntRange(least, 2**53)
 
 
 class TwoNumbers(Type):
@@ -100,13 +126,6 @@ class FileName(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Count(click.IntRange):
-    """A whole number from `least` to 2^53."""
-
-    def __init__(self, least: int = 1) -> None:
-        super().__init__(min=least, max=2**53)
-
-
 class Level(click.FloatRange):
     """A number strictly between 0 and 1; NaN is refused, although it passes click's comparisons."""
 
@@ -119,31 +138,6 @@ class Level(click.FloatRange):
         if math.isnan(number):
             self.fail("nan is not in the range 0<x<1.", param, ctx)
         return number
-
-
-class Steps(Type):
-    """A whole number, or "auto"."""
-
-    name = "integer|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Check and convert one argument."""
-        if value == "auto" or isinstance(value, int):
-            return value  # type: ignore[no-any-return]
-        if not re.fullmatch(r"\d{1,9}", str(value)):
-            self.fail(f"{str(value)[:80]!r} is neither a whole number nor 'auto'", param, ctx)
-        return int(value)
-
-
-class NumberOr(Type):
-    """A number, or a word."""
-
-    def __init__(self, word: str) -> None:
-        self.word, self.name = word, f"number|{word}"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """Check and convert one argument."""
-        return self.word if value == self.word else float(click.FLOAT.convert(value, param, ctx))
 
 
 class Methods(Type):
@@ -214,15 +208,15 @@ def budget_options(why: str = "") -> Decorator:
     """--rho, --epsilon, --delta."""
     return table(
         {
-            "rho": (Exact(), f"Budget in zero-concentrated DP.{why}"),
-            "epsilon": (Exact(), "Budget in pure DP, or together with --delta in approximate DP."),
-            "delta": (Exact(), "Far below one over the number of private rows, such as 1e-6."),
+            "rho": (EXACT, f"Budget in zero-concentrated DP.{why}"),
+            "epsilon": (EXACT, "Budget in pure DP, or together with --delta in approximate DP."),
+            "delta": (EXACT, "Far below one over the number of private rows, such as 1e-6."),
         }
     )
 
 
-def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget | None:
-    """The one budget that the options describe, None if there are none; a usage error for anything else."""
+def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
+    """The one budget that the options describe; a usage error where they describe none or several."""
     if rho is not None and (epsilon is not None or delta is not None):
         raise click.UsageError(
             "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
@@ -233,18 +227,10 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
         return fpp.PureDP(epsilon) if delta is None else fpp.ApproxDP(epsilon, delta)
     if delta is not None:
         raise click.UsageError("--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
-    return None
-
-
-def require_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
-    """As `make_budget`, but there must be one."""
-    budget = make_budget(rho, epsilon, delta)
-    if budget is None:
-        raise click.UsageError(
-            "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
-            "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
-        )
-    return budget
+    raise click.UsageError(
+        "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
+        "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
+    )
 
 
 def parse_total(text: str, budget: Budget) -> Budget:
@@ -260,9 +246,7 @@ def parse_total(text: str, budget: Budget) -> Budget:
                 f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
             )
         parts[name] = value
-    total = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
-    assert total is not None
-    return total
+    return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 
 def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:

@@ -107,15 +107,6 @@ def refuse_unwritable(option: str, path: Path) -> None:
         raise click.UsageError(f"{option}: {str(path)!r} {streams.reason(error)}") from None
 
 
-def check_folder(option: str, path: Path) -> None:
-    """Make a folder, and a usage error unless files can be made in it."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path).close()
-    except OSError as error:
-        raise click.UsageError(f"{option}: {str(path)!r} {streams.reason(error)}") from None
-
-
 def same_file(first: Path, second: Path) -> bool:
     """Whether two names lead to one file, there or not."""
     try:
@@ -174,21 +165,15 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         return
     os.close(number)
     beside = Path(name)
+    os.umask(mask := os.umask(0o077))  # what new files are not allowed
     try:
         write(beside)
-        beside.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~current_umask())
+        beside.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~mask)
         beside.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
-
-
-def current_umask() -> int:
-    """The permissions that new files do not get."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def keep(text: str) -> str:

@@ -11,31 +11,25 @@ from fastpubpriv.cli import options
 
 # Spelled out: --help must not load the library.
 CHOICES = (
-    "mean",
-    "coinpress-mean",
-    "weighted-mean",
-    "gaussian",
-    "separated-mixture",
-    "axis-aligned-mixture",
-    "select-hypothesis",
-    "train",
+    *("mean", "coinpress-mean", "weighted-mean", "gaussian", "separated-mixture", "axis-aligned-mixture"),
+    *("select-hypothesis", "train"),
 )
 # Arguments of the tasks: their types, and what they mean.
 ARGUMENTS: dict[str, tuple[Any, str]] = {
-    "n_pub": (options.Count(0), "Public rows. Default: none."),
+    "n_pub": (options.count(0), "Public rows. Default: none."),
     "clipping": (("auto", "gaussian"), "mean: as in the estimator. Default: auto."),
     "pub_priv_gap": (float, "Total variation between public and private rows. Default: 0."),
     "radius": (float, "coinpress-mean: radius of the prior ball, in standard deviations."),
     "norm_bound": (float, "weighted-mean: rows are clipped to this distance."),
     "variance": (float, "weighted-mean: mean squared distance of a row. Default: the bound squared."),
     "cond_max": (float, "gaussian with few public rows: most that the condition may be."),
-    "n_components": (options.Count(), "Mixtures: most Gaussians."),
+    "n_components": (options.count(), "Mixtures: most Gaussians."),
     "min_weight": (float, "separated-mixture: least weight of a Gaussian. Default: 1 / (2 components)."),
-    "candidates": (options.Count(), "select-hypothesis and axis-aligned-mixture: length of the list."),
+    "candidates": (options.count(), "select-hypothesis and axis-aligned-mixture: length of the list."),
     "loss": (("squared", "logistic", "huber"), "train: what is minimised. Default: squared."),
     "r_squared": (float, "train: share of the labels' variance that a model explains. Default: 0.5."),
     "mean_weight": (float, "train: mean weight of private rows, in units of their cap. Default: no weights."),
-    "steps": (options.Steps(), "Times the range is narrowed, or auto."),
+    "steps": (options.STEPS, "Times the range is narrowed, or auto."),
     "mode": (("practical", "theory"), "As in the estimator."),
     "method": (str, "As in the estimator."),
     "structure": (str, "gaussian: as in the estimator."),
@@ -68,7 +62,7 @@ def own_arguments(task: str, settings: dict[str, Any]) -> dict[str, Any]:
     )
 )
 @click.argument("task", type=click.Choice(CHOICES))
-@options.table({"dim": (options.Count(), "Columns.", ...), "n_priv": (options.Count(), "Private rows.")})
+@options.table({"dim": (options.count(), "Columns.", ...), "n_priv": (options.count(), "Private rows.")})
 @options.budget_options()
 @options.table(
     {
@@ -99,7 +93,7 @@ def plan(task: str, **settings: Any) -> None:
 
     rho, epsilon, delta, error = (settings[name] for name in ("rho", "epsilon", "delta", "error"))
     solving = rho is None and epsilon is None and error is not None
-    budget = None if solving else options.require_budget(rho, epsilon, delta)
+    budget = None if solving else options.make_budget(rho, epsilon, delta)
     if budget is not None and settings["notion"] is not None:
         raise click.UsageError("--notion says which kind of budget to work out; here the budget is given")
     outputs.check_outputs(settings["json_path"], None)

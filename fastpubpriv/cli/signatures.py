@@ -22,8 +22,8 @@ from fastpubpriv.cli.options import Decorator
 
 # Types that neither an annotation nor a documented form tells.
 TYPES: dict[str, Any] = {
-    "max_memory": options.Exact(),
-    "n_components": options.Count(),
+    "max_memory": options.EXACT,
+    "n_components": options.count(),
     "rounds": click.IntRange(min=1),
 }
 # Vectors and infinite ends are for Python.
@@ -90,7 +90,7 @@ def type_of(parameter: Parameter) -> Any:
     if _WORDS_ONLY.fullmatch(form):
         return click.Choice(re.findall(r'"(\w+)"', form))
     if number := re.fullmatch(r'(float|int)\b.* or "(\w+)"', form):
-        return options.NumberOr(number[2]) if number[1] == "float" else options.Steps()
+        return options.number_or(number[2]) if number[1] == "float" else options.STEPS
     if "(lowest, highest)" in form:
         return options.TwoNumbers()
     return TYPES.get(parameter.name, {"float": float, "int": int}.get(parameter.annotation.removesuffix(" | None")))
@@ -176,7 +176,7 @@ def prepare(settings: dict[str, Any], **reading: Any) -> Any:
     """Everything that can be refused before the budget is touched; returns the opened files. `reading`: as for `open_files`."""
     from fastpubpriv.cli import inputs, outputs
 
-    settings["budget"] = options.require_budget(settings["rho"], settings["epsilon"], settings["delta"])
+    settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
     files = (settings["private_path"], settings.get("public_path"), settings["ledger"])
     outputs.check_outputs(settings["json_path"], settings["plot_path"], files)
     outputs.check_reader(settings["json_path"], settings["plot_path"], settings["quiet"])

@@ -62,7 +62,7 @@ READERS = {
     "fastpubpriv.cli.reports.Source._read",
     "fastpubpriv.cli.reports.privatize",
     # Rows to predict for: nothing is released from them.
-    "fastpubpriv.cli.train._predict",
+    "fastpubpriv.cli.train.predict",
     "fastpubpriv.results.cells.cells_of",
 }
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
