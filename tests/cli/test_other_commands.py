@@ -71,6 +71,8 @@ def test_plan_solves_for_each_of_the_three():
     assert abs(rows["n_priv"] - 10_000) <= 2
     budget = json.loads(invoke(*common, "--n-priv", "10000", "--error", error["error"]).stdout)
     assert budget["budget"]["rho_float"] == pytest.approx(0.5, rel=1e-6)
+    paper = "plan axis-aligned-mixture --dim 1 --components 2 --n-priv 20000 --epsilon 1 --delta 1e-6 --json -"
+    assert json.loads(invoke(*paper.split()).stdout)["details"]["list_decoding_log10_candidates"] > 40
     approx = json.loads(invoke(*common, "--n-priv", "10000", "--error", "0.03", "--delta", "1e-6").stdout)
     assert approx["budget"]["notion"] == "ApproxDP"
 
@@ -112,34 +114,16 @@ def test_plan_offers_every_task():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("gaussian --dim 10 --n-pub 11 --n-priv 20000 --rho 0.5", "takes a full private covariance"),
         (
-            ["gaussian", "--dim", "10", "--n-pub", "11", "--n-priv", "20000", "--rho", "0.5"],
-            "takes a full private covariance",
-        ),
-        (
-            [
-                "separated-mixture",
-                "--dim",
-                "16",
-                "--components",
-                "3",
-                "--n-pub",
-                "40",
-                "--error",
-                "0.2",
-                "--rho",
-                "0.5",
-            ],
+            "separated-mixture --dim 16 --components 3 --n-pub 40 --error 0.2 --rho 0.5",
             "error of the smallest weight",
         ),
-        (
-            ["select-hypothesis", "--dim", "1", "--candidates", "50", "--n-priv", "5000", "--epsilon", "1"],
-            "of the choice",
-        ),
+        ("select-hypothesis --dim 1 --candidates 50 --n-priv 5000 --epsilon 1", "of the choice"),
     ],
 )
 def test_plans_of_gaussians_mixtures_and_choices(words, said):
-    done = invoke("plan", *words)
+    done = invoke("plan", *words.split())
     assert said in done.output
     assert "worked out" in done.output
     assert not re.search(r"^\w+_\w+ ", done.output, re.MULTILINE)  # every line has words

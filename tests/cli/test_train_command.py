@@ -76,7 +76,7 @@ def test_text_that_is_left_out_or_refused_says_how_it_is_read(files):
 
 def test_a_model_of_classes(files):
     folder, _ = files
-    given = (
+    given = [
         "--label",
         "ill",
         "--columns",
@@ -87,7 +87,7 @@ def test_a_model_of_classes(files):
         "0.5",
         "--method",
         "newton",
-    )
+    ]
     train(*arguments(folder, "parquet", *given, "--json", folder / "model.json", "-q"))
     result = predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-")
     head, *lines = result.stdout.splitlines()
@@ -197,7 +197,7 @@ def test_text_in_columns_and_classes(files):
         getattr(table.iloc[200:], write)(folder / f"private.{suffix}", index=False)
     table.iloc[:200].to_csv(folder / "public.csv", index=False)
     table[["carrier", "dose", "age"]].iloc[:5].to_csv(folder / "new.csv", index=False)
-    given = (
+    given = [
         "--columns",
         "age,dose,carrier",
         "--label",
@@ -208,7 +208,7 @@ def test_text_in_columns_and_classes(files):
         "newton",
         "--rho",
         "0.5",
-    )
+    ]
     models = []
     for suffix, categories in (("csv", "carrier"), ("parquet", "carrier=AA:B6:DL")):
         more = ("--categories", categories, "--json", folder / "model.json", "--seed", "1", "-q")
