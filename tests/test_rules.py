@@ -646,7 +646,7 @@ TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]]
     (
         not_too_long,
         lambda: [s for s in package() + c_library() if s.path != "csrc/sampler_tables.h"],
-        [Source("a.py", "x\n" * 401)],
+        [Source("a.py", "x\n" * 901)],
     ),
     (
         no_unsafe_compiler_flags,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -77,6 +79,33 @@ def words_of(error: BaseException) -> str:
     return type(error).__name__
 
 
+@contextlib.contextmanager
+def in_one_line(verdict: Callable[[], str] | None = None, paid: Callable[[], bool] = bool) -> Iterator[None]:
+    """Errors that leave the block are one line; a command that may pay gives its `verdict` on what became of the budget.
+
+    The text of an unexpected error is not shown: this library did not write it, and it may quote rows.
+    """
+    try:
+        yield
+    except (click.exceptions.Exit, click.Abort, click.ClickException):
+        raise
+    except KeyboardInterrupt:
+        charged = f" before there was an answer; {verdict()}" if verdict else "; nothing was charged to a ledger"
+        raise Interrupted(f"interrupted{charged}") from None
+    except streams.OutputError as error:
+        raise Undelivered(str(error)) from None
+    except (FastPubPrivError, OSError, MemoryError) as error:
+        raise Failure(words_of(error) + (f" ({verdict()})" if verdict and paid() else "")) from None
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        charged = f" ({verdict()})" if verdict else ""
+        raise click.ClickException(
+            f"unexpected {type(error).__name__}{charged}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the "
+            "traceback may quote data)"
+        ) from None
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and overview line, so that `--help` and typing errors need no import."""
 
@@ -113,32 +142,12 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; every error becomes one line."""
         try:
-            return super().invoke(ctx)
+            with in_one_line():
+                return super().invoke(ctx)
         except click.UsageError as error:
             # A long text may have been pasted in place of a number.
             error.message = LONG_WORD.sub(lambda word: f"{word[0][:60]}...", error.message)  # type: ignore[misc]
             raise
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
-            raise
-        except KeyboardInterrupt:
-            # Commands that pay say more themselves (`deliver`).
-            raise Interrupted("interrupted; nothing was charged to a ledger") from None
-        except streams.OutputError as error:
-            raise Undelivered(str(error)) from None
-        except (FastPubPrivError, OSError, MemoryError) as error:
-            raise Failure(words_of(error)) from None
-        except Exception as error:
-            if os.environ.get(TRACEBACK):
-                raise
-            raise unexpected(error) from None
-
-
-def unexpected(error: BaseException, more: str = "") -> click.ClickException:
-    """Report an unexpected error. If its text was not written by this library, it is not shown: it may quote rows."""
-    return click.ClickException(
-        f"unexpected {type(error).__name__}{more}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the traceback "
-        "may quote data)"
-    )
 
 
 EPILOG = """\b

@@ -6,7 +6,6 @@ import importlib
 import os
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import click
@@ -87,21 +86,18 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-@click.command
+@click.command()
 @options.json_option
-def info(json_path: Path | None) -> None:
+def info(**settings: Any) -> None:
     """Versions, processor, instruction set and libraries, for bug reports. No path and no name of this machine is shown."""
     from rich.table import Table
 
     from fastpubpriv.cli import outputs
 
-    outputs.check_outputs(json_path, None)
+    outputs.check_outputs(settings)
     found = describe_machine()
-    if json_path is not None:
-        outputs.write_json(found, json_path)
-        if str(json_path) == "-":
-            return
-    table = Table(show_header=False, box=None)
-    for name, value in found.items():
-        table.add_row(name, str(value))
-    outputs.console().print(table)
+    if outputs.write_json(found, settings["json_path"]):
+        table = Table(show_header=False, box=None)
+        for name, value in found.items():
+            table.add_row(name, str(value))
+        outputs.console().print(table)

@@ -30,7 +30,7 @@ from rich.table import Table as Framed
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options, streams
-from fastpubpriv.cli.app import TRACEBACK, Failure, Interrupted, Undelivered, unexpected, words_of
+from fastpubpriv.cli.app import TRACEBACK, Interrupted, Undelivered, in_one_line, words_of
 from fastpubpriv.errors import (
     AccuracyWarning,
     ExperimentalWarning,
@@ -58,8 +58,9 @@ def is_stdout(path: Path | None) -> bool:
     return str(path) == "-"
 
 
-def check_outputs(json_path: Path | None, plot_path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
     """Refuse, before anything is spent, what could not be written afterwards, and what would overwrite an input."""
+    json_path, plot_path, quiet = settings["json_path"], settings.get("plot_path"), settings.get("quiet")
     for option, path in (("--json", json_path), ("--plot", plot_path)):
         if path is None or (is_stdout(path) and option == "--json"):
             continue
@@ -68,22 +69,15 @@ def check_outputs(json_path: Path | None, plot_path: Path | None, inputs: Iterab
             raise click.UsageError(f"{option}: {str(path)!r} is also one of the files that are read, or the ledger")
     if is_stdout(json_path) and streams.output_is_gone():
         raise click.UsageError("--json -: nobody reads the standard output; pass the name of a file")
-    if plot_path is None:
-        return
-    if json_path is not None and same_file(json_path, plot_path):
-        raise click.UsageError("--json and --plot name the same file")
-    if plot_path.suffix.lower() not in PICTURES:
-        raise click.UsageError(f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
-    need_matplotlib()
-
-
-def check_reader(json_path: Path | None, plot_path: Path | None, quiet: bool) -> None:
-    """Refuse to pay for an answer if it could not be written anywhere."""
-    if json_path is not None or (quiet and plot_path is not None):
-        return
-    if quiet:
+    if plot_path is not None:
+        if json_path is not None and same_file(json_path, plot_path):
+            raise click.UsageError("--json and --plot name the same file")
+        if plot_path.suffix.lower() not in PICTURES:
+            raise click.UsageError(f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
+        need_matplotlib()
+    if quiet and json_path is None and plot_path is None:
         raise click.UsageError("--quiet prints no answer: add --json FILE")
-    if streams.output_is_gone():
+    if quiet is False and json_path is None and streams.output_is_gone():
         raise click.UsageError("nobody reads the standard output: add --json FILE")
 
 
@@ -135,13 +129,14 @@ def finite_or_null(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_json(data: dict[str, Any], path: Path) -> None:
-    """Write to a file, or to the standard output for "-"."""
+def write_json(data: dict[str, Any], path: Path | None) -> bool:
+    """Write to a file if there is one, or to the standard output for "-"; whether that may still show something else."""
     text = json_text(data)
     if is_stdout(path):
         streams.emit(text)
-    else:
+    elif path is not None:
         attempt(lambda place: place.write_text(text + "\n", encoding="utf-8"), path)
+    return not is_stdout(path)
 
 
 def attempt(write: Callable[[Path], Any], path: Path) -> None:
@@ -364,18 +359,8 @@ class Purchase:
     def told(self) -> Iterator[None]:
         """If the block ends before there is an answer, the error says what was charged."""
         try:
-            yield
-        except KeyboardInterrupt:
-            raise Interrupted(f"interrupted before there was an answer; {self.verdict()}") from None
-        except (FastPubPrivError, OSError, MemoryError) as error:
-            paid = self.ledger is not None and self.ledger.began
-            raise Failure(words_of(error) + (f" ({self.verdict()})" if paid else "")) from None
-        except click.ClickException:
-            raise
-        except Exception as error:
-            if os.environ.get(TRACEBACK):
-                raise
-            raise unexpected(error, f" ({self.verdict()})") from None
+            with in_one_line(self.verdict, lambda: self.ledger is not None and self.ledger.began):
+                yield
         finally:
             if self.ledger is not None:
                 self.ledger.close()

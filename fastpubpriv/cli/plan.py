@@ -96,7 +96,7 @@ def plan(task: str, **settings: Any) -> None:
     budget = None if solving else options.make_budget(rho, epsilon, delta)
     if budget is not None and settings["notion"] is not None:
         raise click.UsageError("--notion says which kind of budget to work out; here the budget is given")
-    outputs.check_outputs(settings["json_path"], None)
+    outputs.check_outputs(settings)
     arguments = own_arguments(task, settings)
     made = fpp.plan(
         task.replace("-", "_"),
@@ -107,10 +107,7 @@ def plan(task: str, **settings: Any) -> None:
         delta=None if delta is None or not solving else float(delta),
         **arguments,
     )
-    if settings["json_path"] is not None:
-        outputs.write_json(made.to_dict(), settings["json_path"])
-        if str(settings["json_path"]) == "-":
-            return
-    table, facts = shown(made)
-    outputs.print_table(table, title="Plan")
-    outputs.print_facts([(name, escape(text)) for name, text in facts])
+    if outputs.write_json(made.to_dict(), settings["json_path"]):
+        table, facts = shown(made)
+        outputs.print_table(table, title="Plan")
+        outputs.print_facts([(name, escape(text)) for name, text in facts])

@@ -325,8 +325,7 @@ def _check_places(settings: dict[str, Any]) -> None:
             if settings[name] is not None and outputs.same_file(state, settings[name]):
                 raise click.UsageError("--state is also one of the outputs")
     read = [*found, settings["public_path"], users, *settings["merge_paths"]]
-    outputs.check_outputs(settings["json_path"], settings["plot_path"], read)
-    outputs.check_reader(settings["json_path"], settings["plot_path"], settings["quiet"])
+    outputs.check_outputs(settings, read)
 
 
 class Server:

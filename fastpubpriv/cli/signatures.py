@@ -178,8 +178,7 @@ def prepare(settings: dict[str, Any], **reading: Any) -> Any:
 
     settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
     files = (settings["private_path"], settings.get("public_path"), settings["ledger"])
-    outputs.check_outputs(settings["json_path"], settings["plot_path"], files)
-    outputs.check_reader(settings["json_path"], settings["plot_path"], settings["quiet"])
+    outputs.check_outputs(settings, files)
     opened = inputs.open_files(
         settings["private_path"],
         settings.get("public_path"),
