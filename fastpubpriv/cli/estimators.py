@@ -146,7 +146,10 @@ def gaussian(call: Call) -> None:
         "required": False,
         "help": "Share of the rows in the smallest group. Default: half an equal share.",
     },
-    method={"type": options.Methods("fastpubpriv.mixtures.separated.searches")},
+    method={
+        "type": options.Methods("fastpubpriv.mixtures.separated.searches"),
+        "help": "How groups are found; auto decides by the number of public rows.",
+    },
     weight_floor=None,
 )
 def mixture(call: Call) -> None:
