@@ -64,87 +64,76 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
     return Duchi(dim, epsilon, norm_bound, form=form)
 
 
-def check_standardize(settings: dict[str, Any], dim: int) -> None:
-    """A usage error unless the options that --standardize needs are there."""
-    if not settings["standardize"]:
-        return
-    if settings["public_path"] is None:
-        raise click.UsageError("--standardize needs --public FILE: the units come from public rows")
-    if settings["norm_bound"] is None:
-        raise click.UsageError(
-            f"--standardize needs --norm-bound: pass public, for the length of the longest public row, or a number; rows of {dim} "
-            f"such columns have a length of about {dim**0.5:.3g}"
-        )
-
-
-class Source:
-    """Private rows on their way into reports: a file of known length, or the standard input."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.path, public_path = settings["private_path"], settings["public_path"]
-        self.rows: Any = None
-        self.stream: Iterator[Chunk] | None = None
-        if outputs.is_stdout(self.path):
-            names = inputs.split_names(settings["columns"])
-            if names is None:
-                raise click.UsageError(
-                    "--private - needs --columns: which columns of the lines hold numbers is not looked up"
-                )
-            if settings["join_quoted_lines"]:
-                raise click.UsageError("--join-quoted-lines is for files")
-            self.stream = csv_stream("/dev/stdin", names)
-            self.n, self.dim, self.notes = None, len(names), []
-            public = (
-                None
-                if public_path is None
-                else public_table_of(public_path, columns=names, dim=self.dim, argument="--public")[0]
+def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> tuple[Standard | None, Any, Any]:
+    """The units of --standardize, the public rows in the units that are reported, and the randomizer."""
+    standard = None
+    if settings["standardize"]:
+        if public is None:
+            raise click.UsageError("--standardize needs --public FILE: the units come from public rows")
+        if settings["norm_bound"] is None:
+            raise click.UsageError(
+                "--standardize needs --norm-bound: pass public, for the length of the longest public row, or a number; rows of "
+                f"{dim} such columns have a length of about {dim**0.5:.3g}"
             )
-        else:
-            opened = inputs.open_files(self.path, public_path, settings["columns"], settings["join_quoted_lines"])
-            self.rows, public, self.notes = opened.private, opened.public, opened.notes
-            self.n, self.dim = self.rows.n, self.rows.dim
-        check_standardize(settings, self.dim)
-        self.standard = Standard.of(public) if settings["standardize"] and public is not None else None
-        self.public = public if public is None or self.standard is None else self.standard.chunk(public)
+        standard = Standard.of(public)
+        public = standard.chunk(public)
+    return standard, public, make_randomizer(dim, settings, public)
 
-    def chunks(self, begin: int, chunk_rows: int) -> Iterator[Chunk]:
-        """The rows from `begin` on, as they are reported."""
-        for chunk in self._read(begin, chunk_rows):
-            yield chunk if self.standard is None else self.standard.chunk(chunk)
 
-    def _read(self, begin: int, chunk_rows: int) -> Iterator[Chunk]:
-        if self.stream is None:
-            yield from self.rows.chunks(begin, chunk_rows=chunk_rows)
-            return
-        for piece in self.stream:
+class Lines:
+    """Lines of .csv on the standard input: rows that can be read once, and that nobody has counted."""
+
+    n = None
+
+    def __init__(self, names: list[str]) -> None:
+        self.dim, self._pieces = len(names), csv_stream("/dev/stdin", names)
+
+    def chunks(self, begin: int, *, chunk_rows: int) -> Iterator[Chunk]:
+        """The rows from `begin` on."""
+        for piece in self._pieces:
             skipped = min(begin, len(piece))
             begin -= skipped
             for first in range(skipped, len(piece), chunk_rows):
                 yield piece[first : first + chunk_rows]
 
 
+def _rows(settings: dict[str, Any]) -> tuple[Any, FloatArray | None, list[str]]:
+    """Private rows, public rows, and notes on the choice of columns."""
+    path, public_path = settings["private_path"], settings["public_path"]
+    if not outputs.is_stdout(path):
+        opened = inputs.open_files(path, public_path, settings["columns"], settings["join_quoted_lines"])
+        return opened.private, opened.public, opened.notes
+    names = inputs.split_names(settings["columns"])
+    if names is None:
+        raise click.UsageError("--private - needs --columns: which columns of the lines hold numbers is not looked up")
+    if settings["join_quoted_lines"]:
+        raise click.UsageError("--join-quoted-lines is for files")
+    rows, public = Lines(names), None
+    if public_path is not None:
+        public, _ = public_table_of(public_path, columns=names, dim=rows.dim, argument="--public")
+    return rows, public, []
+
+
 def privatize(settings: dict[str, Any]) -> None:
     """Run the command."""
     out_path: Path = settings["out_path"]
-    source = Source(settings)
-    randomizer = make_randomizer(source.dim, settings, source.public)
-    cost = randomizer.cost
+    rows, public, notes = _rows(settings)
+    standard, _, randomizer = in_units(settings, rows.dim, public)
     _check_output(settings)
     if not settings["quiet"]:
-        for text in source.notes:
+        for text in notes:
             outputs.note(text)
         if randomizer.norm_bound is None:
             outputs.note("without --norm-bound only the directions of rows are reported, not their lengths")
     warned: list[str] = []
     done = 0
-    with outputs.nice_warnings(warned), _opened(settings, randomizer, source.n) as (out, begin):
+    with outputs.nice_warnings(warned), _opened(settings, randomizer, rows.n) as (out, begin):
         size = settings["batch_rows"] or batch_rows_of(randomizer)
-        bar = Progress(source.n or 0, False if settings["quiet"] or source.n is None else None)
+        bar = Progress(rows.n or 0, False if settings["quiet"] or rows.n is None else None)
         try:
-            batches = report_batches(
-                randomizer, source.chunks(begin, size), random_state=settings["seed"], threads=settings["threads"]
-            )
-            for batch in batches:
+            chunks = rows.chunks(begin, chunk_rows=size)
+            chunks = chunks if standard is None else map(standard.chunk, chunks)
+            for batch in report_batches(randomizer, chunks, random_state=settings["seed"], threads=settings["threads"]):
                 _write(out, batch.to_bytes())
                 done += len(batch)
                 bar.at(begin + done)
@@ -157,7 +146,7 @@ def privatize(settings: dict[str, Any]) -> None:
             raise Undelivered(f"{_output_name(out_path)} {streams.reason(error)}; {_left(out_path, done)}") from None
         finally:
             bar.close()
-    if source.n is None and not begin + done:
+    if rows.n is None and not begin + done:
         raise InputError(
             "the standard input has no rows: pass a header line with the names of the columns, and a line for each row"
         )
@@ -165,7 +154,7 @@ def privatize(settings: dict[str, Any]) -> None:
         before = f", after {begin:,} that were there" if begin else ""
         streams.hint(
             f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {_output_name(out_path)}{before}. Each costs its user "
-            f"{words.short(cost)}. To read them: {_reader(settings, randomizer)}"
+            f"{words.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}"
         )
 
 
@@ -268,20 +257,16 @@ def _write(out: Any, data: bytes) -> None:
 def aggregate(settings: dict[str, Any]) -> None:
     """Run the command."""
     dim = settings["dim"]
-    check_standardize(settings, dim)
     _check_places(settings)
     names: Any = inputs.split_names(settings["columns"])
     if names is not None and len(names) != dim:
         raise click.UsageError(f"--columns names {len(names)} columns, and --dim is {dim}")
     public = None
     if settings["public_path"] is not None:
-        public, found = public_table_of(
-            settings["public_path"], columns=_columns_of(settings, names), dim=dim, argument="--public"
-        )
+        columns = None if settings["public_path"].suffix.lower() == ".npy" else names
+        public, found = public_table_of(settings["public_path"], columns=columns, dim=dim, argument="--public")
         names = names or found
-    standard = Standard.of(public) if settings["standardize"] and public is not None else None
-    shown = public if standard is None or public is None else standard.chunk(public)
-    randomizer = make_randomizer(dim, settings, shown)
+    standard, shown, randomizer = in_units(settings, dim, public)
 
     def call(ledger: Any) -> MeanResult:
         server = Server(settings, randomizer)
@@ -298,10 +283,6 @@ def aggregate(settings: dict[str, Any]) -> None:
     settings.update(ledger=None, ledger_total=None, budget=None)
     drawing = {} if public is None or (settings["norm_bound"] is None) else {"x_pub": public}
     outputs.deliver(call, "Mean of the rows of users, from their reports", settings, **drawing)
-
-
-def _columns_of(settings: dict[str, Any], names: list[str] | None) -> list[str] | None:
-    return None if settings["public_path"].suffix.lower() == ".npy" else names
 
 
 def _check_places(settings: dict[str, Any]) -> None:

@@ -59,7 +59,6 @@ READERS = {
     "fastpubpriv.release.reports._draw.pieces",
     "fastpubpriv.local.training._block",
     # On their way to such a report.
-    "fastpubpriv.cli.reports.Source._read",
     "fastpubpriv.cli.reports.privatize",
     # Rows to predict for: nothing is released from them.
     "fastpubpriv.cli.train.predict",
