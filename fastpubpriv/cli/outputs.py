@@ -174,20 +174,16 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 def keep(text: str) -> str:
     """Store an answer in a place that the user did not choose, readable by its owner alone; returns words that say where."""
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
-        try:
+        name = ""
+        with contextlib.suppress(OSError, RuntimeError):
             number, name = tempfile.mkstemp(dir=folder(), prefix="fastpubpriv-result-", suffix=".json")
-        except (OSError, RuntimeError):
-            continue
-        try:
             with open(number, "w", encoding="utf-8") as file:
                 file.write(text + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            continue
-        return f"the whole result is in {name!r}"
+            return f"the whole result is in {name!r}"
+        with contextlib.suppress(OSError):
+            os.unlink(name)
     streams.hint(text)
     return "the whole result stands above, on the error stream, because no file could be written"
 
@@ -368,6 +364,7 @@ class Purchase:
     def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
         """Store the answer, even after Ctrl-C; only output to the standard output can be interrupted."""
 
+        @signals_wait()
         def write() -> None:
             try:
                 self.text = make_text()
@@ -378,11 +375,7 @@ class Purchase:
                 replace_file(path, lambda place: place.write_text(self.text + "\n", encoding="utf-8"))
                 self.stored = f"the whole result is in {str(path)!r}"
 
-        def write_undisturbed() -> None:
-            with signals_wait():
-                write()
-
-        self.attempt(repr(str(path)), write_undisturbed)
+        self.attempt(repr(str(path)), write)
         if path is not None and is_stdout(path) and self.attempt("", self.emit):
             self.stored = "the whole result was written to the standard output"
         if path is not None and not self.stored:
