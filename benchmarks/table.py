@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import held
 from benchmarks.cases import calls, first_calls, geometry, limits, loops, memory, reports, training
 from benchmarks.goals import GOALS, NONE, verdict
-from fastpubpriv.cli.surroundings import describe_machine
+from fastpubpriv.cli.info import describe_machine
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.instructions import NAMES
 

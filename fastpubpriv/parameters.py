@@ -151,8 +151,13 @@ def _filled(line: re.Match[str]) -> str:
     return "\n".join(line[1] + each for each in text.split("\n"))
 
 
+def with_shared_texts(docstring: str) -> str:
+    """A docstring with the shared texts in place of the lines that name them."""
+    return _LINE.sub(_filled, docstring)
+
+
 def shared_docs(function: Function) -> Function:
     """Put the shared texts into the docstring of a function, which stays what it is; without docstrings (`-OO`) do nothing."""
     if function.__doc__ is not None:
-        function.__doc__ = _LINE.sub(_filled, function.__doc__)
+        function.__doc__ = with_shared_texts(function.__doc__)
     return function

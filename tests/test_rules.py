@@ -22,7 +22,7 @@ from scipy.sparse import csgraph
 import fastpubpriv
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = {".py": 400, ".c": 500, ".h": 400}
+MAX_LINES = {".py": 900, ".c": 500, ".h": 400}
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 
@@ -646,7 +646,7 @@ TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]]
     (
         not_too_long,
         lambda: [s for s in package() + c_library() if s.path != "csrc/sampler_tables.h"],
-        [Source("a.py", "x\n" * 401)],
+        [Source("a.py", "x\n" * 901)],
     ),
     (
         no_unsafe_compiler_flags,

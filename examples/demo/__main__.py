@@ -1,12 +1,13 @@
 """`make demo`: the pages one after the other; each writes a JSON file and a plot into a folder."""
 
+import tempfile
 from pathlib import Path
 
 import click
 
 import fastpubpriv as fpp
 from examples.demo import flights, weather
-from fastpubpriv.cli import options, outputs
+from fastpubpriv.cli import options, outputs, streams
 
 PAGES = (weather.mean, weather.gaussian, flights.mixture, flights.axis, flights.clients, flights.training)
 FOLDER = Path("demo-out")
@@ -14,7 +15,7 @@ FOLDER = Path("demo-out")
 
 @click.command()
 @click.option("--out", type=options.FileName(file_okay=False), default=FOLDER, show_default=True, help="Folder.")
-@click.option("--rho", type=options.Exact(), default="0.5", show_default=True, help="Budget in zero-concentrated DP.")
+@click.option("--rho", type=options.EXACT, default="0.5", show_default=True, help="Budget in zero-concentrated DP.")
 @click.option("--seed", type=int, help="Repeatable noise: the answer is then NOT private.")
 def main(out, rho, seed):
     """The main job on a real weather table, beside what else one could have done.
@@ -29,10 +30,13 @@ def main(out, rho, seed):
     try:
         budget = fpp.ZCDP(rho)
         outputs.need_matplotlib()
-        outputs.check_folder("--out", out)
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
         outputs.written([path for page in PAGES for path in page(budget, seed, out)])
     except fpp.FastPubPrivError as error:
         raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise click.UsageError(f"--out: {str(out)!r} {streams.reason(error)}") from None
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
-from fastpubpriv.cli import outputs, report
+from fastpubpriv.cli import outputs
 
 LEVEL = 0.95
 NOT_PRIVATE = "[bold red]NO[/]"
@@ -19,13 +19,13 @@ def seeds(seed, first):
 def heard():
     """The library's warnings inside the block, shown and collected in a list."""
     texts = []
-    with report.nice_warnings(texts):
+    with outputs.nice_warnings(texts):
         yield texts
 
 
 def say(text):
     """Print a paragraph."""
-    report.console().print(text, highlight=False)
+    outputs.console().print(text, highlight=False)
 
 
 def happened(text):
@@ -62,5 +62,5 @@ def columns_of(units):
 
 def answer(result, title, warned, **more):
     """Print a released result, and return what its file holds."""
-    report.print_result(result, level=LEVEL, title=title)
-    return {**report.result_dict(result, level=LEVEL, warned=warned), **more}
+    outputs.print_result(result, level=LEVEL, title=title)
+    return {**outputs.result_dict(result, level=LEVEL, warned=warned), **more}

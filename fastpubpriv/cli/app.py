@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -16,16 +18,22 @@ from fastpubpriv.errors import FastPubPrivError
 
 # Name of a command -> its module and its line in the overview. A module is imported when its command is asked for.
 COMMANDS = {
-    "mean": ("means:mean", "Mean of private rows, with the range taken from public rows."),
-    "gaussian": ("gaussian:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
-    "mixture": ("mixture:mixture", "Groups of private rows: weight, mean and covariance of each."),
+    "mean": ("estimators:mean", "Mean of private rows, with the range taken from public rows."),
+    "gaussian": ("estimators:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
+    "mixture": ("estimators:mixture", "Groups of private rows: weight, mean and covariance of each."),
     "axis-mixture": (
-        "axis_mixture:axis_mixture",
+        "estimators:axis_mixture",
         "Mixture of Gaussians with independent columns, and no range given.",
     ),
-    "weighted-mean": ("means:weighted_mean", "Mean of bounded rows, private and public ones weighted for least error."),
-    "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
-    "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),
+    "weighted-mean": (
+        "estimators:weighted_mean",
+        "Mean of bounded rows, private and public ones weighted for least error.",
+    ),
+    "coinpress-mean": (
+        "estimators:coinpress_mean",
+        "Mean of private rows without public rows: give a centre and radius.",
+    ),
+    "histogram": ("estimators:histogram", "Histograms of private columns, with no range given."),
     "train": ("train:train", "A linear model of a label from the other columns: regression, classes, counts."),
     "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
     "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),
@@ -71,6 +79,33 @@ def words_of(error: BaseException) -> str:
     return type(error).__name__
 
 
+@contextlib.contextmanager
+def in_one_line(verdict: Callable[[], str] | None = None, paid: Callable[[], bool] = bool) -> Iterator[None]:
+    """Errors that leave the block are one line; a command that may pay gives its `verdict` on what became of the budget.
+
+    The text of an unexpected error is not shown: this library did not write it, and it may quote rows.
+    """
+    try:
+        yield
+    except (click.exceptions.Exit, click.Abort, click.ClickException):
+        raise
+    except KeyboardInterrupt:
+        charged = f" before there was an answer; {verdict()}" if verdict else "; nothing was charged to a ledger"
+        raise Interrupted(f"interrupted{charged}") from None
+    except streams.OutputError as error:
+        raise Undelivered(str(error)) from None
+    except (FastPubPrivError, OSError, MemoryError) as error:
+        raise Failure(words_of(error) + (f" ({verdict()})" if verdict and paid() else "")) from None
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        charged = f" ({verdict()})" if verdict else ""
+        raise click.ClickException(
+            f"unexpected {type(error).__name__}{charged}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the "
+            "traceback may quote data)"
+        ) from None
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and overview line, so that `--help` and typing errors need no import."""
 
@@ -82,8 +117,10 @@ class LazyGroup(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        place, line = COMMANDS[cmd_name]
+        module, _, name = place.partition(":")
         command: click.Command = getattr(import_module(f"fastpubpriv.cli.{module}"), name)
+        command.short_help = line
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -105,32 +142,12 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; every error becomes one line."""
         try:
-            return super().invoke(ctx)
+            with in_one_line():
+                return super().invoke(ctx)
         except click.UsageError as error:
             # A long text may have been pasted in place of a number.
             error.message = LONG_WORD.sub(lambda word: f"{word[0][:60]}...", error.message)  # type: ignore[misc]
             raise
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
-            raise
-        except KeyboardInterrupt:
-            # Commands that pay say more themselves (`deliver`).
-            raise Interrupted("interrupted; nothing was charged to a ledger") from None
-        except streams.OutputError as error:
-            raise Undelivered(str(error)) from None
-        except (FastPubPrivError, OSError, MemoryError) as error:
-            raise Failure(words_of(error)) from None
-        except Exception as error:
-            if os.environ.get(TRACEBACK):
-                raise
-            raise unexpected(error) from None
-
-
-def unexpected(error: BaseException, more: str = "") -> click.ClickException:
-    """Report an unexpected error. If its text was not written by this library, it is not shown: it may quote rows."""
-    return click.ClickException(
-        f"unexpected {type(error).__name__}{more}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the traceback "
-        "may quote data)"
-    )
 
 
 EPILOG = """\b

@@ -14,7 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.public import public_table_of
-from fastpubpriv.sources.readers.arrow import float_dtype, load_pyarrow
+from fastpubpriv.sources.readers.arrow import data_columns, float_dtype, footer, ipc_reader, load_pyarrow
 from fastpubpriv.sources.readers.csv import public_table
 from fastpubpriv.sources.readers.texts import TextColumns
 
@@ -70,19 +70,9 @@ def _typed_schema(path: Path) -> dict[str, bool] | None:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
     try:
-        if suffix == ".parquet":
-            import pyarrow.parquet
-
-            schema = pyarrow.parquet.read_schema(path)
-        else:
-            import pyarrow.ipc
-
-            with open(path, "rb") as file:
-                opener = pyarrow.ipc.open_file if file.read(6) == b"ARROW1" else pyarrow.ipc.open_stream
-            with pa.memory_map(str(path)) as mapped:
-                schema = opener(mapped).schema
-        index = (schema.pandas_metadata or {}).get("index_columns", [])
-        return {f.name: float_dtype(f.type) is not None for f in schema if f.name not in index}
+        schema = footer(str(path))[0] if suffix == ".parquet" else ipc_reader(pa, str(path), mapped=True).schema
+        kept = data_columns(schema)
+        return {each.name: float_dtype(each.type) is not None for each in schema if each.name in kept}
     except Exception:
         raise InputError(f"{str(path)!r} cannot be read as a {suffix} file") from None
 
@@ -226,18 +216,10 @@ def read_array(path: str, what: str) -> FloatArray:
         raise InputError(f"{what}: {path!r} is not a .npy file of numbers (written by numpy.save)") from None
 
 
-def read_spread(covariance: str | None, variance: str | None, dim: int) -> tuple[Any, Any]:
-    """--covariance ("public" or a .npy file) and --variance (numbers or a .npy file), as the estimators take them."""
-    known = covariance if covariance in (None, "public") else read_array(str(covariance), "--covariance")
-    return known, None if variance is None else read_vector(variance, dim, "--variance")
-
-
 def read_vector(text: str, dim: int, what: str) -> Any:
     """A number for all columns, numbers with commas between them, or the content of a .npy file."""
-    return read_array(text, what) if text.lower().endswith(".npy") else _numbers(text, dim, what)
-
-
-def _numbers(text: str, dim: int, what: str) -> Any:
+    if text.lower().endswith(".npy"):
+        return read_array(text, what)
     try:
         values = [float(item) for item in text.split(",")]
     except ValueError:

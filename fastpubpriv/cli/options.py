@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fastpubpriv as fpp
-from fastpubpriv.parameters import FAILURE_PROB
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
@@ -23,6 +22,16 @@ if TYPE_CHECKING:
 else:
     Type = click.ParamType
 
+# Parameters whose options have other names.
+NAMES = {
+    "family": "randomizer",
+    "n_components": "components",
+    "pub_priv_gap": "gap",
+    "x_priv": "private",
+    "x_pub": "public",
+    "y_priv": "label",
+    "y_pub": "label",
+}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
@@ -43,29 +52,59 @@ def real(number: Fraction, option: str) -> float:
         raise click.UsageError(f"{option} must stay below 1.8e308, the largest number of a computer") from None
 
 
-def two_numbers(text: str | None, option: str) -> tuple[float, float] | None:
-    """Two numbers with a comma between them; a usage error for anything else."""
-    if text is None:
-        return None
-    found = [exact_number(part.strip()) for part in text.split(",")]
-    if len(found) != 2 or found[0] is None or found[1] is None:
-        raise click.UsageError(f"{option} takes two numbers with a comma between them, such as 0,100")
-    return real(found[0], option), real(found[1], option)
+class Read(Type):
+    """A value that a function reads in a text; its ValueError says what is wrong."""
 
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self.read = name, read
 
-class Exact(Type):
-    """A decimal or a fraction, kept exactly: 0.1 is one tenth."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check and convert one argument."""
-        if isinstance(value, Fraction):
-            return value
-        number = exact_number(str(value).strip())
-        if number is None:
-            self.fail(f"{str(value)[:80]!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
-        return number
+        try:
+            return self.read(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _exact(text: str) -> Fraction:
+    number = exact_number(text.strip())
+    if number is None:
+        raise ValueError(f"{text[:80]!r} is not a number such as 0.5, 1e-6 or 1/3")
+    return number
+
+
+def _steps(text: str) -> int | str:
+    if text != "auto" and not re.fullmatch(r"\d{1,9}", text):
+        raise ValueError(f"{text[:80]!r} is neither a whole number nor 'auto'")
+    return text if text == "auto" else int(text)
+
+
+EXACT = Read("number", _exact)  # 0.1 is one tenth
+STEPS = Read("integer|auto", _steps)
+
+
+def number_or(word: str) -> Read:
+    """A number, or a word."""
+    return Read(f"number|{word}", lambda text: word if text == word else click.FLOAT(text))
+
+
+def count(least: int = 1) -> click.IntRange:
+    """A whole number from `least` to 2^53."""
+    return click.IntRange(least, 2**53)
+
+
+class TwoNumbers(Type):
+    """Two numbers with a comma between them."""
+
+    name = "low,high"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """Check and convert one argument."""
+        option = "" if param is None else param.opts[0]
+        low, high, *more = [*(exact_number(part.strip()) for part in str(value).split(",")), None]
+        if low is None or high is None or more != [None]:
+            raise click.UsageError(f"{option} takes two numbers with a comma between them, such as 0,100")
+        return real(low, option), real(high, option)
 
 
 class FileName(click.Path):
@@ -87,13 +126,6 @@ class FileName(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Count(click.IntRange):
-    """A whole number from `least` to 2^53."""
-
-    def __init__(self, least: int = 1) -> None:
-        super().__init__(min=least, max=2**53)
-
-
 class Level(click.FloatRange):
     """A number strictly between 0 and 1; NaN is refused, although it passes click's comparisons."""
 
@@ -106,31 +138,6 @@ class Level(click.FloatRange):
         if math.isnan(number):
             self.fail("nan is not in the range 0<x<1.", param, ctx)
         return number
-
-
-class Steps(Type):
-    """A whole number, or "auto"."""
-
-    name = "integer|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Check and convert one argument."""
-        if value == "auto" or isinstance(value, int):
-            return value  # type: ignore[no-any-return]
-        if not re.fullmatch(r"\d{1,9}", str(value)):
-            self.fail(f"{str(value)[:80]!r} is neither a whole number nor 'auto'", param, ctx)
-        return int(value)
-
-
-class NumberOr(Type):
-    """A number, or a word."""
-
-    def __init__(self, word: str) -> None:
-        self.word, self.name = word, f"number|{word}"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """Check and convert one argument."""
-        return self.word if value == self.word else float(click.FLOAT.convert(value, param, ctx))
 
 
 class Methods(Type):
@@ -155,11 +162,6 @@ class Methods(Type):
         return click.Choice(self.choices()).convert(value, param, ctx)
 
 
-def method_option(home: str, text: str) -> Decorator:
-    """--method, one of the methods in the registry of `home`."""
-    return click.option("--method", type=Methods(home), help=f"{text} Default: the first.")
-
-
 def given(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     """Those of the named options that the command line holds; the others are left to the library's defaults."""
     return {name: settings[name] for name in names if settings[name] is not None}
@@ -176,17 +178,45 @@ def stack(*options: Decorator) -> Decorator:
     return decorate
 
 
+def name_of(parameter: str) -> str:
+    """The option of a parameter: `--gap` of `pub_priv_gap`."""
+    return "--" + NAMES.get(parameter, parameter).removesuffix("_path").replace("_", "-")
+
+
+def default_of(value: Any) -> dict[str, Any]:
+    """What click has to know of a default; ... stands for none, where an option must be given."""
+    return {"required": True} if value is ... else {} if value is None else {"default": value, "show_default": True}
+
+
+def table(rows: dict[str, tuple[Any, ...]]) -> Decorator:
+    """Options by parameter: a type (words are a choice, `bool` a flag), what it means, and a default (... where one is needed)."""
+
+    def made(name: str, kind: Any, text: str, default: Any = None) -> Decorator:
+        more = {"is_flag": True} if kind is bool else {"type": click.Choice(kind) if isinstance(kind, tuple) else kind}
+        more |= default_of(default)
+        return click.option(name_of(name), name, help=text, **more)
+
+    return stack(*(made(name, *row) for name, row in rows.items()))
+
+
+def epilog(*examples: str) -> str:
+    """What --help ends with."""
+    return "\n  ".join([f"\b\nExample{'s' if len(examples) > 1 else ''}:", *examples])
+
+
 def budget_options(why: str = "") -> Decorator:
     """--rho, --epsilon, --delta."""
-    return stack(
-        click.option("--rho", type=Exact(), help=f"Budget in zero-concentrated DP.{why}"),
-        click.option("--epsilon", type=Exact(), help="Budget in pure DP, or together with --delta in approximate DP."),
-        click.option("--delta", type=Exact(), help="Far below one over the number of private rows, such as 1e-6."),
+    return table(
+        {
+            "rho": (EXACT, f"Budget in zero-concentrated DP.{why}"),
+            "epsilon": (EXACT, "Budget in pure DP, or together with --delta in approximate DP."),
+            "delta": (EXACT, "Far below one over the number of private rows, such as 1e-6."),
+        }
     )
 
 
-def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget | None:
-    """The one budget that the options describe, None if there are none; a usage error for anything else."""
+def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
+    """The one budget that the options describe; a usage error where they describe none or several."""
     if rho is not None and (epsilon is not None or delta is not None):
         raise click.UsageError(
             "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
@@ -197,18 +227,10 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
         return fpp.PureDP(epsilon) if delta is None else fpp.ApproxDP(epsilon, delta)
     if delta is not None:
         raise click.UsageError("--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
-    return None
-
-
-def require_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
-    """As `make_budget`, but there must be one."""
-    budget = make_budget(rho, epsilon, delta)
-    if budget is None:
-        raise click.UsageError(
-            "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
-            "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
-        )
-    return budget
+    raise click.UsageError(
+        "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
+        "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
+    )
 
 
 def parse_total(text: str, budget: Budget) -> Budget:
@@ -224,21 +246,7 @@ def parse_total(text: str, budget: Budget) -> Budget:
                 f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
             )
         parts[name] = value
-    total = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
-    assert total is not None
-    return total
-
-
-ledger_options = stack(
-    click.option(
-        "--ledger",
-        type=FileName(dir_okay=False),
-        help="File that keeps what was spent on this data set; debited before the private rows are read.",
-    ),
-    click.option(
-        "--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."
-    ),
-)
+    return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 
 def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:
@@ -259,105 +267,58 @@ def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: A
 
 def private_option(text: str = "The rows to protect") -> Decorator:
     """--private FILE."""
-    return click.option(
-        "--private",
-        "private_path",
-        required=True,
-        type=FileName(),
-        help=f"{text}: .npy, .parquet, .arrow, .feather or .csv.",
-    )
+    return table({"private_path": (FileName(), f"{text}: .npy, .parquet, .arrow, .feather or .csv.", ...)})
 
 
 def public_option(*, required: bool) -> Decorator:
     """--public FILE."""
-    return click.option(
-        "--public",
-        "public_path",
-        required=required,
-        type=FileName(),
-        help="Rows that need no protection, at least one, with the same columns.",
+    text = "Rows that need no protection, at least one, with the same columns."
+    return table({"public_path": (FileName(), text, ... if required else None)})
+
+
+def columns_options(*, both: bool) -> Decorator:
+    """--columns, of one table or of `both`, and --join-quoted-lines."""
+    tables = (
+        "tables. Default: the numeric columns that both files have" if both else "table. Default: all numeric columns"
     )
+    return stack(click.option("--columns", metavar="A,B,...", help=f"Columns of the {tables}."), join_option)
 
 
-join_option = click.option(
-    "--join-quoted-lines",
-    is_flag=True,
-    help="In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the "
-    "quotes of each record are balanced. Default: each line is a row.",
+join_option = table(
+    {
+        "join_quoted_lines": (
+            bool,
+            "In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes "
+            "of each record are balanced. Default: each line is a row.",
+        )
+    }
 )
-columns_option = stack(
-    click.option(
-        "--columns",
-        metavar="A,B,...",
-        help="Columns of the tables. Default: the numeric columns that both files have.",
+ledger_options = stack(
+    table(
+        {
+            "ledger": (
+                FileName(dir_okay=False),
+                "File that keeps what was spent on this data set; debited before the private rows are read.",
+            )
+        }
     ),
-    join_option,
+    click.option(
+        "--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."
+    ),
 )
-
-mode_option = click.option(
-    "--mode",
-    type=click.Choice(["practical", "theory"]),
-    default="practical",
-    show_default=True,
-    help="Clip radii that do well in practice, or those of the proofs. Same privacy.",
-)
-_FAILURE = "Chance that a bound fails, as one derived from public rows (costs accuracy, not privacy)."
-failure_option = click.option("--failure-prob", type=float, default=FAILURE_PROB, show_default=True, help=_FAILURE)
-
-variance_option = click.option(
-    "--variance", metavar="V", help="Variance of a row in every column: a number, one for each column, or a .npy file."
-)
-refine_options = stack(
-    click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
-    mode_option,
-    failure_option,
-)
-structure_option = click.option(
-    "--structure",
-    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
-    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
-)
-
-_BOUNDS = "Two numbers between which all values of all columns are known to lie"
-gaussian_bounds_option = click.option(
-    "--bounds", metavar="LOW,HIGH", help=f"{_BOUNDS}: mean and spread are kept inside."
-)
-mixture_bounds_option = click.option("--bounds", metavar="LOW,HIGH", help=f"{_BOUNDS}: groups are kept inside.")
-
-plan_options = stack(
-    click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
-    click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
-    click.option("--method", help="As in the estimator."),
-    click.option("--structure", help="gaussian: as in the estimator."),
-    click.option("--failure-prob", type=float, help=_FAILURE),
-)
+seed_option = table({"seed": (int, "Repeatable noise, for tests and papers: the answer is then NOT private.")})
+threads_option = table({"threads": (click.IntRange(min=1), "Default: all cores. Never changes the answer.")})
+json_option = table({"json_path": (FileName(dash=True), "Write the whole result; - for stdout.")})
 
 
-def memory_option(default: str | None) -> Decorator:
-    """--max-memory."""
-    return click.option(
-        "--max-memory",
-        type=Exact(),
-        default=default,
-        show_default=default is not None,
-        help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
-    )
+def quiet_option(text: str = "No table and no notes; warnings and errors still show.") -> Decorator:
+    """--quiet."""
+    return click.option("--quiet", "-q", is_flag=True, help=text)
 
-
-run_options = stack(
-    click.option("--seed", type=int, help="Repeatable noise, for tests and papers: the answer is then NOT private."),
-    click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes the answer."),
-)
 
 output_options = stack(
-    click.option(
-        "--level",
-        type=Level(),
-        default=0.95,
-        show_default=True,
-        help="Confidence level of the intervals.",
-    ),
-    click.option("--json", "json_path", type=FileName(dash=True), help="Write the whole result; - for stdout."),
-    click.option("--plot", "plot_path", type=FileName(), help="Draw it: .png, .pdf or .svg."),
-    click.option("--quiet", "-q", is_flag=True, help="No table and no notes; warnings and errors still show."),
+    table({"level": (Level(), "Confidence level of the intervals.", 0.95)}),
+    json_option,
+    table({"plot_path": (FileName(), "Draw it: .png, .pdf or .svg.")}),
+    quiet_option(),
 )

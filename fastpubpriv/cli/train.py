@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,113 +13,208 @@ import click
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.means import common, prepare, run
-from fastpubpriv.errors import InputError
+from fastpubpriv.cli.app import Failure
+from fastpubpriv.cli.signatures import common, options_of, prepare
+from fastpubpriv.errors import FastPubPrivError, InputError
 
-TRAIN_EPILOG = """\b
-Examples:
-  fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
-  fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
-  fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
-  fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
-"""
-PREDICT_EPILOG = """\b
-Example:
-  fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
-"""
+
+def _listed(parts: list[str], option: str, quoted: str) -> list[Any]:
+    """Numbers, if all parts are; else texts."""
+    parts = [part.strip() for part in parts]
+    numbers = [options.exact_number(part) for part in parts]
+    if not all(parts):
+        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
+    return parts if None in numbers else [options.real(each, option) for each in numbers if each is not None]
+
+
+def _numbers(text: str, option: str, quoted: str, count: int) -> list[float]:
+    """So many numbers, colons between them."""
+    found = [options.exact_number(part.strip()) for part in text.split(":")]
+    numbers = [options.real(each, option) for each in found if each is not None]
+    if len(numbers) != count or len(found) != count:
+        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
+    return numbers
+
+
+def _categories(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in text.split(","):
+        name, equals, levels = each.partition("=")
+        found[name.strip()] = _listed(levels.split(":"), "--categories", each) if equals else "public"
+    return found
+
+
+def _class_weight(text: str) -> Any:
+    if "=" not in text:
+        return text  # "public"; the library says why not "balanced"
+    found = {}
+    for each in text.split(","):
+        name, _, weight = each.rpartition("=")
+        (label,) = _listed([name], "--class-weight", each)
+        (found[label],) = _numbers(weight, "--class-weight", each, 1)
+    return found
+
+
+def _x_bounds(text: str) -> tuple[str, tuple[float, ...]]:
+    name, _, ends = text.rpartition("=")
+    return name.strip(), tuple(_numbers(ends, "--x-bounds", text, 2))
+
+
+SHAPES = {
+    "--categories": "month, month=1:2:3 or carrier=AA:DL",
+    "--classes": "0,1 or no,yes",
+    "--class-weight": "0=1,1=5",
+    "--x-bounds": "age=0:120",
+}
 LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
+SHOWN, OWN = options_of(
+    "train",
+    {
+        "x_priv": options.private_option("The labelled rows to protect"),
+        "y_priv": None,
+        "loss": options.table(
+            {
+                "loss": (
+                    LOSSES,
+                    "squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one "
+                    "of two classes; softmax: one of several; poisson: a count.",
+                    "squared",
+                ),
+                "huber_threshold": (
+                    float,
+                    "huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.",
+                ),
+            }
+        ),
+        "y_pub": None,
+        "label": {
+            "metavar": "NAME",
+            "help": "Column that holds the label. Default, for .npy files only: the last one.",
+        },
+        "weights_pub": {
+            "metavar": "NAME|FILE.npy",
+            "help": "How much each public row counts: a column of the public file, or a file with a number for each row.",
+        },
+        "weights_priv": {
+            "metavar": "NAME",
+            "help": "How much each private row counts: a column of the private file, in the unit of --weights-pub; with "
+            "--weight-cap.",
+        },
+        "x_bounds": {
+            "type": options.Read("name=low:high", _x_bounds),
+            "multiple": True,
+            "help": "What a column can hold, known without the data; may be given for several columns.",
+        },
+        "categories": {
+            "type": options.Read("text", _categories),
+            "metavar": "A,B=x:y:z,...",
+            "help": "Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any "
+            "other cell of a private row counts as 'other'.",
+        },
+        "classes": {"type": options.Read("a,b,...", lambda text: tuple(_listed(text.split(","), "--classes", text)))},
+        "class_weight": {"type": options.Read("text", _class_weight), "metavar": "A=W,B=W|public"},
+        "method": {
+            "type": options.Methods("fastpubpriv.training.methods"),
+            "help": "auto: what public numbers predict to be closest. newton: a few noisy Newton steps that start from the public "
+            "fit (squared, logistic, huber). sufficient_statistics: one noisy sum of squares and products (squared). throw_away: "
+            "public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. "
+            "output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a "
+            "choice among models (few columns).",
+        },
+        "max_memory": None,
+    },
+)
+
+
+# What goes to `train` as it was read.
+STATED = ("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale", "weight_cap", "method")
+# Messages of the library in the words of the command line: --class-weight where a caller in Python reads class_weight=.
+OPTIONS = {
+    name: options.name_of(name) for name in (*OWN, *options.NAMES, "loss", "columns", "max_memory", "huber_threshold")
+}
+OPTIONS["threshold"] = OPTIONS["huber_threshold"]
+# Whole phrases, before single names.
+_PHRASES = (
+    ("pass x_pub= and y_pub=, or label=", "pass --public and --label"),
+    ("logistic_regression or train(loss='logistic')", "--loss logistic"),
+    ("level must be", "--level must be"),
+    ("ApproxDP(epsilon=..., delta=...)", "--epsilon and --delta"),
+    ("PureDP(epsilon=...)", "--epsilon alone"),
+    ("ZCDP(rho=...)", "--rho"),
+    ("got ApproxDP", "got --epsilon and --delta"),
+    ("got PureDP", "got --epsilon alone"),
+    ("got ZCDP", "got --rho"),
+    ("classes=[a, b] with the two that count", "--classes with the two that count, such as --classes a,b"),
+    ("classes=[...] with the numbers", "--classes with the numbers"),
+    ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
+    ("loss='squared', 'huber' or 'logistic' with", "--loss squared, huber or logistic with"),
+    ("loss='huber', 'logistic' or 'smooth_hinge'", "--loss huber, logistic or smooth_hinge"),
+)
+_PYTHON = re.compile(
+    r"\b(clip_norm|step_size|steps|priv_weight|candidates|clip|sampling|start|batch_rows)=('[a-z_]+')?"
+)
+_GIVEN = re.compile(r"(?:\btrain\()?\b(" + "|".join(OPTIONS) + r")=(?:'([^']*)')?(?(2)\)?)")
+_ALONE = re.compile(
+    r"(?<![-\w'=])("
+    + "|".join(name for name in OPTIONS if "_" in name)
+    + r"|(?:classes|categories)(?= must| names a))(?![\w'=])"
+)
+_ENTRY = re.compile(r"(--[a-z-]+)\[([^\]]*)\]")  # x_bounds['age']
+_QUOTED = re.compile(r"('[^']*')")
+
+
+def spoken(message: str) -> str:
+    """The message with options for arguments; what it quotes stays as it is."""
+    for phrase, words in _PHRASES:
+        message = message.replace(phrase, words)
+    message = _GIVEN.sub(lambda found: OPTIONS[found[1]] + (f" {found[2]}" if found[2] else ""), message)
+    parts = _QUOTED.split(message)
+    parts[::2] = [_ALONE.sub(lambda found: OPTIONS[found[1]], part) for part in parts[::2]]
+    message = _ENTRY.sub(r"\1 of \2", "".join(parts))
+    if _PYTHON.search(message):
+        message = f"{message} (a setting of methods in Python; on the command line take another --method)"
+    return message
+
+
+@contextlib.contextmanager
+def in_words_of_options() -> Iterator[None]:
+    """Errors that leave the block speak of options."""
+    try:
+        yield
+    except Failure as error:
+        if type(error) is not Failure:
+            raise
+        raise Failure(spoken(error.message)) from None
+    except FastPubPrivError as error:
+        raise type(error)(spoken(str(error))) from None
 
 
 @click.command(
-    epilog=TRAIN_EPILOG, short_help="A linear model of a label from the other columns: regression, classes, counts."
+    epilog=options.epilog(
+        "fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json "
+        "model.json",
+        "fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1",
+        "fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1",
+        "fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5",
+    )
 )
-@options.private_option("The labelled rows to protect")
-@options.public_option(required=True)
-@click.option(
-    "--label", metavar="NAME", help="Column that holds the label. Default, for .npy files only: the last one."
-)
-@click.option(
-    "--loss",
-    type=click.Choice(LOSSES),
-    default="squared",
-    show_default=True,
-    help="squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one of two "
-    "classes; softmax: one of several; poisson: a count.",
-)
-@click.option(
-    "--huber-threshold",
-    type=float,
-    help="huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.",
-)
-@options.budget_options()
-@options.columns_option
-@click.option(
-    "--categories",
-    metavar="A,B=x:y:z,...",
-    help="Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any other "
-    "cell of a private row counts as 'other'.",
-)
-@click.option(
-    "--classes",
-    metavar="A,B,...",
-    help="The labels of the classes, numbers or texts. Default: those of the public rows. Rows with another one count for nothing.",
-)
-@click.option(
-    "--class-weight",
-    metavar="A=W,B=W|public",
-    help="logistic: numbers that the loss of each class is multiplied by; public: one over the frequency in the public rows.",
-)
-@click.option(
-    "--weights-pub",
-    metavar="NAME|FILE.npy",
-    help="How much each public row counts: a column of the public file, or a file with a number for each row.",
-)
-@click.option(
-    "--weights-priv",
-    metavar="NAME",
-    help="How much each private row counts: a column of the private file, in the unit of --weights-pub; with --weight-cap.",
-)
-@click.option("--weight-cap", type=float, help="The largest private weight that counts, known without the data.")
-@click.option(
-    "--x-bounds",
-    metavar="NAME=LOW:HIGH",
-    multiple=True,
-    help="What a column can hold, known without the data; may be given for several columns.",
-)
-@click.option("--y-bounds", metavar="LOW,HIGH", help="squared, huber: what labels can be, known without the data.")
-@click.option(
-    "--y-scale",
-    type=float,
-    help="squared, huber: a difference between labels that matters, where public ones are all equal.",
-)
-@options.method_option(
-    "fastpubpriv.training.methods",
-    "auto: what public numbers predict to be closest. newton: a few noisy Newton steps that start from the public fit (squared, "
-    "logistic, huber). sufficient_statistics: one noisy sum of squares and products (squared). throw_away: public rows alone, "
-    "spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. output_perturbation: noise on the "
-    "minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a choice among models (few columns).",
-)
-@options.ledger_options
-@options.run_options
-@options.output_options
+@SHOWN
 def train(**settings: Any) -> None:
     """A linear model of a label on private rows, starting from public ones.
 
     A private row with a missing label counts for nothing; one with a missing cell too, unless public cells of that column are
     missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
     """
-    from fastpubpriv.cli.option_words import in_words_of_options
-
-    with in_words_of_options():
-        _train(settings)
+    _train(settings)
 
 
+@in_words_of_options()
 def _train(settings: dict[str, Any]) -> None:
-    from fastpubpriv.cli import inputs
+    from fastpubpriv.cli import inputs, outputs
     from fastpubpriv.training.opened import class_texts, column_texts
 
     label, path = settings["label"], settings["public_path"]
-    stated, loss = _stated(settings), _loss(settings)
+    loss, stated = _loss(settings), options.given({**settings, "x_bounds": dict(settings["x_bounds"]) or None}, *STATED)
     texts = column_texts(stated.get("categories"), path)
     names = class_texts(stated.get("classes"), path, None, label) if _of_classes(settings["loss"]) else None
     both = texts if names is None or label is None else {**texts, label: names}
@@ -167,11 +265,10 @@ def _train(settings: dict[str, Any]) -> None:
             label=-1 if label is None else label,
             ledger=ledger,
             **stated,
-            **options.given(settings, "method"),
             **common(settings),
         )
 
-    run(call, f"Regression on {opened.private.n:,} private rows", settings)
+    outputs.deliver(call, f"Regression on {opened.private.n:,} private rows", settings)
 
 
 def _of_classes(loss: str) -> bool:
@@ -182,7 +279,7 @@ def _loss(settings: dict[str, Any]) -> Any:
     """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
     stepwise = settings["loss"] in ("squared", "logistic", "huber")
     if settings["plot_path"] is not None and not (
-        stepwise and settings["method"] in (None, "auto", "newton", "sufficient_statistics", "throw_away")
+        stepwise and settings["method"] in ("auto", "newton", "sufficient_statistics", "throw_away")
     ):
         raise click.UsageError("--plot shows intervals, which noisy gradients do not have: leave it out")
     if settings["huber_threshold"] is None:
@@ -210,91 +307,25 @@ def _weights(given: str, path: Path) -> Any:
     return public_rows(path, columns=[given], argument="--weights-pub")[:, 0]
 
 
-def _stated(settings: dict[str, Any]) -> dict[str, Any]:
-    """What the options say of columns and labels, as arguments of `train`."""
-    found: dict[str, Any] = options.given(settings, "y_scale", "weight_cap")
-    coded: dict[str, Any] = {}
-    for each in (settings["categories"] or "").split(",") if settings["categories"] is not None else ():
-        name, equals, levels = each.partition("=")
-        coded[name.strip()] = _listed(levels.split(":"), "--categories", each) if equals else "public"
-    if coded:
-        found["categories"] = coded
-    if settings["classes"] is not None:
-        found["classes"] = tuple(_listed(settings["classes"].split(","), "--classes", settings["classes"]))
-    if settings["y_bounds"] is not None:
-        found["y_bounds"] = options.two_numbers(settings["y_bounds"], "--y-bounds")
-    if settings["class_weight"] is not None and "=" not in settings["class_weight"]:
-        found["class_weight"] = settings["class_weight"]  # "public"; the library says why not "balanced"
-    elif settings["class_weight"] is not None:
-        found["class_weight"] = {}
-        for each in settings["class_weight"].split(","):
-            name, _, weight = each.rpartition("=")
-            (label,) = _listed([name], "--class-weight", each)
-            (found["class_weight"][label],) = _numbers(weight, "--class-weight", each, 1)
-    if settings["x_bounds"]:
-        found["x_bounds"] = {}
-        for each in settings["x_bounds"]:
-            name, _, ends = each.rpartition("=")
-            found["x_bounds"][name.strip()] = tuple(_numbers(ends, "--x-bounds", each, 2))
-    return found
-
-
-def _listed(parts: list[str], option: str, quoted: str) -> list[Any]:
-    """Numbers, if all parts are; else texts."""
-    parts = [part.strip() for part in parts]
-    if not all(parts):
-        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
-    numbers = [options.exact_number(part) for part in parts]
-    if any(each is None for each in numbers):
-        return parts
-    return [options.real(each, option) for each in numbers if each is not None]
-
-
-SHAPES = {
-    "--categories": "month, month=1:2:3 or carrier=AA:DL",
-    "--classes": "0,1 or no,yes",
-    "--class-weight": "0=1,1=5",
-    "--x-bounds": "age=0:120",
-}
-
-
-def _numbers(text: str, option: str, quoted: str, count: int) -> list[float]:
-    """So many numbers, colons between them."""
-    found = [options.exact_number(part.strip()) for part in text.split(":")]
-    numbers = [options.real(each, option) for each in found if each is not None]
-    if len(numbers) != count or len(found) != count:
-        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
-    return numbers
-
-
-@click.command(epilog=PREDICT_EPILOG, short_help="Labels of rows by a model that `train` wrote.")
-@click.option("--model", "model_path", required=True, type=options.FileName(), help="What `train --json` wrote.")
-@click.option("--rows", "rows_path", required=True, type=options.FileName(), help="Rows with the model's columns.")
-@click.option(
-    "--out",
-    "out_path",
-    required=True,
-    type=options.FileName(dash=True),
-    help="Write predictions as .csv; - for stdout.",
+@click.command(epilog=options.epilog("fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv"))
+@options.table(
+    {
+        "model_path": (options.FileName(), "What `train --json` wrote.", ...),
+        "rows_path": (options.FileName(), "Rows with the model's columns.", ...),
+        "out_path": (options.FileName(dash=True), "Write predictions as .csv; - for stdout.", ...),
+        "level": (
+            float,
+            "Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.",
+        ),
+    }
 )
-@click.option(
-    "--level",
-    type=float,
-    help="Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.",
-)
+@in_words_of_options()
 def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     """Labels of rows by a model that `train` wrote, one line for each row.
 
     Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
     its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
     """
-    from fastpubpriv.cli.option_words import in_words_of_options
-
-    with in_words_of_options():
-        _predict(model_path, rows_path, out_path, level)
-
-
-def _predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     from fastpubpriv.cli import outputs, streams
     from fastpubpriv.results.cells import Cells, as_columns
     from fastpubpriv.results.descent import DescentResult

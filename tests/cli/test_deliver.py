@@ -14,7 +14,7 @@ import pytest
 from clocks import PATIENCE
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import main, outputs, report, streams
+from fastpubpriv.cli import main, outputs, streams
 
 BUDGET = ("--rho", "0.25", "--ledger", "l", "--ledger-total", "1")
 MEAN = ("mean", "--private", "p.npy", "--public", "q.npy", *BUDGET)
@@ -226,8 +226,8 @@ def test_what_cannot_be_computed_afterwards_is_left_out(files, monkeypatch):
     def broken(*arguments, **named):
         raise ArithmeticError("secret")
 
-    monkeypatch.setattr(report, "result_dict", broken)
-    monkeypatch.setattr(report, "print_result", broken)
+    monkeypatch.setattr(outputs, "result_dict", broken)
+    monkeypatch.setattr(outputs, "print_result", broken)
     code, _, said = run(monkeypatch, *MEAN, "--json", "out.json")
     assert code == 1
     assert "ArithmeticError" in said
@@ -346,13 +346,13 @@ def test_ctrl_c_within_the_debit(files, monkeypatch, written):
 
 @pytest.mark.parametrize("extra", [("--json", "out.json"), ()])
 def test_ctrl_c_waits_until_the_answer_is_stored(files, monkeypatch, extra):
-    real = report.result_dict
+    real = outputs.result_dict
 
     def press(*arguments, **named):
         os.kill(os.getpid(), signal.SIGINT)
         return real(*arguments, **named)
 
-    monkeypatch.setattr(report, "result_dict", press)
+    monkeypatch.setattr(outputs, "result_dict", press)
     code, _, said = run(monkeypatch, *MEAN, *extra)
     assert code == 130
     assert is_whole(json.loads(Path("out.json").read_text()) if extra else kept(files)[1])

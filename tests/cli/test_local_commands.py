@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from clocks import PATIENCE
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import collecting, main, reporting
+from fastpubpriv.cli import main, reports
 from fastpubpriv.local import collector
 
 DEVICE = ("--epsilon", "4", "--norm-bound", "2")
@@ -118,7 +118,7 @@ def test_reports_are_not_replaced_or_lost(monkeypatch):
     for out in ("p.npy", "nowhere/r", "."):
         privatize(out, code=2)
     assert Path("r").read_bytes() == before
-    honest = reporting._write
+    honest = reports._write
 
     def full(out, data, count=[0]):  # noqa: B006
         count[0] += 1
@@ -127,16 +127,16 @@ def test_reports_are_not_replaced_or_lost(monkeypatch):
             raise OSError(28, "No space left on device")
         honest(out, data)
 
-    monkeypatch.setattr(reporting, "_write", full)
+    monkeypatch.setattr(reports, "_write", full)
     stopped = privatize("s", "--batch-rows", "400", code=1)
     assert "No space left on device; 1,200 new reports are in 's': --resume goes on" in said(stopped)
-    monkeypatch.setattr(reporting, "_write", honest)
+    monkeypatch.setattr(reports, "_write", honest)
     privatize("s", "--resume")
     assert answer("s")["n_priv"] == 4000
 
 
 def test_ctrl_c_leaves_whole_reports(monkeypatch):
-    honest = reporting._write
+    honest = reports._write
 
     def pressed(out, data, count=[0]):  # noqa: B006
         honest(out, data)
@@ -144,9 +144,9 @@ def test_ctrl_c_leaves_whole_reports(monkeypatch):
         if count[0] == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(reporting, "_write", pressed)
+    monkeypatch.setattr(reports, "_write", pressed)
     assert "--resume" in said(privatize("s", "--batch-rows", "400", code=130))
-    monkeypatch.setattr(reporting, "_write", honest)
+    monkeypatch.setattr(reports, "_write", honest)
     assert "3,200 reports" in said(privatize("s", "--resume"))
 
 
@@ -176,9 +176,9 @@ def test_sums_are_kept_and_go_on(monkeypatch):
     assert answer("a", "--merge", "other")["mean"] == both["mean"]
     assert "same batches" in said(invoke("aggregate", *SERVER, "--state", "sums", "--merge", "other", code=2))
     # Stopped in the middle: what was saved is whole, and the run goes on from it.
-    monkeypatch.setattr(collecting, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(reports, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(collector, "_GROUP_BYTES", 1)
-    honest, calls = collecting.Server.save, []
+    honest, calls = reports.Server.save, []
 
     def save(self):
         honest(self)
@@ -186,7 +186,7 @@ def test_sums_are_kept_and_go_on(monkeypatch):
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(collecting.Server, "save", save)
+    monkeypatch.setattr(reports.Server, "save", save)
     stopped = invoke("aggregate", "a", "b", *SERVER, "--state", "fresh", code=130)
     assert "run it again to go on from 'fresh'" in said(stopped)
     assert answer("--state", "fresh")["n_priv"] == 3000

@@ -30,13 +30,7 @@ def one_line(result):
 
 def table(n, seed):
     rng = np.random.default_rng(seed)
-    return pd.DataFrame(
-        {
-            "name": [SECRET] * n,
-            "age": rng.normal(40.0, 10.0, n),
-            "income": rng.normal(3e4, 1e4, n),
-        }
-    )
+    return pd.DataFrame({"name": [SECRET] * n, "age": rng.normal(40.0, 10.0, n), "income": rng.normal(3e4, 1e4, n)})
 
 
 @pytest.fixture
@@ -91,14 +85,9 @@ def test_columns_of_a_private_csv_are_not_listed(files):
 def test_json_holds_all_of_the_result(files):
     arguments = ["mean", "--private", "p.parquet", "--public", "q.csv", "--columns", "income", "--rho", "1/2"]
     data = json.loads(invoke(*arguments, "--seed", "7", "--json", "-", "--level", "0.9").stdout)
+    given = {"x_pub": "q.csv", "columns": ["income"], "budget": fpp.ZCDP(0.5), "random_state": 7}
     with pytest.warns(fpp.SeededNoiseWarning):
-        result = fpp.estimate_mean(
-            "p.parquet",
-            x_pub="q.csv",
-            columns=["income"],
-            budget=fpp.ZCDP(0.5),
-            random_state=7,
-        )
+        result = fpp.estimate_mean("p.parquet", **given)
     lower, upper = result.confidence_interval(0.9)
     assert {k: v for k, v in data.items() if k in result.to_dict()} == json.loads(result.to_json())
     assert data["confidence_interval"] == {"level": 0.9, "lower": lower.tolist(), "upper": upper.tolist()}
@@ -155,19 +144,7 @@ def test_ledger_pays_and_refuses(files):
 
 
 def test_nothing_is_spent_on_output_that_cannot_be_written(files):
-    arguments = [
-        "mean",
-        "--private",
-        "p.npy",
-        "--public",
-        "q.npy",
-        "--rho",
-        "1",
-        "--ledger",
-        "l",
-        "--ledger-total",
-        "1",
-    ]
+    arguments = ["mean", *P, *Q, "--rho", "1", "--ledger", "l", "--ledger-total", "1"]
     assert "no folder" in one_line(invoke(*arguments, "--json", "nowhere/out.json", code=2))
     assert "must end in" in one_line(invoke(*arguments, "--plot", "out.doc", code=2))
     assert "is a folder" in one_line(invoke(*arguments, "--json", files, code=2))
@@ -258,19 +235,8 @@ def test_each_line_of_a_private_csv_is_a_row_unless_quotes_join_lines(files):
     arguments = ["mean", "--private", "notes.csv", "--public", "q.csv", "--rho", "1", "--json", "-"]
     assert json.loads(invoke(*arguments).stdout)["n_priv"] == 1000
     assert json.loads(invoke(*arguments, "--join-quoted-lines").stdout)["n_priv"] == 500
-    alone = [
-        "histogram",
-        "--private",
-        "notes.csv",
-        "--columns",
-        "age",
-        "--width",
-        "1",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-6",
-    ]
+    bins = ["histogram", "--private", "notes.csv", "--columns", "age", "--width", "1"]
+    alone = [*bins, "--epsilon", "1", "--delta", "1e-6"]
     assert json.loads(invoke(*alone, "--json", "-", "--join-quoted-lines").stdout)["n_priv"] == 500
     wrong = ["mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1", "--join-quoted-lines"]
     assert "--join-quoted-lines is about" in one_line(invoke(*wrong, code=2))
@@ -295,10 +261,10 @@ def test_accidents_do_not_quote_rows(files, monkeypatch):
 def test_foreign_warnings_are_dropped_and_ours_kept(files):
     import warnings
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs
 
     texts = []
-    with report.nice_warnings(texts):
+    with outputs.nice_warnings(texts):
         warnings.warn(SECRET, RuntimeWarning, stacklevel=1)
         warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)
         warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)

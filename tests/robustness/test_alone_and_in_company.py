@@ -59,10 +59,9 @@ READERS = {
     "fastpubpriv.release.reports._draw.pieces",
     "fastpubpriv.local.training._block",
     # On their way to such a report.
-    "fastpubpriv.cli.reporting.Source._read",
-    "fastpubpriv.cli.reporting.privatize",
+    "fastpubpriv.cli.reports.privatize",
     # Rows to predict for: nothing is released from them.
-    "fastpubpriv.cli.train._predict",
+    "fastpubpriv.cli.train.predict",
     "fastpubpriv.results.cells.cells_of",
 }
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}

@@ -120,7 +120,7 @@ def learn_axis_aligned_mixture(
     covariance : (dim, dim), optional
         The same as a matrix; one of the two.
     method : "auto", "univariate", "anchors", "public_list", "dp_em" or "list_decoding"
-        See the notes. "auto" decides by dim, n_priv, the budget's notion and whether there are public rows.
+        "auto" decides by dim, n_priv, the budget's notion and whether there are public rows; see the notes.
     min_weight : float in (0, 1 / n_components], optional
         Lightest component that "anchors" looks for; default 0.1, or half of 1 / n_components if that is less.
     candidates : int, optional

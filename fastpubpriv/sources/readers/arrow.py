@@ -116,7 +116,7 @@ def column_memory(column: Any) -> list[NDArray[Any]]:
 def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
     """The columns to read and the dtype of their rows, from the types alone."""
     every = names_of_columns(columns) is None
-    labels = choose(_data_columns(schema) if every else schema.names, columns, what)
+    labels = choose(data_columns(schema) if every else schema.names, columns, what)
     types = [schema.field(str(label)).type for label in labels]
     for label, held in zip(labels, types, strict=True):
         if isinstance(label, Coded) and not is_text(held):
@@ -127,7 +127,7 @@ def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tup
     return labels, _F32 if all(d == _F32 for d in dtypes) else _F64
 
 
-def _data_columns(schema: Any) -> list[str]:
+def data_columns(schema: Any) -> list[str]:
     """All columns except those in which pandas stores the index of a frame."""
     metadata = call_guarded(lambda: schema.pandas_metadata) or {}
     index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
@@ -142,7 +142,9 @@ def arrow_rows(
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
-        source = _read_ipc(pa, name, boolean("memory_map", memory_map))
+        mapped = boolean("memory_map", memory_map)
+        text = f"{name!r} cannot be read as an Arrow IPC or Feather file"
+        source = call_guarded(lambda: ipc_reader(pa, name, mapped).read_all(), text)
     elif isinstance(source, pa.RecordBatchReader):
         raise InputError(
             "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all(), or to "
@@ -169,17 +171,14 @@ def arrow_rows(
     return ColumnRows(table.num_rows, "arrow", labels, readers, dtype, held)
 
 
-def _read_ipc(pa: ModuleType, name: str, mapped: bool) -> Any:
-    """The table in an IPC file or stream, mapped or read into memory."""
+def ipc_reader(pa: ModuleType, name: str, mapped: bool) -> Any:
+    """A reader of an IPC file or stream, mapped or read into memory."""
     import pyarrow.ipc
 
-    def read() -> Any:
-        with open(name, "rb") as file:
-            is_file_format = file.read(6) == b"ARROW1"
-        opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
-        return opener(pa.memory_map(name) if mapped else pa.OSFile(name)).read_all()
-
-    return call_guarded(read, f"{name!r} cannot be read as an Arrow IPC or Feather file")
+    with open(name, "rb") as file:
+        is_file_format = file.read(6) == b"ARROW1"
+    opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
+    return opener(pa.memory_map(name) if mapped else pa.OSFile(name))
 
 
 class ParquetRows(Rows):
@@ -215,13 +214,13 @@ class ParquetRows(Rows):
             paths = [path_name(path)]
         if not paths:
             raise InputError("the list of Parquet files is empty: pass at least one path")
-        schema, count = _footer(paths[0])
+        schema, count = footer(paths[0])
         counts = [count]
         labels, dtype = checked_schema(schema, columns, repr(paths[0]))
         for name in paths[1:]:
-            other, count = _footer(name)
+            other, count = footer(name)
             counts.append(count)
-            if names_of_columns(columns) is None and set(_data_columns(other)) != set(labels):
+            if names_of_columns(columns) is None and set(data_columns(other)) != set(labels):
                 raise InputError(
                     f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have"
                 )
@@ -262,7 +261,7 @@ class ParquetRows(Rows):
                         break  # the rest of the group would be decoded for nothing
 
 
-def _footer(name: str) -> tuple[Any, int]:
+def footer(name: str) -> tuple[Any, int]:
     """Schema and number of rows of a Parquet file."""
     import pyarrow.parquet
 

@@ -1,0 +1,210 @@
+"""The commands `gaussian`, `mixture`, `axis-mixture` and `histogram`: what they print, write and refuse."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_cases import runner
+
+from benchmarks.papers.mixture_cases import CASES
+from fastpubpriv import HistogramResult
+
+MIX = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 3.0, 7.0]])
+CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
+APPROX = ("--epsilon", "1", "--delta", "1e-7")
+FILES = {
+    "gaussian": ("--private", "rows.npy", "--public", "few.npy"),
+    "mixture": ("--private", "groups.npy", "--public", "few_groups.npy"),
+    "axis-mixture": ("--private", "line.npy"),
+    "histogram": ("--private", "flights.parquet"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made, rng = tmp_path_factory.mktemp("commands"), np.random.default_rng(0)
+    for name, rows in {
+        "rows": rng.normal(size=(20_000, 3)) @ MIX.T + 5.0,
+        "few": rng.normal(size=(12, 3)) @ MIX.T + 5.0,
+        "one": np.zeros((1, 3)),
+        "groups": CENTERS[np.arange(20_000) % 3] + rng.normal(size=(20_000, 2)),
+        "few_groups": CENTERS[np.arange(15) % 3] + rng.normal(size=(15, 2)),
+        "line": 1e6 + CASES["two"].draw(rng, 10_000),
+        "few_line": 1e6 + CASES["two"].draw(rng, 60),
+    }.items():
+        np.save(made / f"{name}.npy", rows)
+    delays = {
+        "delay": rng.exponential(20.0, 5000).round(),
+        "name": "Alice-SSN-123",
+        "distance": rng.normal(1e6, 3.0, 5000),
+    }
+    pd.DataFrame(delays).to_parquet(made / "flights.parquet")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def call(command, *arguments, code=0):
+    return runner(command)(*FILES[command], *arguments, code=code)
+
+
+def answer(command, *arguments):
+    return json.loads(call(command, *arguments, "--json", "-").stdout)
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    """The options that write a result and its picture, and a function that reads the one and looks at the other."""
+
+    def read():
+        assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+        data = json.loads((tmp_path / "out.json").read_text())
+        assert data["private"] is True
+        return data
+
+    return ("--json", tmp_path / "out.json", "--plot", tmp_path / "out.png"), read
+
+
+def test_gaussian(outputs):
+    options, read = outputs
+    assert "Correlations" in call("gaussian", "--rho", "0.5", *options).stdout
+    data, inverse = read(), np.linalg.inv(MIX)
+    assert np.linalg.norm(inverse @ np.array(data["covariance"]) @ inverse.T - np.eye(3)) < 0.2
+    assert np.array(data["correlation"]).shape == (3, 3)
+
+
+def test_gaussian_whose_columns_can_hold_so_much():
+    data = answer("gaussian", "--rho", "0.5", "--bounds", "-60,4.5")
+    assert data["diagnostics"]["bounds"] == [[-60.0] * 3, [4.5] * 3]
+    assert max(data["mean"]) == 4.5  # though the rows lie about 5
+
+
+def test_mixture(outputs):
+    options, read = outputs
+    said = call("mixture", "--components", 3, "--rho", "1", *options).stdout
+    assert all(words in said for words in ("Found", "3 of 3 components", "status"))
+    data = read()
+    away = np.linalg.norm(np.array(data["means"])[:, None] - CENTERS, axis=2)
+    assert away.min(axis=0).max() < 1.0
+    assert data["kind"] == "MixtureResult"
+
+
+def test_mixture_of_named_columns_with_a_ledger(tmp_path):
+    for name in ("groups", "few_groups"):
+        frame = pd.DataFrame(np.load(f"{name}.npy")[:6000], columns=["length", "width"])
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    result = runner("mixture")(
+        *("--private", tmp_path / "groups.csv", "--public", tmp_path / "few_groups.csv", "--columns", "length,width"),
+        *("--components", 3, "--min-weight", "0.2", "--rho", "1", "--method", "tree", "--json", "-"),
+        *("--ledger", tmp_path / "l.ledger", "--ledger-total", "rho=2", "--bounds", "-9,45"),
+    )
+    data = json.loads(result.stdout)
+    assert data["diagnostics"]["bounds"] == [[-9.0, -9.0], [45.0, 45.0]]
+    assert (data["columns"], data["method"]) == (["length", "width"], "tree")
+    assert data["diagnostics"]["n_components_asked"] == 3
+
+
+def test_mixture_of_many_columns_points_to_the_json(tmp_path):
+    rng = np.random.default_rng(1)
+    centers = 50.0 * np.eye(2, 12)
+    for name, n in (("p", 20_000), ("q", 12)):
+        np.save(tmp_path / f"{name}.npy", centers[np.arange(n) % 2] + rng.normal(size=(n, 12)))
+    files = ("--private", tmp_path / "p.npy", "--public", tmp_path / "q.npy", "--plot", tmp_path / "wide.png")
+    assert "4 more columns" in runner("mixture")(*files, "--components", 2, "--rho", "1").stdout
+    assert (tmp_path / "wide.png").exists()
+
+
+def test_axis_mixture_without_range_and_public_rows(outputs):
+    options, read = outputs
+    said = call("axis-mixture", "--components", 2, "--epsilon", 1, "--delta", "1e-6", *options).stdout
+    assert "2 of 2 components, by univariate" in " ".join(said.split())
+    assert np.abs(np.sort(np.array(read()["means"])[:, 0]) - [1e6 - 2.0, 1e6 + 3.0]).max() < 0.6
+
+
+@pytest.mark.parametrize(
+    ("extra", "method"), [((), "dp_em"), (("--method", "public_list", "--candidates", 100), "public_list")]
+)
+def test_axis_mixture_of_public_rows_and_pure_budget(extra, method):
+    data = answer("axis-mixture", "--public", "few_line.npy", "--components", 2, "--epsilon", 1, *extra)
+    assert (data["method"], data["spent"]["notion"]) == (method, "PureDP")
+
+
+def test_axis_mixture_holds_rows_out():
+    given = ("--public", "few_line.npy", "--components", 2, "--rho", 0.1, "--held-out", 0.2, "--bounds", "-1e6,1e6")
+    data = answer("axis-mixture", *given)
+    assert (data["method"], data["diagnostics"]["candidates"]) == ("dp_em", 4)
+
+
+def test_histogram(outputs):
+    options, read = outputs
+    said = call("histogram", "--columns", "delay", "--width", "10", "--offset", "0.5", *APPROX, *options).stdout
+    heads = next(line for line in said.splitlines() if "above" in line)
+    assert "column" in heads
+    assert "up_to" in heads
+    assert "│ delay" in said
+    assert "noisy count below" in " ".join(said.split())
+    released = HistogramResult.from_json(json.dumps({k: v for k, v in read().items() if k != "warnings"}))
+    assert released.columns == ("delay",)
+    assert 4800 < released[0].counts.sum() < 5100
+    assert np.allclose((released[0].lower[:, 0] - 0.5) % 10, 0)
+
+
+def test_histograms_of_levels_powers_and_all_columns():
+    base = ("--columns", "delay,distance", *APPROX)
+    assert len(answer("histogram", *base, "--width", "5", "--levels", "3", "--quiet")["histograms"]) == 6
+    assert answer("histogram", *base, "--dyadic", "--quiet")["histograms"][1]["lower"] == [[2.0**19]]
+    assert answer("histogram", *base, "--width", "50", "--joint", "--quiet")["histograms"][0]["columns"] == [0, 1]
+    assert "more histograms" in call("histogram", *base, "--width", "5", "--levels", "9").stdout
+
+
+THREE, BOTH, WIDE = (
+    "--components 3",
+    "--components 2 --epsilon 1 --delta 1e-6",
+    "--columns delay --epsilon 1 --delta 1e-7",
+)
+REFUSED = [
+    ("gaussian", "--rho 0.5 --gap 1", "pub_priv_gap"),
+    ("gaussian", "--rho 0.5 --method group_covariances", "ApproxDP"),
+    ("gaussian", "--rho 0.5 --failure-prob 0", "failure_prob"),
+    ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"),
+    ("gaussian", "--rho 0.5 --bounds 3,-3", "bounds"),
+    ("gaussian", "", "no privacy budget"),
+    ("gaussian", "--rho 0.5 --public one.npy", "at least two public rows"),
+    ("mixture", THREE, "no privacy budget"),
+    ("mixture", f"{THREE} --rho 1 --bounds 3", "two numbers with a comma"),
+    ("mixture", "--components 0 --rho 1", "components"),
+    ("mixture", f"{THREE} --rho 1 --min-weight 0.5", "min_weight must be at most"),
+    ("mixture", "--components 16 --rho 1", "number of public rows"),
+    ("mixture", f"{THREE} --epsilon 1 --method tree", "PureDP"),
+    ("mixture", f"{THREE} --rho 1 --mode theory --method one_shot", "one_shot"),
+    ("mixture", "--rho 1", "--components"),
+    ("axis-mixture", "--components 2 --epsilon 1", "delta"),
+    ("axis-mixture", "--components 2 --rho 1", "delta"),
+    ("axis-mixture", "--components 2", "no privacy budget"),
+    ("axis-mixture", f"{BOTH} --method dp_em", "x_pub"),
+    ("axis-mixture", f"{BOTH} --method list_decoding", "accuracy"),
+    ("axis-mixture", f"{BOTH} --method list_decoding --accuracy 0.1", "candidates"),
+    ("axis-mixture", f"{BOTH} --variance -1", "variance"),
+    ("axis-mixture", f"{BOTH} --held-out 0.2", "dp_em"),
+    ("histogram", WIDE, "either --width W or --dyadic"),
+    ("histogram", f"{WIDE} --dyadic --width 1", "either --width W or --dyadic"),
+    ("histogram", f"{WIDE} --dyadic --levels 2", "belong to --width"),
+    ("histogram", f"{WIDE} --width 0", "width must be above 0"),
+    ("histogram", "--columns delay --width 1 --rho 1", "needs a delta"),
+    ("histogram", "--columns delay --width 1 --epsilon 1", "needs a delta"),
+    ("histogram", "--columns delay --width 1", "no privacy budget"),
+    ("histogram", f"{WIDE} --width x", "not a number"),
+    ("histogram", f"{WIDE} --width 1 --max-memory 1e5", "pass max_memory="),
+]
+
+
+@pytest.mark.parametrize(("command", "words", "message"), REFUSED)
+def test_refusals_are_one_line(command, words, message):
+    result = call(command, *words.split(), code=2)
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+    assert "Alice" not in result.output
