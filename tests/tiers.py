@@ -51,6 +51,8 @@ EXTENDED = (
     "tests/cli/test_mean.py::test_plot_is_written",
     "tests/mixtures/test_stable_histogram.py::test_a_plot_is_written",
     "tests/test_errata.py::test_c6_lists_grow_with_the_power_of_the_dimension",
+    # Searches that read public rows only.
+    "tests/kernels/test_geometry.py::test_a_thousand_adversarial_sets",
     # What others measure or compute, at length.
     "tests/scikit_learn/test_estimators.py::test_scikit_learns_own_checks",
     "tests/privacy/test_conversions.py::test_against_dp_accounting",

@@ -21,7 +21,7 @@ _OUTER = 11.0  # a terrific ball is empty from its radius to this many times as 
 _FEW = 1 << 20  # steps of NumPy, about 2 ms: the import of Numba takes a hundred times as long
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
-_LOOKS = 8  # rows from which all are looked at: those that are near none run first
+_LOOKS = 16  # rows from which all are looked at: those that are near none run first
 
 
 def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:

@@ -48,6 +48,8 @@ CASES = {
     "far from the origin": lambda: mixture(300, 8) + 1e12,
     "two scales": lambda: two_scales(300, 8),
     "subnormal": lambda: mixture(200, 4) * 1e-310,
+    "squares of one bit": lambda: lattice(3, 5) * 2.6e-162,
+    "squares of few bits": lambda: mixture(200, 9, clusters=1) * 3e-162,
     "squares underflow": lambda: mixture(200, 4) * 1e-163,
     "some squares underflow": lambda: mixture(200, 4, apart=300.0) * 1e-161,
     "squares overflow": lambda: mixture(200, 4) * 1e300,
