@@ -185,21 +185,6 @@ def test_noise_for_occupied_bins_only_gives_the_same_answer(monkeypatch, occupie
     assert sizes == [9000, expected + 1024]
 
 
-def test_the_noise_of_a_slot_is_the_same_in_any_thread(monkeypatch):
-    monkeypatch.setattr(release_module, "_PIECE", 1024)
-    counts = np.random.default_rng(0).integers(1, 50, 9000)
-    answers = []
-    for threads in (1, 2, 3, None):
-        event = small(draws=10_000, threshold=12 * 128, step=64)
-        ((keys, values),) = release_stable(
-            opened(draws=10**5, random_state=4), name="x", query=lambda: [table(counts)], event=event, slots=(10_000,),
-            threads=threads,
-        )  # fmt: skip
-        answers.append((keys.tolist(), values.tolist()))
-    assert answers[0] == answers[1] == answers[2] == answers[3]
-    assert 100 < len(answers[0][0]) < 9000
-
-
 def test_an_empty_bin_is_never_released_and_a_large_one_always():
     released = ask(opened(ApproxDP(2, 0.5)), [0 + 1000, 1000], small(threshold=129))
     assert released[0][0][:, 0].tolist() == [0, 1]

@@ -213,9 +213,6 @@ GOOD = split(X, Y, 100)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"x_pub": None, "y_pub": None}, "public rows with labels"),
-        ({"y_pub": None}, "public labels once"),
-        ({"y_pub": np.full(100, 2.0)}, "y_scale"),
         ({"y_pub": np.full(100, np.nan)}, "at least 2 public rows"),
         ({"x_pub": np.zeros((100, 5))}, "no column varies"),
         ({"x_pub": GOOD["x_pub"][:1], "y_pub": GOOD["y_pub"][:1]}, "at least 2 public rows"),
