@@ -300,12 +300,18 @@ HOSTILE = [
 ]
 
 
-def replayable(budget, **options):
+def replayed(fit, **options):
+    """All that the leaves of some rows are told to be."""
+
     def run(x):
-        _, learned = SMALL.fit(budget, x=x, frames=FRAMES, **options)
+        _, learned = fit(x=x, **options)
         return [learned.means, learned.covariances, learned.counts, learned.status, learned.weights(len(x))]
 
     return run
+
+
+def replayable(budget, **options):
+    return replayed(SMALL.fit, budget=budget, frames=FRAMES, **options)
 
 
 def pairs(rng, count):

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from spies import seeded
-from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs
+from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs, replayed
 
 from fastpubpriv import ZCDP, ReplayError, learn_separated_mixture
 from fastpubpriv import run as running
@@ -304,11 +304,7 @@ BASES = bases_of(SMALL)
 
 
 def replayable(budget, **options):
-    def run(x):
-        _, learned = fit(SMALL, budget, x=x, bases=BASES, **options)
-        return [learned.means, learned.covariances, learned.counts, learned.status, learned.weights(len(x))]
-
-    return run
+    return replayed(fit, mixture=SMALL, budget=budget, bases=BASES, **options)
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
