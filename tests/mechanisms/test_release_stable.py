@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers import accounts
 from releases import release_histograms
 from scipy import stats
 from spies import SpyLedger
@@ -40,9 +41,7 @@ EXECUTOR = Executor(threads=1, progress=False)
 
 
 def opened(budget=BUDGET, draws=10_000, **options):
-    account = Account("test", budget, draws=draws, **options)
-    account.open()
-    return account
+    return accounts.opened(budget, draws, **options)
 
 
 def table(counts, first=0):

@@ -15,7 +15,6 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import leaf_gaussians
 from fastpubpriv.mixtures.separated.leaf_gaussians import (
     LeafCosts,
-    check_leaf_grids,
     leaf_costs,
     leaf_draws,
     leaf_frames,
@@ -258,13 +257,6 @@ def test_dear_counts_are_charged(mixture):
     run, learned = mixture.fit(ZCDP(0.5), count_cost=Fraction(1, 4))
     assert Fraction(99, 100) * run.account.allowance <= run.account.charged <= run.account.allowance
     assert learned.count_noise_std == pytest.approx(2.0, rel=1e-3)
-
-
-@pytest.mark.parametrize("pure", [False, True])
-def test_grids_are_checked_beforehand(pure):
-    check_leaf_grids(20, 10**6, 8, Fraction(1), pure=pure)
-    with pytest.raises(InputError, match="no integer grid"):
-        check_leaf_grids(200, 10**6, 8, Fraction(1, 10**20), pure=pure)
 
 
 def test_draws_are_an_upper_bound(mixture):

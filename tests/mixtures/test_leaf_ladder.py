@@ -22,7 +22,6 @@ from fastpubpriv.mechanisms.leaves import LeafSecondMoments
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated import leaf_ladder
 from fastpubpriv.mixtures.separated.leaf_ladder import (
-    check_leaf_ladder_grids,
     leaf_bases,
     leaf_ladder_draws,
     learn_leaf_ladder,
@@ -201,13 +200,6 @@ def test_a_constant_column_of_a_leaf_borrows_from_above(mixture):
     assert path[0].covariance[1, 1] == pytest.approx(np.var([0.0] * 2 + [1.0] * 20, ddof=1))
     with pytest.raises(InputError, match="no public row reaches node"):
         leaf_bases(tree, tree.leaves, rows[np.arange(60) % 3 > 0])
-
-
-@pytest.mark.parametrize("pure", [False, True])
-def test_grids_are_checked_beforehand(pure):
-    check_leaf_ladder_grids(20, 10**6, 8, Fraction(2), pure=pure)
-    with pytest.raises(InputError, match="no integer grid"):
-        check_leaf_ladder_grids(200, 10**6, 8, Fraction(1, 10**20), pure=pure)
 
 
 def test_wrong_number_of_bases(mixture):
