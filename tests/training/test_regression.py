@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from spies import SpyLedger, SpyRows, seeded
+from spies import SpyLedger, SpyRows, refused, seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import (
@@ -226,12 +226,7 @@ GOOD = split(X, Y, 100)
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_what_is_refused_before_the_debit(changes, words):
-    log = []
-    given = {**GOOD, "budget": ZCDP(1), **changes}
-    rows = SpyRows(given.pop("x_priv"), log)
-    with pytest.raises((InputError, fpp.BudgetError), match=words):
-        linear_regression(rows, ledger=SpyLedger(ZCDP(5), log), **given)
-    assert log == []
+    refused(linear_regression, words, **{**GOOD, "budget": ZCDP(1), **changes})
 
 
 def test_what_a_logistic_model_refuses():

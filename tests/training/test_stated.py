@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from spies import SpyLedger, SpyRows, seeded
+from spies import refused, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, linear_regression, logistic_regression, train
 from fastpubpriv.kernels.residuals import residual_sum
@@ -208,12 +208,7 @@ def test_an_infinite_label_is_a_missing_one(method, label):
     ],
 )
 def test_what_is_refused_before_the_debit(changes, words):
-    log = []
-    given = {**split(Y), "budget": ZCDP(1), "loss": "squared", "method": "newton", **changes}
-    rows = SpyRows(given.pop("x_priv"), log)
-    with pytest.raises(InputError, match=words):
-        train(rows, ledger=SpyLedger(ZCDP(5), log), **given)
-    assert log == []
+    refused(train, words, **{**split(Y), "budget": ZCDP(1), "loss": "squared", "method": "newton", **changes})
 
 
 @pytest.mark.parametrize(
