@@ -3,8 +3,9 @@
 import warnings
 
 import numpy as np
+import pytest
 
-from fastpubpriv import Ledger, SeededNoiseWarning
+from fastpubpriv import ZCDP, ApproxDP, FastPubPrivError, Ledger, PureDP, SeededNoiseWarning
 from fastpubpriv.sources.blocks import RandomAccessRows
 
 
@@ -42,3 +43,18 @@ def seeded(function, *args, random_state=7, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededNoiseWarning)
         return function(*args, random_state=random_state, **options)
+
+
+def refused(function, words, x_priv, **given):
+    """A call that ends in an error with these words before anything is debited or read."""
+    log = []
+    rows = (
+        SpyRows(x_priv, log)
+        if isinstance(x_priv, np.ndarray) and x_priv.ndim == 2 and x_priv.dtype == float
+        else x_priv
+    )
+    approximate = isinstance(given.get("budget"), ApproxDP | PureDP)
+    ledger = SpyLedger(ApproxDP(1024, 0.5) if approximate else ZCDP(1000), log)
+    with pytest.raises(FastPubPrivError, match=words):
+        function(rows, **{"ledger": ledger, **given})
+    assert log == []

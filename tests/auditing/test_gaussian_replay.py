@@ -82,18 +82,12 @@ def neighbours(rng, count):
         yield rows, replaced(rng, rows, HOSTILE)
 
 
+@pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.audit)])
 @pytest.mark.parametrize(("budget", "run"), CASES)
-def test_random_neighbours(budget, run):
-    for rows, other in neighbours(np.random.default_rng(60), 25):
+def test_random_neighbours(budget, run, count):
+    for rows, other in neighbours(np.random.default_rng(60), count):
         report = record_replay(run, rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
-
-
-@pytest.mark.audit
-@pytest.mark.parametrize(("budget", "run"), CASES)
-def test_many_random_neighbours(budget, run):
-    for rows, other in neighbours(np.random.default_rng(61), 300):
-        record_replay(run, rows, other, budget=budget)
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)

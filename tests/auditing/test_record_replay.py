@@ -91,18 +91,12 @@ def neighbours(rng, count):
         yield rows, replaced(rng, rows, HOSTILE)
 
 
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.audit)])
 @pytest.mark.parametrize(("budget", "run"), CASES)
-def test_random_neighbours(budget, run):
-    for rows, other in neighbours(np.random.default_rng(60), 60):
+def test_random_neighbours(budget, run, count):
+    for rows, other in neighbours(np.random.default_rng(60), count):
         report = record_replay(run, rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost
-
-
-@pytest.mark.audit
-@pytest.mark.parametrize(("budget", "run"), CASES)
-def test_many_random_neighbours(budget, run):
-    for rows, other in neighbours(np.random.default_rng(61), 2000):
-        record_replay(run, rows, other, budget=budget)
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)

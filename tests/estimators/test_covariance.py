@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from clocks import PATIENCE
 from gaussian_cases import RHO_HALF, covariance_error, gaussian
-from spies import SpyLedger, SpyRows, seeded
+from spies import refused, seeded
 
 from fastpubpriv import (
     ZCDP,
     AccuracyWarning,
     ApproxDP,
-    BudgetError,
-    InputError,
     PureDP,
     coinpress_covariance,
     private_pca,
@@ -119,11 +117,9 @@ def test_theory_mode_and_a_center():
     ],
 )
 def test_refusals_come_before_the_debit(options, message):
-    log = []
-    arguments = {"x_priv": SpyRows(np.zeros((50, 3)), log), "budget": RHO_HALF, "scale": 1.0} | options
-    with pytest.raises((InputError, BudgetError), match=message):
-        coinpress_covariance(**arguments, ledger=SpyLedger(RHO_HALF, log))
-    assert log == []
+    refused(
+        coinpress_covariance, message, **({"x_priv": np.zeros((50, 3)), "budget": RHO_HALF, "scale": 1.0} | options)
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,11 +133,8 @@ def test_refusals_come_before_the_debit(options, message):
     ],
 )
 def test_pca_refusals_come_before_the_debit(options, message):
-    log = []
     arguments = {"budget": RHO_HALF, "center": 0.0, "radius": 1.0, "n_components": 2} | options
-    with pytest.raises(InputError, match=message):
-        private_pca(SpyRows(np.zeros((50, 3)), log), **arguments, ledger=SpyLedger(RHO_HALF, log))
-    assert log == []
+    refused(private_pca, message, np.zeros((50, 3)), **arguments)
 
 
 def planted(n, dim, rng, *, strong=(8.0, 5.0)):
@@ -297,11 +290,7 @@ def test_without_a_count_public_rows_give_the_radius():
     ],
 )
 def test_refused_balls_cost_nothing(options, message):
-    log = []
-    rows = SpyRows(np.zeros((60, 4)), log)
-    with pytest.raises(InputError, match=message):
-        private_pca(rows, budget=ZCDP(0.01), n_components=1, ledger=SpyLedger(RHO_HALF, log), **options)
-    assert log == []
+    refused(private_pca, message, np.zeros((60, 4)), budget=ZCDP(0.01), n_components=1, **options)
 
 
 def test_the_covariance_says_what_became_of_it():

@@ -37,16 +37,6 @@ def sampled(sampling: Sampling) -> dict[str, Any]:
     return found
 
 
-def sampled_event() -> dict[str, Any]:
-    """The first step of a run pays for all."""
-    event = privacy.SampledGaussianEvent(WAYS["poisson"], 4 * 1000**2, 12, 20, steps=100, delta=Fraction(1, 10**6))
-    return {
-        "multiplier": f"{event.noise_multiplier:.9f}",
-        "epsilon": f"{float(event.epsilon):.6f}",
-        "later": event.later.price(ApproxDP),
-    }
-
-
 def verdicts() -> dict[str, Any]:
     """Audits of mechanisms that draw true noise: what they are called, and that they pass."""
     reports = (
@@ -83,7 +73,6 @@ CASES: tuple[Case, ...] = (
              privacy.delta_of, privacy.noise_multiplier_for, type(way)))
         for name, way in WAYS.items()
     ],
-    steps("sampled event", sampled_event, privacy.SampledGaussianEvent),
     steps(
         "audits", verdicts, auditing.audit_randomizer, auditing.audit_weighted_mean, auditing.trace_randomizer,
         auditing.trace_weighted_mean, auditing.AuditReport, releases=False,

@@ -1,11 +1,9 @@
-"""Cases of accounting and planning: budgets, events, conversions, calibration, composition, the ledger, plans, orders of bounds."""
+"""Cases of accounting and planning: conversions, calibration, composition, plans, orders of bounds."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from golden_case import Case, public, steps
 from golden_data import APPROX, BUDGETS
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, ApproxDP, PureDP, planning, privacy
+from fastpubpriv import ZCDP, ApproxDP, planning, privacy
 
 HALF = Fraction(1, 2)
 EPSILONS = (Fraction(1, 100), HALF, 1, 5, 60)
@@ -101,132 +99,6 @@ def table() -> dict[str, list[Any]]:
 
 def accounting() -> Iterator[Case]:
     yield steps("accounting", table, *(function for function, _, _ in TABLE))
-    yield steps("budgets", budgets, ZCDP, ApproxDP, PureDP, privacy.Budget, privacy.Cost)
-    yield steps(
-        "events", events, privacy.Event, *[getattr(privacy, f"{kind}Event") for kind in KINDS], privacy.Clusters
-    )
-    yield steps("bills", tallies, privacy.CostTally)
-    yield steps(
-        "ledger in memory", ledger_in_memory, fpp.Ledger, privacy.LedgerEntry, privacy.Neighbors, privacy.cost_in
-    )
-    yield steps("ledger in a file", ledger_in_a_file, fpp.Ledger)
-
-
-KINDS = ("Gaussian", "Laplace", "Selection", "StableHistogram", "Composed")
-
-
-def budgets() -> dict[str, Any]:
-    """Arithmetic of amounts."""
-    budget = ApproxDP(Fraction(3, 2), Fraction(1, 10**6))
-    return {
-        "parts": budget.split(1, 2, Fraction(1, 3)),
-        "sum": ZCDP(HALF) + ZCDP(Fraction(1, 8)),
-        "rest": PureDP(1) - PureDP(Fraction(3, 4)),
-        "scaled": [3 * ZCDP(HALF), ZCDP(HALF) / 4],
-        "compared": [ZCDP(1) <= ZCDP(2), ZCDP(1) >= ZCDP(2)],
-        "text": str([budget, budget.cost, privacy.Cost.zero(PureDP)]),
-        "back": privacy.Budget.from_dict(budget.to_dict()),
-        "cost back": privacy.Cost.from_dict(budget.cost.to_dict()),
-        "refused": answers(ZCDP, [(0,), (-1,), (float("nan"),), (10**7,), ("1",)], {}),
-        "dict": [str(value) for value in budget.to_dict().values()],
-    }
-
-
-def some_events() -> list[Any]:
-    """One event of each kind."""
-    cases = privacy.Clusters(stay=2**15, move=2**16, lineage=("leaves",))
-    return [
-        privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4),
-        privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4, clusters=cases),
-        privacy.LaplaceEvent(l1_sensitivity=300, log2_scale=10, draws=4),
-        privacy.SelectionEvent(epsilon=1, sensitivity=1, candidates=5),
-        privacy.SelectionEvent(epsilon=1, sensitivity=2, candidates=5, law="permute_and_flip"),
-        privacy.stable_event(1, 1e-6, histograms=2, n=1000, draws=2000),
-    ]
-
-
-def facts(event: Any) -> dict[str, Any]:
-    """What an event says of itself, where it says it."""
-    names = (
-        "rho",
-        "epsilon",
-        "delta",
-        "rate",
-        "mu",
-        "noise_std",
-        "noise_scale",
-        "draws",
-        "cost",
-        "total_variation",
-        "worst",
-        "singleton_rate",
-        "count_noise_std",
-        "count_threshold",
-    )
-    return {"event": event, **{name: getattr(event, name) for name in names if hasattr(event, name)}}
-
-
-def events() -> dict[str, Any]:
-    """Every kind of event, alone and composed."""
-    found = some_events()
-    gaussian = privacy.ComposedEvent(tuple(found[:2]))
-    both = privacy.ComposedEvent((found[0], found[2], found[5]))
-    pure = privacy.ComposedEvent((found[2], found[4]))
-    return {
-        "events": [facts(event) for event in found],
-        "gaussian": [gaussian.rho, gaussian.draws, gaussian.all_gaussian, gaussian.epsilon_at(1e-6)],
-        "mixed": [both.rho, both.draws, both.all_gaussian, both.epsilon_at(1e-6)],
-        "pure": [pure.epsilon, pure.rho, pure.epsilon_at(1e-6)],
-    }
-
-
-def tallies() -> dict[str, Any]:
-    """Releases over the same clusters, and plain ones."""
-    tally = privacy.CostTally()
-    for event in some_events()[:2]:
-        tally.add(event.rho, event.clusters)
-    tally.add(HALF, privacy.Clusters(0, 1, ("leaves",)))
-    return {"total": tally.total, "copy": tally.copy().total}
-
-
-def ledger_in_memory() -> dict[str, Any]:
-    """Debits of every kind of thing that has a cost, and a refusal."""
-    with fpp.Ledger(ZCDP(2), label="golden") as ledger:
-        numbers = [ledger.debit(cost, name="one") for cost in (ZCDP(HALF), PureDP(HALF), some_events()[0])]
-        refused = answers(lambda cost: ledger.debit(cost, name="too much"), [(ZCDP(2),), (APPROX,)], {})
-        fpp.estimate_mean(
-            np.arange(20.0)[:, None],
-            x_pub=[[3.0]],
-            budget=ZCDP(HALF),
-            clipping="gaussian",
-            ledger=ledger,
-            random_state=1,
-            progress=False,
-        )
-        return {
-            "numbers": numbers,
-            "refused": refused,
-            "remaining": ledger.remaining,
-            "spent": ledger.spent,
-            "entries": [{"number": each.number, "name": each.name, "cost": each.cost} for each in ledger.entries],
-            "label": ledger.label,
-            "relation": ledger.relation,
-            "text": repr(ledger),
-        }
-
-
-def ledger_in_a_file() -> dict[str, Any]:
-    """A file that is opened again, and one that is not a ledger."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "golden.ledger"
-        with fpp.Ledger(ApproxDP(4, 1e-5), path=path, label="golden") as ledger:
-            ledger.debit(APPROX, name="first")
-        with fpp.Ledger.from_file(path) as ledger:
-            ledger.debit(PureDP(HALF), name="second")
-            found = {"remaining": ledger.remaining, "entries": len(ledger.entries), "total": ledger.total}
-        other = Path(folder) / "other.ledger"
-        other.write_text("nothing of the kind\n", encoding="utf-8")
-        return {**found, "torn": fpp.Ledger.repair(path), "refused": answers(fpp.Ledger.from_file, [(other,)], {})}
 
 
 def plans() -> Iterator[Case]:

@@ -38,7 +38,7 @@ def plain(residual):
     def found(prediction, label):
         try:
             return residual(prediction, label)
-        except ValueError:
+        except (ValueError, ZeroDivisionError):
             return math.nan
 
     return found

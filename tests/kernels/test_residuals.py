@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from test_gradients import DIMS, plain, raising, rows_of
 from twins import residuals as reference
 
 from fastpubpriv.errors import InputError, KernelError
@@ -11,41 +12,9 @@ from fastpubpriv.kernels import residuals as kernels
 from fastpubpriv.losses import logistic_residual, squared_residual
 from fastpubpriv.residual_maps import ResidualMap
 
-DIMS = (1, 2, 7, 16, 33)
-HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 3e38)
-
-
-def raising(prediction, label):
-    """A residual function of a user that raises for some rows."""
-    if prediction > 0.0:
-        raise ValueError
-    return label - prediction
-
 
 def dividing(prediction, label):
     return label / (prediction - prediction)
-
-
-def plain(residual):
-    """What the kernel makes of a residual function: what it raises is not a number."""
-
-    def found(prediction, label):
-        try:
-            return residual(prediction, label)
-        except Exception:
-            return math.nan
-
-    return found
-
-
-def rows_of(rng, n, dim, dtype):
-    rows = rng.standard_normal((n, dim + 1)).astype(dtype)
-    for place, value in enumerate(HOSTILE):
-        with np.errstate(over="ignore"):
-            rows[place * 5 % n, place % (dim + 1)] = value
-    rows[n // 2] = 0.0
-    rows[n // 3] *= 1e12
-    return rows
 
 
 def map_of(rng, dim, residual, *, radius=0.8, bound=2**20):

@@ -88,27 +88,36 @@ def test_a_planted_fault_is_caught(monkeypatch):
     assert off(randomizer, row) > 6.0
 
 
-@pytest.mark.parametrize("form", ["direct", "selection"])
-@pytest.mark.parametrize("family", [0, 1, 2])
-@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (2, 1.0), (5, 3.0), (64, 2.0), (150, 4.0)])
-def test_mean_and_error_are_those_of_the_closed_forms(family, dim, epsilon, form):
+SIZES = [(1, 1.0), (2, 1.0), (5, 3.0), (64, 2.0), (150, 4.0)]
+ALL = [
+    *(make(family, *size, form=form) for family in range(3) for size in SIZES for form in ("direct", "selection")),
+    *(SubsetSelection(*size, words=words) for size, words in zip(SIZES, (4, 8, 16, 64, 32), strict=True)),
+]
+
+
+@pytest.mark.parametrize("randomizer", ALL, ids=lambda each: f"{type(each).__name__} {each.dim} {each.form}")
+def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
     n = 4000
-    row = np.random.default_rng(dim).standard_normal(dim)
+    row = np.random.default_rng(randomizer.dim).standard_normal(randomizer.dim)
     row /= np.linalg.norm(row)
-    randomizer = make(family, dim, epsilon, form=form)
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=2).vectors()
     along = found @ row
     assert abs(along.mean() - 1.0) < 6.0 * along.std() / math.sqrt(n) + 1e-4
+    across = found - along[:, None] * row
+    assert np.all(np.abs(across.mean(axis=0)) < 6.0 * across.std(axis=0) / math.sqrt(n) + 1e-9)
     errors = np.sum((found - row) ** 2, axis=1)
-    assert (
-        abs(errors.mean() - randomizer.mean_squared_error()) < 6.0 * errors.std() / math.sqrt(n) + 1e-3 * errors.mean()
-    )
+    closed = randomizer.mean_squared_error()
+    assert abs(errors.mean() - closed) < 6.0 * errors.std() / math.sqrt(n) + 1e-3 * closed
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.7, 2.0, 50.0])
-def test_rows_of_a_ball_keep_their_length(norm):
+@pytest.mark.parametrize(
+    "randomizer",
+    [PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0)],
+    ids=["unit", "words"],
+)
+def test_rows_of_a_ball_keep_their_length(norm, randomizer):
     n, row = 20_000, norm * np.array([0.6, 0.0, 0.8])
-    randomizer = PrivUnit(3, 4.0, norm_bound=2.0)
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=3).vectors()
     expected = row * min(1.0, 2.0 / norm if norm else 1.0)
     assert np.all(np.abs(found.mean(axis=0) - expected) < 6.0 * found.std(axis=0) / math.sqrt(n))

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers import accounts
 from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
-from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources.fold import Executor
 
@@ -18,9 +18,7 @@ HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5,
 
 
 def opened(budget=None, draws=100, seed=None):
-    account = Account("test", PureDP(1) if budget is None else budget, draws=draws, random_state=seed)
-    account.open()
-    return account
+    return accounts.opened(PureDP(1) if budget is None else budget, draws, random_state=seed)
 
 
 def exact(release, rows, **options):

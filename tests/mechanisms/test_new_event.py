@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from spies import SpyLedger
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
@@ -13,7 +14,6 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, KernelError
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import ComposedEvent, Cost, Event, GaussianEvent, Ledger, Neighbors, cost_in
-from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice, release_stable
 from fastpubpriv.run import Run
 from fastpubpriv.sources import private_rows
@@ -57,12 +57,6 @@ class SampledEvent(Event):
 
 
 EVENT = SampledEvent(4 * 64**2, 8, 2, Fraction(1, 4))  # rho = 1/32
-
-
-def opened(budget, **options):
-    account = Account("test", budget, draws=10, **options)
-    account.open()
-    return account
 
 
 def ask(account, answer=(1, 2), event=EVENT):

@@ -7,6 +7,7 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from helpers import accounts
 from spies import SpyLedger
 
 from fastpubpriv.errors import BudgetError, InputError, KernelError, OutOfMemoryError, ReplayError
@@ -39,9 +40,7 @@ def ask(account, query, event=GAUSS, *, shape=(3,), unit=0.25, name="answer"):
 
 
 def opened(budget=RHO_1, **options):
-    account = Account("test", budget, draws=100, **options)
-    account.open()
-    return account
+    return accounts.opened(budget, draws=100, **options)
 
 
 def zeros():

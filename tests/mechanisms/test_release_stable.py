@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers import accounts
 from releases import release_histograms
 from scipy import stats
 from spies import SpyLedger
@@ -40,9 +41,7 @@ EXECUTOR = Executor(threads=1, progress=False)
 
 
 def opened(budget=BUDGET, draws=10_000, **options):
-    account = Account("test", budget, draws=draws, **options)
-    account.open()
-    return account
+    return accounts.opened(budget, draws, **options)
 
 
 def table(counts, first=0):
@@ -183,21 +182,6 @@ def test_noise_for_occupied_bins_only_gives_the_same_answer(monkeypatch, occupie
     assert answers[0] == answers[1]
     expected = {0: 1024, 1: 1024, 1024: 1024, 1025: 2048, 3000: 4096, 4096: 4096, 4097: 5000, 5000: 5000}[occupied]
     assert sizes == [9000, expected + 1024]
-
-
-def test_the_noise_of_a_slot_is_the_same_in_any_thread(monkeypatch):
-    monkeypatch.setattr(release_module, "_PIECE", 1024)
-    counts = np.random.default_rng(0).integers(1, 50, 9000)
-    answers = []
-    for threads in (1, 2, 3, None):
-        event = small(draws=10_000, threshold=12 * 128, step=64)
-        ((keys, values),) = release_stable(
-            opened(draws=10**5, random_state=4), name="x", query=lambda: [table(counts)], event=event, slots=(10_000,),
-            threads=threads,
-        )  # fmt: skip
-        answers.append((keys.tolist(), values.tolist()))
-    assert answers[0] == answers[1] == answers[2] == answers[3]
-    assert 100 < len(answers[0][0]) < 9000
 
 
 def test_an_empty_bin_is_never_released_and_a_large_one_always():

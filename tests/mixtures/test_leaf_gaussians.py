@@ -15,7 +15,6 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import leaf_gaussians
 from fastpubpriv.mixtures.separated.leaf_gaussians import (
     LeafCosts,
-    check_leaf_grids,
     leaf_costs,
     leaf_draws,
     leaf_frames,
@@ -260,13 +259,6 @@ def test_dear_counts_are_charged(mixture):
     assert learned.count_noise_std == pytest.approx(2.0, rel=1e-3)
 
 
-@pytest.mark.parametrize("pure", [False, True])
-def test_grids_are_checked_beforehand(pure):
-    check_leaf_grids(20, 10**6, 8, Fraction(1), pure=pure)
-    with pytest.raises(InputError, match="no integer grid"):
-        check_leaf_grids(200, 10**6, 8, Fraction(1, 10**20), pure=pure)
-
-
 def test_draws_are_an_upper_bound(mixture):
     for notion, budget in BUDGETS.items():
         run, _ = mixture.fit(budget, x=mixture.private[:3000], rounds=24)
@@ -300,12 +292,18 @@ HOSTILE = [
 ]
 
 
-def replayable(budget, **options):
+def replayed(fit, **options):
+    """All that the leaves of some rows are told to be."""
+
     def run(x):
-        _, learned = SMALL.fit(budget, x=x, frames=FRAMES, **options)
+        _, learned = fit(x=x, **options)
         return [learned.means, learned.covariances, learned.counts, learned.status, learned.weights(len(x))]
 
     return run
+
+
+def replayable(budget, **options):
+    return replayed(SMALL.fit, budget=budget, frames=FRAMES, **options)
 
 
 def pairs(rng, count):

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from spies import seeded
-from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs
+from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs, replayed
 
 from fastpubpriv import ZCDP, ReplayError, learn_separated_mixture
 from fastpubpriv import run as running
@@ -22,7 +22,6 @@ from fastpubpriv.mechanisms.leaves import LeafSecondMoments
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated import leaf_ladder
 from fastpubpriv.mixtures.separated.leaf_ladder import (
-    check_leaf_ladder_grids,
     leaf_bases,
     leaf_ladder_draws,
     learn_leaf_ladder,
@@ -203,13 +202,6 @@ def test_a_constant_column_of_a_leaf_borrows_from_above(mixture):
         leaf_bases(tree, tree.leaves, rows[np.arange(60) % 3 > 0])
 
 
-@pytest.mark.parametrize("pure", [False, True])
-def test_grids_are_checked_beforehand(pure):
-    check_leaf_ladder_grids(20, 10**6, 8, Fraction(2), pure=pure)
-    with pytest.raises(InputError, match="no integer grid"):
-        check_leaf_ladder_grids(200, 10**6, 8, Fraction(1, 10**20), pure=pure)
-
-
 def test_wrong_number_of_bases(mixture):
     with pytest.raises(InputError, match="3 leaves need as many bases"):
         fit(mixture, ZCDP(1), bases=bases_of(mixture)[:2])
@@ -304,11 +296,7 @@ BASES = bases_of(SMALL)
 
 
 def replayable(budget, **options):
-    def run(x):
-        _, learned = fit(SMALL, budget, x=x, bases=BASES, **options)
-        return [learned.means, learned.covariances, learned.counts, learned.status, learned.weights(len(x))]
-
-    return run
+    return replayed(fit, mixture=SMALL, budget=budget, bases=BASES, **options)
 
 
 @pytest.mark.parametrize("notion", BUDGETS)

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import stats
-from spies import SpyLedger, SpyRows, seeded
+from spies import SpyLedger, SpyRows, refused, seeded
 
 from fastpubpriv import (
     ZCDP,
@@ -289,12 +289,7 @@ GOOD = {"hypotheses": ARRAYS, "budget": PureDP(1)}
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_read(change, text):
-    log = []
-    rows = SpyRows(np.zeros((50, 1)), log)
-    ledger = SpyLedger(PureDP(2), log)
-    with pytest.raises(InputError, match=text):
-        select_hypothesis(rows, **{**GOOD, "ledger": ledger, **change})
-    assert log == []
+    refused(select_hypothesis, text, np.zeros((50, 1)), **{**GOOD, **change})
 
 
 def test_weights_and_positions_are_checked_past_those_left_out():

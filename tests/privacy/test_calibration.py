@@ -136,53 +136,36 @@ def common(grid, dim, n, cut, power):
     assert grid.step(2.0) == 2.0 / grid.clip_steps
 
 
+# Entries of a row, the sensitivity that is taken for (dim, Q), squared for Gaussian noise, draws, and the largest Q.
+GRIDS = {
+    gaussian_sum_grid: (1, lambda dim, q: 4 * q * q, lambda dim: dim, 2**26),
+    gaussian_gram_grid: (2, lambda dim, q: 2 * q**4, lambda dim: dim * dim, 2896),
+    laplace_sum_grid: (1, lambda dim, q: math.isqrt(4 * dim * q * q), lambda dim: dim, 2**26),
+    laplace_gram_grid: (
+        2, lambda dim, q: math.isqrt(dim * (dim + 3) // 2 * q**4), lambda dim: dim * (dim + 1) // 2, 2**26,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", GRIDS)
 @settings(max_examples=300, deadline=None)
 @given(AMOUNTS, DIMS, ROWS)
-def test_gaussian_sum_grid(amount, dim, n):
-    grid = built(gaussian_sum_grid, amount, dim, n)
-    if grid is not None:
-        q, m, rho = grid.quant_bound, grid.log2_scale, Fraction(amount)
-        common(grid, dim, n, 16, 1)
-        assert q <= 2**26
-        assert grid.event == GaussianEvent(4 * q * q, m, dim)
-        assert 2 * q * q <= rho * 4**m < 2 * (q + 1) ** 2
-        finer = math.isqrt(math.floor(rho * 4 ** (m + 1) / 2))
+def test_grids_of_sums_and_grams(make, amount, dim, n):
+    gaussian = make in (gaussian_sum_grid, gaussian_gram_grid)
+    power, sensitivity, draws, most = GRIDS[make]
+    grid = built(make, amount, dim, n)
+    if grid is None:
+        return
+    q, m = grid.quant_bound, grid.log2_scale
+    common(grid, dim, n, 16 if gaussian else 128, power)
+    assert q <= most
+    event = GaussianEvent if gaussian else LaplaceEvent
+    price = (lambda bound: Fraction(bound, 2 * 4**m)) if gaussian else (lambda bound: Fraction(bound, 2**m))
+    assert grid.event == event(sensitivity(dim, q), m, draws(dim))
+    assert price(sensitivity(dim, q)) <= Fraction(amount) < price(sensitivity(dim, q + 1))
+    if make is gaussian_sum_grid:
+        finer = math.isqrt(math.floor(Fraction(amount) * 4 ** (m + 1) / 2))
         assert m == 40 or finer > 2**26 or dim * finer**2 > 2**53 or n * finer + 16 * 2 ** (m + 1) >= 2**62
-
-
-@settings(max_examples=300, deadline=None)
-@given(AMOUNTS, DIMS, ROWS)
-def test_gaussian_gram_grid(amount, dim, n):
-    grid = built(gaussian_gram_grid, amount, dim, n)
-    if grid is not None:
-        q, m, rho = grid.quant_bound, grid.log2_scale, Fraction(amount)
-        common(grid, dim, n, 16, 2)
-        assert q <= 2896
-        assert grid.event == GaussianEvent(2 * q**4, m, dim * dim)
-        assert grid.event.rho <= rho < Fraction((q + 1) ** 4, 4**m)
-
-
-@settings(max_examples=300, deadline=None)
-@given(AMOUNTS, DIMS, ROWS)
-def test_laplace_sum_grid(amount, dim, n):
-    grid = built(laplace_sum_grid, amount, dim, n)
-    if grid is not None:
-        q, m, epsilon = grid.quant_bound, grid.log2_scale, Fraction(amount)
-        common(grid, dim, n, 128, 1)
-        assert grid.event == LaplaceEvent(math.isqrt(4 * dim * q * q), m, dim)
-        assert grid.event.epsilon <= epsilon < Fraction(math.isqrt(4 * dim * (q + 1) ** 2), 2**m)
-
-
-@settings(max_examples=300, deadline=None)
-@given(AMOUNTS, st.integers(1, 200), ROWS)
-def test_laplace_gram_grid(amount, dim, n):
-    grid = built(laplace_gram_grid, amount, dim, n)
-    if grid is not None:
-        q, m, epsilon = grid.quant_bound, grid.log2_scale, Fraction(amount)
-        common(grid, dim, n, 128, 2)
-        weight = dim * (dim + 3) // 2
-        assert grid.event == LaplaceEvent(math.isqrt(weight * q**4), m, dim * (dim + 1) // 2)
-        assert grid.event.epsilon <= epsilon < Fraction(math.isqrt(weight * (q + 1) ** 4), 2**m)
 
 
 def test_laplace_sensitivities_against_random_neighbours():

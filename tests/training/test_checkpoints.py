@@ -164,11 +164,6 @@ def test_what_is_no_regular_file_is_refused(path, ledger, make):
     assert not path.with_name("elsewhere").exists()
 
 
-@pytest.mark.parametrize("device", ["/dev/full", "/dev/zero", "/dev/null"])
-def test_a_device_is_refused(device, ledger):
-    refused(device, ledger, "not a regular file")
-
-
 def test_a_file_that_was_cut_is_refused_or_paid_for(path, ledger):
     """Whole lines off the end as well: their steps would be asked again, and were released."""
     fitted(path)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from spies import SpyLedger, SpyRows, seeded
+from spies import SpyLedger, SpyRows, refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
 from fastpubpriv.losses import LOSSES, predictions
@@ -231,12 +231,7 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_what_is_refused_before_the_debit(changes, words):
-    log = []
-    given = {**GIVEN, "loss": "squared", "budget": APPROX, **changes}
-    rows = SpyRows(given.pop("x_priv"), log)
-    with pytest.raises((InputError, BudgetError), match=words):
-        train(rows, ledger=SpyLedger(APPROX, log), **given)
-    assert log == []
+    refused(train, words, **{**GIVEN, "loss": "squared", "budget": APPROX, **changes})
 
 
 def test_a_method_that_is_predicted_to_do_harm_warns():
@@ -289,12 +284,7 @@ def test_a_choice_among_public_models(budget):
     ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"],
 )
 def test_choices_that_are_refused(method, options, words):
-    log = []
-    given = {**GIVEN, "loss": "squared", "budget": APPROX, **options}
-    rows = SpyRows(given.pop("x_priv"), log)
-    with pytest.raises(InputError, match=words):
-        train(rows, ledger=SpyLedger(APPROX, log), method=method, **given)
-    assert log == []
+    refused(train, words, method=method, **{**GIVEN, "loss": "squared", "budget": APPROX, **options})
     for changes in ({"candidates": 1}, {"clip": 0.0}, {"scaling": "x"}, {"l2": -1.0}):
         with pytest.raises(InputError):
             Exponential(**changes)
