@@ -50,16 +50,6 @@ LIMITS = {
 # thousand: their blocks are looked through once more, and each takes a place of the hash table), .8 the tables themselves (pages
 # touched the first time, 63,000 bins gathered and put in order), and .4 counters that are in no near cache. A window of 64 or 256
 # times the middle's range in place of 128 is slower, and so is fetching counters ahead. To try: two windows, one of the middle.
-# Four columns of doubles take 7.4 to 7.9 ms (AVX2 7.8 to 8.4) where they took 10.5: rows are fetched 16 KB ahead in place of 2, in
-# blocks whose factors do not wait for others, and with AVX-512 without the divider (`csrc/few_simd.h`). Reading takes 5.3 to 5.6
-# ms (AVX2 6.2 to 6.7): 1.40 to 1.42 and 1.22 to 1.28 readings. With rows in a near cache 1.25 ns of a row are left, 6.2 ms of 7.4:
-# some 56 operations of full width for eight rows, on two ports of 3.6 GHz at least 7.8 ns, so 4.9 ms (factors 22, rows turned 8,
-# scaling and norms 12, rounding and adding 12). To try: masks tested by `kortest` in place of being moved (2 %).
-# A busy Zen 3 (`docs/evidence/speed_avx2.md`): sums of 17 to 64 columns of doubles and of 128 or more read their rows twice
-# (`csrc/again_simd.h`): 27 ns for a row of 50 in place of 36, where reading takes 18 to 20 and arithmetic alone 23; 245 for one of
-# 500 in place of 285. Between, the stream takes up to a third more at one place of the library than at another, with the same
-# instructions. How far ahead rows are fetched, and loops or functions at 32 or 64 bytes, do not tell the fast places from the slow
-# ones; loops that store less are even. To try: counters of loads that wait for stores.
 # Where vectors of half the width cannot do as well.
 LIMITS_AVX2 = {
     "clipped exact sum with a centre, 1e+06 x 50": 1.7,

@@ -19,11 +19,7 @@
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
 #define FPP_AHEAD 16384        /* bytes between a load of x and the prefetch beside it */
-/* For column sums, which read memory as fast as it comes: into the second cache. At 16 KB ahead the first one has lost many of the lines
- * again before they are read. Rows of 50 and 500 columns on a full-width machine, in readings of the rows, second against first cache:
- * 1.30 and 1.08 against 1.45 and 1.30 with AVX-512, 1.29 and 1.12 against 1.41 and 1.34 with AVX2. What lost: 4 KB ahead (1.30 and 1.11;
- * into the first cache 1.43 and 1.33), 2 KB into the first cache (1.28 and 1.19; with AVX2 1.42 and 1.34), past all caches (1.88 and
- * 1.75), and no prefetch (1.45 and 1.61). */
+/* For column sums, into the second cache: at 16 KB ahead the first one has lost many of the lines again before they are read. */
 #define FPP_FETCH(p) __builtin_prefetch((p), 0, 2)
 #define FPP_GRAM_WIDTH_MAX 48  /* most tile columns of a Gram matrix, which are also the columns of a packed panel */
 #define FPP_GRAM_PACKED (INT64_C(1) << 19) /* bytes of packed rows: half of an L2 cache */
