@@ -1,13 +1,8 @@
-/* Column sums of rows that are read twice: included by sums_simd.h alone, under its macros, for vectors of four doubles. Wide rows
- * are at the end.
- *
- * Norms of a group of rows are taken while it is fetched, and the group before it, whose factors are known, is read again from the
- * first cache, mapped by the same operations and rounded. Nothing is stored but the sums, once for all rows of a group. On a Zen 3
- * rows of 50 columns took 27 ns in place of 36, of 20 columns 13 in place of 16.5; of 100 columns 59 in place of 55, so that they
- * stay with the stream. Variants that lost, in turn with this one: the group in halves of four rows or in pairs (37.6 ns in the
- * median, 40.3, 38.4). */
+/* Column sums of rows that are read twice: included by sums_simd.h alone, under its macros, for vectors of four doubles. Norms of a group
+ * of rows are taken while it is fetched, and the group before it, whose factors are known, is read again from the first cache: nothing is
+ * stored but the sums, once for all rows of a group. Rows in memory take the stream up to a third longer, as its code lies. */
 
-enum { AGAIN_ROWS = 8, AGAIN_MOST = 64, AGAIN_WIDE = 128 }; /* rows of a group; its most columns; least columns of a wide row */
+enum { AGAIN_ROWS = 8, AGAIN_MOST = 64 }; /* rows of a group; its most columns */
 
 /* Squared norms of a group by lanes. */
 TARGET FPP_INLINE void NAME(again_norms)(const fpp_plan *plan, const char *x, int64_t stride_bytes, double (*lanes)[FPP_LANES],
@@ -65,7 +60,7 @@ TARGET FPP_INLINE int NAME(again_add)(const fpp_plan *plan, const char *x, int64
 {
     const int64_t dim = plan->dim;
     uint64_t *restrict sums = plan->sums;
-    uint64_t *restrict group = plan->sums + plan->ld;
+    uint64_t *restrict group = (uint64_t *)(void *)plan->z;
     double lanes[AGAIN_ROWS][FPP_LANES] = {{0.0}}, row_sq[AGAIN_ROWS];
     V f[AGAIN_ROWS], sum_sq[AGAIN_ROWS];
     for (int r = 0; r < AGAIN_ROWS; r++) {
@@ -95,7 +90,7 @@ TARGET FPP_INLINE int NAME(again_add)(const fpp_plan *plan, const char *x, int64
 }
 
 /* Whole groups of doubles under an identity map; returns the rows done. A group with a row that is not finite, or fails its check,
- * goes through the tiles instead. */
+ * goes through the stream. */
 TARGET FPP_INLINE int64_t NAME(sum_again)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes, int shifted)
 {
     const int64_t groups = n / AGAIN_ROWS, group_bytes = AGAIN_ROWS * stride_bytes;
@@ -106,9 +101,7 @@ TARGET FPP_INLINE int64_t NAME(sum_again)(const fpp_plan *plan, const char *x, i
         const char *last = x + (g > 0 ? g - 1 : 0) * group_bytes;
         NAME(again_norms)(plan, x + fpp_min(g, groups - 1) * group_bytes, stride_bytes, norm_lanes, shifted);
         if (g > 0 && !(FPP_LIKELY(finite) && FPP_LIKELY(NAME(again_add)(plan, last, stride_bytes, factor, shifted)))) {
-            double again[FPP_TILE_ROWS];
-            fpp_row_tile(plan, &NAME(kernels), last, stride_bytes, AGAIN_ROWS, again);
-            NAME(sum)(plan, AGAIN_ROWS, again);
+            NAME(stream_rows)(plan, last, AGAIN_ROWS, stride_bytes);
         }
         NAME(fold)((const double(*)[FPP_LANES])norm_lanes, norm_sq);
         NAME(factors)(plan, AGAIN_ROWS, norm_sq, factor);
@@ -118,81 +111,4 @@ TARGET FPP_INLINE int64_t NAME(sum_again)(const fpp_plan *plan, const char *x, i
         }
     }
     return groups * AGAIN_ROWS;
-}
-
-/* One step of wide rows: takes the norm of a new row and rounds an old one, whose factor is known, onto the sums. */
-TARGET FPP_INLINE void NAME(again_row)(const fpp_plan *plan, const char *next, const char *last, double factor, double *norm_lanes,
-                                       double *square_lanes)
-{
-    const int64_t dim = plan->dim;
-    const double *restrict center = plan->center;
-    uint64_t *restrict sums = plan->sums;
-    const V inv_step = (V){0.0} + plan->inv_step;
-    V norm[PARTS], sum_sq = {0.0};
-    for (int s = 0; s < PARTS; s++) {
-        norm[s] = (V){0.0};
-    }
-#define STEP(k, left)                                                   \
-    for (int s = 0; s < PARTS && s * W < (left); s++) {                 \
-        const int64_t at = (k) + s * W;                                 \
-        const V c = NAME(load)(center + at);                            \
-        const V t = (NAME(load_x)(next, at, (left)-s * W, 0) - c) * inv_step; \
-        norm[s] += t * t;                                               \
-        const V z = (NAME(load_x)(last, at, (left)-s * W, 0) - c) * inv_step; \
-        const V raised = z * factor + FPP_ROUNDER;                      \
-        const V q = raised - FPP_ROUNDER;                               \
-        sum_sq = ADD_SQUARE(sum_sq, q);                                 \
-        *(NAME(bits_u) *)(sums + at) += (VI)raised;                     \
-    }
-    int64_t k = 0;
-    for (; k + FPP_LANES <= dim; k += FPP_LANES) {
-        FPP_FETCH(next + k * 8 + FPP_AHEAD);
-        STEP(k, FPP_LANES)
-    }
-    if (k < dim) {
-        STEP(k, dim - k)
-    }
-#undef STEP
-    for (int s = 0; s < PARTS; s++) {
-        NAME(store)(norm_lanes + s * W, norm[s]);
-    }
-    NAME(store)(square_lanes, sum_sq);
-}
-
-/* Wide rows of doubles under an identity map, one after the other; returns the rows done: all, or none. The centre stands for a row
- * of zeros where there is no row to round: before the first, and after one that was not finite, which goes through a tile. Rows are
- * added before their check is known. If one fails, sums go back to what they were: to take that row off again it would have to be
- * read a third time, and may have changed. On a Zen 3 rows of 500 columns took 245 ns in place of 285, of 1,000 columns 554 in
- * place of 705, of 128 columns 75 in place of 80 or 87 (as the code of the stream lies), of 100 columns 57 in place of 47 or 63. Two
- * rows at a time took 281 and 538, four 282 and 570. */
-TARGET static int64_t NAME(sum_wide)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes)
-{
-    const char *zeros = (const char *)plan->center, *last = zeros;
-    double norm_lanes[FPP_LANES][FPP_LANES] = {{0.0}}, square_lanes[FPP_LANES][FPP_LANES] = {{0.0}};
-    double norm_sq[FPP_LANES], row_sq[FPP_LANES], factor[FPP_LANES] = {0.0};
-    uint64_t *before = (uint64_t *)(void *)(plan->z + (FPP_TILE_ROWS - 1) * plan->ld); /* beyond the tiles of wide rows */
-    memcpy(before, plan->sums, (size_t)plan->ld * sizeof(uint64_t));
-    for (int64_t i = 0; i <= n; i++) {
-        const char *next = i < n ? x + i * stride_bytes : zeros;
-        NAME(again_row)(plan, next, last, factor[0], norm_lanes[0], square_lanes[0]);
-        NAME(fold)((const double(*)[FPP_LANES])square_lanes, row_sq);
-        if (FPP_UNLIKELY(!(row_sq[0] <= plan->quant_bound_sq))) {
-            memcpy(plan->sums, before, (size_t)plan->ld * sizeof(uint64_t));
-            return 0;
-        }
-        NAME(fold)((const double(*)[FPP_LANES])norm_lanes, norm_sq);
-        NAME(factors)(plan, FPP_LANES, norm_sq, factor);
-        last = next;
-        if (FPP_UNLIKELY(!(norm_sq[0] < INFINITY))) {
-            double alone[FPP_TILE_ROWS];
-            fpp_row_tile(plan, &NAME(kernels), next, stride_bytes, 1, alone);
-            NAME(sum)(plan, 1, alone);
-            last = zeros;
-            factor[0] = 0.0;
-        }
-    }
-    for (int64_t k = 0; k < fpp_round_up(plan->dim, FPP_LANES); k++) {
-        plan->sums[k] -= FPP_ROUNDER_BITS * (uint64_t)(n + 1);
-    }
-    return n;
 }

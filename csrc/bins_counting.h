@@ -1,20 +1,5 @@
-/* How bins.c goes from block to block: included by it alone.
- *
- * The addresses of one block's counters are found while those of the block before it are raised. Measured on a full-width machine, 1e7
- * numbers of a Gaussian in bins of .01, where reading alone takes 2.8 to 5 ms (memory is shared): quotients, cells as 32-bit indices
- * and then a loop of increments 13 to 14 ms; the same with a reciprocal and its check 7.8; side by side 6.9; addresses in place of
- * indices 6.7; asking for memory two blocks ahead, into the second cache, and four lanes for eight 5.5 to 6.5 (AVX2 7.6). On a busy
- * machine (reading 4.5, least times): with numbers outside of the window found afterwards in place of clamped, and what does not
- * change kept in registers, 7.1 in place of 7.5 (AVX2 7.2, 8.6), and one lane in place of four 6.2 (6.5). It is .53 ns a number with
- * all in the second cache, of which raising alone takes .29 and all else .29: the two hardly overlap. Blocks of 128 or 256 numbers and
- * other distances of prefetching take as long. Where all
- * numbers fall into one cell, plain addresses take 4.6 ms and indices 10.8: processors forward such a counter from store to load
- * without a wait. Dyadic cells in registers 4.3 to 4.7 (AVX2 4.1 to 5.4), by increments 6.6; and .36 for .60 ms of 1e6 numbers beside
- * four processes that fill memory. A column with many zeros or of more than sixteen octaves goes by address, 6.5 to 7: sixty-four
- * octaves by one-hot words and carry-save additions were not tried. Heavy tails take 9.3 to 12 (before, 16 to 17): one number in ten
- * raises a counter that is not in the first cache. Their addresses are known a block ahead: fetching all of them, or with AVX-512
- * those far from the middle, takes 1.5 to 2 longer, as such counters cost .4 only. What is outside of the window, one number in a
- * thousand, cost 1.5: now it waits, so that the lines of the hash table are fetched together (9.8 in place of 10.7). */
+/* How bins.c goes from block to block: included by it alone. The addresses of one block's counters are found while those of the block
+ * before it are raised. */
 #ifndef FPP_BINS_COUNTING_H
 #define FPP_BINS_COUNTING_H
 
@@ -184,7 +169,7 @@ static void count_dyadic(counting *run, const double *x, const char *next, int64
 }
 
 /* A load waits for a store before it at the same place of another page. Numbers, new addresses and old ones go on side by side: a
- * quarter of a page apart or more. (Left to chance, one process in four took 1.5 to 2 times as long.) */
+ * quarter of a page apart or more. */
 static void place_addresses(counting *run, const char *x)
 {
     const uint64_t page = BLOCK * sizeof *run->room, room = (uint64_t)(uintptr_t)run->room;

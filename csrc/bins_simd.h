@@ -1,7 +1,7 @@
 /* Counting one block of numbers for one vector width: included by bins.c once for each instruction set, under W, NAME and TARGET.
  *
  * Every number gets the address of its counter. While the addresses of one block are found, the counters of the block before it are
- * raised: the two want different parts of the processor, and memory is read evenly. bins_counting.h says what that gave. */
+ * raised: the two want different parts of the processor, and memory is read evenly. */
 #include "vector_simd.h"
 
 typedef uint64_t NAME(words) __attribute__((vector_size(8 * W)));

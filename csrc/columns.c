@@ -95,7 +95,7 @@ FPP_INLINE double boxed_number(double value, const box_tables *t, int64_t i)
     return fabs(value) < INFINITY ? y : t->absent[i];
 }
 
-#define LAG 32 /* numbers between the cell of one and its count: read back at once, a place waits for the store (2.2 times as slow with AVX-512) */
+#define LAG 32 /* numbers between the cell of one and its count: read back at once, a place waits for the store */
 #define BEYOND 0x99 /* classes of AVX-512: NaN of both kinds, infinity of both signs */
 #define BLOCK 24576 /* bytes of boxed rows */
 #define LEAST_MIDDLE 0x1p-300

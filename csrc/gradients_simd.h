@@ -1,22 +1,6 @@
 /* Loops of gradients.c for one vector width: included under W, NAME and TARGET (see row_vectors_simd.h). As the stream of column sums
  * (sums_simd.h): while scores and norms of a group of rows are taken, the group before it, whose factors are known, is rounded onto
- * the sums, so that reading is even and roots and quotients have time to finish.
- *
- * What it costs, on a full-width AVX-512 machine: of 100 columns, eight take about 8.8 cycles: 2.8 to form scores and norms, 3.0 to round
- * and add (6.2 of both in one loop, where the vector units alone would take 4), the rest for what a group does once. In readings of
- * the rows, doubles and floats: 1.12 and 1.4; with AVX2 1.2 and 1.6, with the baseline 1.45 and 2.7. Squares of floats are exact, so that
- * fusing them with their sum changes no bit (floats 5 % faster). The line of the last few columns is fetched too, where they fill no
- * vectors: 1.14 became 1.12 for doubles; of floats, which read fewer lines, it took 3 % more. Floats that are read again, several
- * rows side by side: of 100 columns 11 % faster with AVX2, of 300 25 % with both, 2,000 in the cache 20 and 10 %. What lost:
- * - rows turned, one in each lane: 2.1 and 3.4. Shuffles have one port, and sixteen rows read side by side cannot be prefetched.
- * - two or four rows side by side: doubles 1.22 and 1.24 in place of 1.13; floats gain by two (1.53 to 1.50), and nothing more by four.
- * - factors one group later, with three groups under way, to hide the roots: 12.2 cycles in place of 10.9, as more has to stay in L1.
- * - the check of the integers in the loop, in place of one of the steps that only a doubtful row fails: floats 1.52 in place of 1.47.
- * - z of wide rows written down: 19 cycles in place of 11 at 2,000 columns; z of 100 columns read again, unaligned: 10.3 in place of 9.4;
- *   floats of 100 columns with AVX-512 3 % more; 1,000 doubles read again, eight rows to a group: .24 ms in place of .23.
- * - of what is read again four rows side by side with AVX2 (8 % more), eight with AVX-512 (the same); the turns of eight rows spread so that
- *   lines of all are fetched at once; floats whose factors are known one group later (the same).
- * - two rows to a group of 1,000 columns: 14.6 cycles in place of 9.7 to 11. Prefetching 4 to 32 KB ahead: all the same. */
+ * the sums, so that reading is even and roots and quotients have time to finish. */
 #include "row_vectors_simd.h"
 
 #define RT (W == 8 ? 2 : 1)                   /* rows of single precision side by side, whose z are kept */
@@ -169,7 +153,7 @@ TARGET FPP_INLINE void NAME(shortened_steps)(const fpp_gradient_map *map, const 
 }
 
 /* Lanes of the `used` rows of a group become its steps, zeros for rows that are not there; steps_sq: their squared norms, within 2^-26. A
- * step times a row is not summed again, entry by entry: that took an eighth of the loop. Where squares underflow, those of steps that
+ * step times a row is not summed again, entry by entry. Where squares underflow, those of steps that
  * are large enough to matter overflow, and what is not a number goes to the check too. */
 TARGET FPP_INLINE void NAME(steps_of_group)(const gradient_plan *plan, const row_group *group, int64_t rows, int64_t used, int spread, int is_f32,
                                             double *steps_sq)

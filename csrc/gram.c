@@ -96,8 +96,7 @@ static void tile_sse2(const int32_t *a, const int32_t *b, int64_t pairs, int64_t
     GRAM_BODY(4, 2, 8, __m128i, words4, 4, _mm_loadu_si128, _mm_set1_epi32, MULADD_SSE2, add_sse2)
 }
 
-/* AVX-VNNI (the client's form of the dot product) took .88 of the time for 100 columns and .86 for 1,000. It is not here: a machine with
- * AVX-512 has it too, so that tests held to AVX2 no longer ran this tile, which other processors need. */
+/* Without the client's dot product (AVX-VNNI): tests held to AVX2 would no longer run this tile, which other processors need. */
 FPP_TARGET_AVX2 static void tile_avx2(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
 {
     (void)columns;

@@ -5,9 +5,6 @@
  * half of the time; it differs from z by less than a bound that is known for each row. The fused product therefore says what integers a row
  * becomes unless one of its numbers is so near to halfway between two integers that the bound does not decide: `doubts` finds such rows, and
  * `row_alone` takes them again, unfused. The integers are the same on every processor, and a row in some thousands is taken twice.
- * In time of the unfused products, on a busy full-width machine, with sums and Gram matrices behind them: .71 and .76 for 1,000 columns, .75
- * and .77 for 100, .86 and .92 for 50; with AVX2, which adds on more ports than it multiplies, .73 and .77, .85 and .90, 1 and .97. What lost:
- * the next panel of the matrix fetched during the product with this one, and blocks of 256 columns (both 1 to 1.03 of the time).
  *
  * The bound, with u = 2^-53, n columns, m outputs, and for output i the sum w_i of |a_ik t_k|. Both products are within n u w_i of the exact
  * one. With any weights c_k > 0 (here the lengths of the columns of the matrix, so that the units of columns do not matter) and the largest

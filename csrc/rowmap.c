@@ -1,6 +1,7 @@
 /* What rowmap.h declares: the plan of a map, tiles of rows, and the rare rescaling of rows whose norm overflows. */
 #include "rowmap.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #if FPP_X86
@@ -16,9 +17,7 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
 #define TARGET
 #define RB 4
 #define CB 2
-#define RG 4
 #define RT 1
-#define SR 2
 #include "rows_simd.h"
 
 #if FPP_X86
@@ -27,9 +26,7 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
 #define TARGET FPP_TARGET_AVX2
 #define RB 4
 #define CB 3
-#define RG 4
 #define RT 2
-#define SR 2
 #include "rows_simd.h"
 
 #define W 8
@@ -37,9 +34,7 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
 #define TARGET FPP_TARGET_AVX512
 #define RB 8
 #define CB 3
-#define RG 8
 #define RT 4
-#define SR 1
 #include "rows_simd.h"
 #endif
 
@@ -99,7 +94,7 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     plan->center = fpp_take(base, &used, 8 * in_pad);
     plan->diagonal = fpp_take(base, &used, 8 * in_pad);
     plan->offset = fpp_take(base, &used, 8 * plan->ld);
-    plan->sums = fpp_take(base, &used, 16 * plan->ld);
+    plan->sums = fpp_take(base, &used, 8 * plan->ld);
     double *z = fpp_take(base, &used, 8 * ((matrix ? FPP_PANEL_MAX : 0) + FPP_TILE_ROWS * plan->ld));
     plan->z = z == NULL ? NULL : z + (matrix ? FPP_PANEL_MAX : 0);
     plan->t = fpp_take(base, &used, matrix ? 8 * FPP_TILE_ROWS * FPP_T_LD : 0);
@@ -173,8 +168,8 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     plan->matrix_kind = map->matrix_kind;
     plan->is_f32 = is_f32;
     *plan->fused = 0;
-    plan->plain = map->matrix_kind == FPP_MATRIX_IDENTITY && is_zero(map->center, map->dim) && map->offset == NULL;
-    plan->shifted = map->matrix_kind == FPP_MATRIX_IDENTITY && map->offset == NULL;
+    plan->plain = is_zero(map->center, map->dim);
+    plan->general = map->matrix_kind != FPP_MATRIX_IDENTITY || map->offset != NULL;
     plan->inv_step = 1.0;
     plan->limit = 1.0;
     plan->quant_bound_sq = 1.0;
@@ -195,8 +190,8 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
         plan->tile_rows = fit < 8 ? 8 : fpp_min(fit, FPP_TILE_ROWS);
     }
     /* Short rows need several in a group to hide the latency of a factor; of long ones, two groups should fit L1. */
-    plan->stream_rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : kernels->wide_rows;
-    memset(plan->sums, 0, (size_t)plan->ld * 2 * sizeof(double));
+    plan->stream_rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : plan->ld <= 512 ? 2 : 1;
+    memset(plan->sums, 0, (size_t)plan->ld * sizeof *plan->sums);
     return FPP_OK;
 }
 

@@ -19,11 +19,7 @@
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
 #define FPP_AHEAD 16384        /* bytes between a load of x and the prefetch beside it */
-/* For column sums, which read memory as fast as it comes: into the second cache. At 16 KB ahead the first one has lost many of the lines
- * again before they are read. Rows of 50 and 500 columns on a full-width machine, in readings of the rows, second against first cache:
- * 1.30 and 1.08 against 1.45 and 1.30 with AVX-512, 1.29 and 1.12 against 1.41 and 1.34 with AVX2. What lost: 4 KB ahead (1.30 and 1.11;
- * into the first cache 1.43 and 1.33), 2 KB into the first cache (1.28 and 1.19; with AVX2 1.42 and 1.34), past all caches (1.88 and
- * 1.75), and no prefetch (1.45 and 1.61). */
+/* For column sums, into the second cache: at 16 KB ahead the first one has lost many of the lines again before they are read. */
 #define FPP_FETCH(p) __builtin_prefetch((p), 0, 2)
 #define FPP_GRAM_WIDTH_MAX 48  /* most tile columns of a Gram matrix, which are also the columns of a packed panel */
 #define FPP_GRAM_PACKED (INT64_C(1) << 19) /* bytes of packed rows: half of an L2 cache */
@@ -39,8 +35,8 @@ typedef struct {
     int64_t tile_rows;
     int64_t stream_rows;      /* rows of a group of the column sums */
     int32_t matrix_kind;
-    int32_t plain;            /* z = x * inv_step: no center, offset or matrix */
-    int32_t shifted;          /* z = (x - center) * inv_step */
+    int32_t plain;            /* no center */
+    int32_t general;          /* not just z = (x - center) * inv_step */
     int32_t is_f32;
     int64_t *fused;           /* (1): integers come from fused products, see products_simd.h; LOWER and FULL only */
     double inv_step, limit, quant_bound_sq;
@@ -55,20 +51,19 @@ typedef struct {
     double *z;                /* (FPP_TILE_ROWS, ld); a product writes up to FPP_PANEL_MAX - 1 in front of each row as well */
     double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
     double *row;              /* (dim padded to 8): one row, for the rare rescaling */
-    uint64_t *sums;           /* (2, ld) */
+    uint64_t *sums;           /* (ld) */
     void *gram;               /* what is left, for gram.c */
 } fpp_plan;
 
 /* One set of these for each instruction set. */
 typedef struct {
     int64_t panel;            /* output columns of a panel of the matrix product */
-    int64_t wide_rows;        /* rows of a group of the column sums when rows are wide */
     void (*tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
     void (*factors)(const fpp_plan *plan, int64_t rows, const double *norm_sq, double *factor);
-    void (*sum)(const fpp_plan *plan, int64_t rows, double *factor);
+    void (*sum)(const fpp_plan *plan, int64_t rows, const double *factor);
     void (*quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out);
     void (*pack)(const fpp_plan *plan, int64_t rows, double *factor, int64_t width, int64_t panel_stride, int32_t *packed);
-    int64_t (*stream)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes);
+    void (*stream)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes);
     /* Of fused products, NULL on processors without them: */
     int32_t (*weigh)(fpp_plan *plan);
     void (*tile_fused)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);

@@ -3,7 +3,11 @@
 
 FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes)
 {
-    for (int64_t i = kernels->stream(plan, x, n, stride_bytes); i < n; i += plan->tile_rows) {
+    if (plan->matrix_kind < FPP_MATRIX_LOWER) {
+        kernels->stream(plan, x, n, stride_bytes);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += plan->tile_rows) {
         double factor[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan->tile_rows, n - i);
         fpp_row_tile(plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);

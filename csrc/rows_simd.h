@@ -1,9 +1,7 @@
 /* The row pipeline for one vector width: included by rowmap.c once per instruction set, with
  *   W, NAME and TARGET, see row_vectors_simd.h
  *   RB, CB  rows and vectors of the register block of the matrix product
- *   RG      rows that the rounding loops take together
- *   RT      rows that the loop over x takes together; RB, RG and RT divide 8
- *   SR      rows of a group of the stream of column sums, when rows are wide
+ *   RT      rows that the loop over x takes together; RB and RT divide 8
  * Padding columns hold zero everywhere, so that tails need no second loop.
  */
 #include "row_vectors_simd.h"
@@ -12,7 +10,7 @@
 
 /* `count` rows of an identity or diagonal map, side by side. */
 TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, int64_t stride_bytes, double *restrict z,
-                                           double (*restrict lanes)[FPP_LANES], int count, int shifted, int general, int is_f32)
+                                           double (*restrict lanes)[FPP_LANES], int count, int general, int is_f32)
 {
     const int64_t dim = plan->dim, ld = plan->ld;
     const double inv_step = plan->inv_step;
@@ -29,7 +27,7 @@ TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, 
     for (int s = 0; s < PARTS; s++) {                                                      \
         for (int r = 0; r < count; r++) {                                                  \
             V t = NAME(load_x)(x + r * stride_bytes, (k) + s * W, (left)-s * W, is_f32);   \
-            t = shifted ? t - NAME(load)(center + (k) + s * W) : t;                        \
+            t = t - NAME(load)(center + (k) + s * W);                        \
             t = general ? t * NAME(load)(diagonal + (k) + s * W) : t;                      \
             t = general ? t + NAME(load)(offset + (k) + s * W) : t;                        \
             t = t * inv_step;                                                              \
@@ -56,7 +54,7 @@ TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, 
 }
 
 TARGET FPP_INLINE void NAME(rows_diagonal)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq,
-                                           int shifted, int general, int is_f32)
+                                           int general, int is_f32)
 {
     double lanes[FPP_LANES][FPP_LANES] = {{0.0}};
     int64_t r = 0;
@@ -64,10 +62,10 @@ TARGET FPP_INLINE void NAME(rows_diagonal)(const fpp_plan *plan, const char *x, 
         const int64_t at = r % FPP_LANES;
         double *z = plan->z + r * plan->ld;
         if (rows - r >= RT) {
-            NAME(rows_together)(plan, x + r * stride_bytes, stride_bytes, z, lanes + at, RT, shifted, general, is_f32);
+            NAME(rows_together)(plan, x + r * stride_bytes, stride_bytes, z, lanes + at, RT, general, is_f32);
             r += RT;
         } else {
-            NAME(rows_together)(plan, x + r * stride_bytes, stride_bytes, z, lanes + at, 1, shifted, general, is_f32);
+            NAME(rows_together)(plan, x + r * stride_bytes, stride_bytes, z, lanes + at, 1, general, is_f32);
             r += 1;
         }
         if (r % FPP_LANES == 0 || r == rows) {
@@ -97,21 +95,17 @@ TARGET FPP_INLINE void NAME(fill_group)(const fpp_plan *plan, int64_t rows, doub
 #include "products_simd.h"
 
 /* The loops over x, specialised: no map, a center alone, or everything. */
-#define BY_KIND(function, ...)                        \
-    do {                                              \
-        if (plan->plain && plan->is_f32) {            \
-            function(__VA_ARGS__, 0, 0, 1);           \
-        } else if (plan->plain) {                     \
-            function(__VA_ARGS__, 0, 0, 0);           \
-        } else if (plan->shifted && plan->is_f32) {   \
-            function(__VA_ARGS__, 1, 0, 1);           \
-        } else if (plan->shifted) {                   \
-            function(__VA_ARGS__, 1, 0, 0);           \
-        } else if (plan->is_f32) {                    \
-            function(__VA_ARGS__, 1, 1, 1);           \
-        } else {                                      \
-            function(__VA_ARGS__, 1, 1, 0);           \
-        }                                             \
+#define BY_KIND(function, ...)                 \
+    do {                                       \
+        if (plan->general && plan->is_f32) {   \
+            function(__VA_ARGS__, 1, 1);       \
+        } else if (plan->general) {            \
+            function(__VA_ARGS__, 1, 0);       \
+        } else if (plan->is_f32) {             \
+            function(__VA_ARGS__, 0, 1);       \
+        } else {                               \
+            function(__VA_ARGS__, 0, 0);       \
+        }                                      \
     } while (0)
 
 TARGET static void NAME(tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq)
@@ -128,7 +122,6 @@ TARGET static void NAME(tile)(const fpp_plan *plan, const char *x, int64_t strid
     NAME(fill_group)(plan, rows, norm_sq);
 }
 
-#include "factors_simd.h"
 
 /* limit / norm for rows longer than the limit, else limit / limit = 1: no branch, for half of the rows may be clipped. */
 TARGET static void NAME(factors)(const fpp_plan *plan, int64_t rows, const double *restrict norm_sq, double *restrict factor)
@@ -151,20 +144,6 @@ TARGET FPP_INLINE int NAME(reject)(const fpp_plan *plan, double *z, double *fact
     memset(z, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
     *factor = 1.0;
     return 1;
-}
-
-TARGET FPP_INLINE int NAME(reject_group)(const fpp_plan *plan, double *z, double *factor, const V *sum_sq)
-{
-    double lanes[FPP_LANES][FPP_LANES] = {{0.0}}, sums[FPP_LANES];
-    int rejected = 0;
-    for (int r = 0; r < RG; r++) {
-        NAME(store)(lanes[r], sum_sq[r]);
-    }
-    NAME(fold)((const double(*)[FPP_LANES])lanes, sums);
-    for (int r = 0; r < RG; r++) {
-        rejected |= NAME(reject)(plan, z + r * plan->ld, factor + r, sums[r]);
-    }
-    return rejected;
 }
 
 /* The low 32 bits of FPP_ROUNDER + q are q modulo 2^32: no cast that could overflow. */
@@ -227,7 +206,7 @@ TARGET static void NAME(pack)(const fpp_plan *plan, int64_t rows, double *factor
 #include "sums_simd.h"
 
 static const fpp_row_kernels NAME(kernels) = {
-    PANEL, SR, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
+    PANEL, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
 #if W > 2
     NAME(weigh), NAME(tile_fused), NAME(doubts), NAME(row_alone),
 #else
@@ -246,6 +225,4 @@ static const fpp_row_kernels NAME(kernels) = {
 #undef TARGET
 #undef RB
 #undef CB
-#undef RG
 #undef RT
-#undef SR
