@@ -235,7 +235,6 @@ int main(void)
         test_arguments,
         test_arguments_of_searches,
         test_arguments_of_reports,
-        test_arguments_of_counts,
         test_reports,
         test_threads,
     };

@@ -16,13 +16,13 @@ from fastpubpriv.estimators.columns.scales import (
     Column,
     doubtful_sum,
     edges_of,
+    pooled_counts,
     scale_of,
     undetected_rows,
 )
 from fastpubpriv.estimators.columns.shares import Shares, divide
 from fastpubpriv.estimators.columns.tails import sides_of
 from fastpubpriv.kernels.columns import EXPONENTS
-from fastpubpriv.kernels.pooled import pooled_counts
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account

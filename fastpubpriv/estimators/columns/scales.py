@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -18,7 +19,6 @@ from fastpubpriv.estimators.columns import windows
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.estimators.columns.windows import DECAY, thresholds
 from fastpubpriv.kernels.columns import EXPONENTS
-from fastpubpriv.kernels.pooled import pooled_counts
 
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
@@ -107,6 +107,52 @@ def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shar
         )
         for j, (center, (zero, missing)) in enumerate(zip(centers.tolist(), counts[:, 2 * side :].tolist(), strict=True))
     ]  # fmt: skip
+
+
+def pooled_counts(
+    counts: FloatArray,
+    sides: int,
+    log2_parts: int,
+    public: FloatArray,
+    centers: FloatArray,
+    own: Sequence[float],
+    factors: Sequence[float],
+) -> tuple[FloatArray, FloatArray, list[IntArray]]:
+    """Counts and variances (columns, sides, cells), and the cells that hold public rows, ascending, side after side of each column.
+
+    `counts` (columns, at least sides * cells) with variances `own` are joined, by inverse variance, with those of the finite public
+    rows (m, columns) about `centers`, each of which stands for so many of the counted rows as `factors` say. `sides`: those of
+    numbers above the center, and below it.
+    """
+    columns, cells = len(centers), EXPONENTS << log2_parts
+    variance, factor = np.array(own), np.array(factors)
+    square = factor**2
+    # A public row says something of the cells beside its own; far from all of them, half a row is as good as seen.
+    far = np.where(factor > 0.0, variance / (variance + square * 0.5), 0.0)
+    values = counts[:, : sides * cells]
+    values = ((0.0 - values) * far[:, None] + values).reshape(columns * sides, cells)
+    variances = np.repeat(variance * (1.0 - far), sides * cells).reshape(columns * sides, cells)
+    with np.errstate(over="ignore"):
+        distance = np.asarray(public, dtype=np.float64) - centers
+    lines = np.arange(columns) * sides + (distance < 0.0)
+    keys = lines * (cells + 2) + 1 + ((np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts))
+    # Each side has an empty cell at either end, so that every cell has neighbors.
+    seen = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
+    held = seen.nonzero()[0]
+    near = np.concatenate([held - 1, held, held + 1])
+    line, place = np.divmod(near, cells + 2)
+    within = (place > 0) & (place <= cells)
+    near, line, place = near[within], line[within], place[within] - 1
+    column = line // sides
+    around = seen[near - 1] + seen[near] + seen[near + 1]
+    weight = variance[column] / (variance[column] + square[column] * (around / 3.0 + 0.5))
+    counted = counts[column, line % sides * cells + place]
+    values[line, place] = counted + weight * (factor[column] * seen[near] - counted)
+    variances[line, place] = variance[column] * (1.0 - weight)
+    ends = held.searchsorted(np.arange(columns * sides + 1) * (cells + 2)).tolist()
+    found = [held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))]
+    shape = columns, sides, cells
+    return values.reshape(shape), variances.reshape(shape), found
 
 
 def chance_of(shares: Shares) -> float:

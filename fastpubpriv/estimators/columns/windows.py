@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from scipy import special
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.kernels.columns import EXPONENTS
-from fastpubpriv.kernels.windows import find_windows, windows_that_stand
 
 WIDTHS = (1, 2, 4, 8)
 # A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
@@ -21,6 +21,8 @@ DECAY = 3.0
 OUTER_HALF = 1.5
 PASSES = 6
 ANCHOR_LEAST = 5.0  # below this no window surely holds rows
+BOTH = 2  # sides together
+SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
 
 
 class Counted(Protocol):
@@ -66,7 +68,7 @@ def thresholds_of(log2_parts: int, chance: float, pure: bool) -> FloatArray:
 
 
 def find(column: Counted, chance: float, shares: Shares) -> tuple[IntArray, tuple[float, int]]:
-    """The windows that can stand out anywhere, and the anchor of the column: see `kernels.windows.find_windows`.
+    """The windows that can stand out anywhere, and the anchor of the column: see `find_windows`.
 
     The anchor is the deviations and the outer end of the window, of one side or both together, that stands out most; -inf where
     none comes near to surely holding rows.
@@ -77,11 +79,78 @@ def find(column: Counted, chance: float, shares: Shares) -> tuple[IntArray, tupl
     return windows, (score, end)
 
 
+def find_windows(
+    counts: Sequence[FloatArray], thresholds: FloatArray, anchor_least: float, outer_half: float
+) -> tuple[IntArray, float, int]:
+    """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
+
+    Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the deviations, at least
+    `anchor_least`, and the last cell of the window that stands out most; -inf, -1 where none does. `counts` are those above the
+    center and below it, and the variances of both, (cells,) each; an outer half must exceed `outer_half` deviations of its own.
+    """
+    above, below, above_var, below_var = counts
+    sides = (above, above_var), (below, below_var), (above + below, above_var + below_var)
+    found, anchors = [np.zeros((0, 4), dtype=np.int64)], [(-math.inf, -1)]
+    for side, (total, variance) in enumerate(sides):
+        std = math.sqrt(float(np.minimum.reduce(variance)))
+        half = total
+        for k, limits in enumerate(thresholds):
+            width, outer = 1 << k, (1 << k) // 2
+            if k:  # window j begins at cell j
+                half, total = total, total[:-outer] + total[outer:]
+            least = anchor_least if side == BOTH else min(anchor_least, limits[0])
+            # Few windows come near to standing out: only these are worked out.
+            begin = (total > least * std * (SLACK * math.sqrt(width))).nonzero()[0]
+            if not len(begin):
+                continue
+            score = total[begin] / np.sqrt(_sums_of(variance, begin, width))
+            best = int(score.argmax())
+            if score[best] > anchor_least:
+                anchors.append((float(score[best]), int(begin[best]) + width - 1))
+            if side == BOTH:
+                continue
+            stands = score > limits[0]
+            if k:
+                stands &= half[begin + outer] > outer_half * np.sqrt(_sums_of(variance, begin + outer, outer))
+            windows = np.empty((int(np.count_nonzero(stands)), 4), dtype=np.int64)
+            windows[:, 0], windows[:, 1], windows[:, 2] = side, begin[stands], outer
+            windows[:, 3] = limits.searchsorted(score[stands])
+            found.append(windows)
+    return np.concatenate(found), *max(anchors)
+
+
+def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
+    """Sums of `width` cells from each of `begin` on, halves of halves, as sums of windows come about."""
+    if width == 1:
+        return np.asarray(cells[begin])
+    return _sums_of(cells, begin, width // 2) + _sums_of(cells, begin + width // 2, width // 2)
+
+
 def stand(
     windows: IntArray, known: Iterable[int], shares: Shares, *, passes: int = PASSES
-) -> tuple[BoolArray, tuple[int, int]]:
-    """Which windows stand out so far from the cells that are `known`, and from those found beside, and their outermost ends."""
-    return windows_that_stand(windows, EXPONENTS << shares.log2_parts, sorted(known), passes)
+) -> tuple[list[bool], tuple[int, int]]:
+    """Which windows (k, 4) stand out so far from the cells that are `known`, and from the last cells of windows that stood in an
+    earlier pass. Then the outermost last cells above and below of those that stand, -1 for none.
+    """
+    cells, rows = EXPONENTS << shares.log2_parts, windows.tolist()
+    held, ends = sorted([-4 * cells, *known, 4 * cells]), [-1, -1]
+    stood, waiting = [False] * len(rows), list(range(len(rows)))
+    for _ in range(passes):
+        found, rest = [], []
+        for k in waiting:
+            below, begin, outer, reach = rows[k]
+            last, after = begin + max(2 * outer, 1) - 1, bisect_left(held, begin)
+            distance = max(min(begin - held[after - 1], held[after] - last), 0)
+            # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
+            if outer < reach and min(distance + outer, cells) < reach:
+                stood[k], ends[below] = True, max(ends[below], last)
+                found.append(last)
+            else:
+                rest.append(k)
+        if not found:
+            break
+        held, waiting = sorted(held + found), rest
+    return stood, (ends[0], ends[1])
 
 
 def anchor_between(column: Counted, low: int, high: int, shares: Shares) -> tuple[float, int]:
