@@ -235,10 +235,18 @@ def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
     return found
 
 
-def scale_of(column: Column, shares: Shares) -> Scale:
-    """Where the numbers of a column end on each side, as far as the counts can tell."""
-    chance = chance_of(shares)
-    found, anchor = windows.find(column, chance, shares)
+def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale]:
+    """Where the numbers of each column end on each side, as far as the counts can tell.
+
+    `shares` are those of each column: alike in everything but the noise of its counts.
+    """
+    found = windows.find(columns, chance_of(shares[0]), shares[0])
+    return [_scale(*each) for each in zip(columns, found, shares, strict=True)]
+
+
+def _scale(column: Column, candidates: windows.Found, shares: Shares) -> Scale:
+    """Where the numbers of one column end."""
+    found, anchor = candidates
     start = _Start.of(column, anchor, shares)
     if start.anchored:
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
@@ -247,7 +255,7 @@ def scale_of(column: Column, shares: Shares) -> Scale:
         start = start.held_by(column, max(start.end, *seen), shares)
     elif start.guessed:
         start = start.guess(column, shares)
-        found, _ = windows.find(column, chance / GUESSED, shares)
+        ((found, _),) = windows.find([column], chance_of(shares) / GUESSED, shares)
     _, ends = windows.stand(found, start.known, shares)
     return start.scale(*ends)
 

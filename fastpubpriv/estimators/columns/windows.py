@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 from scipy import special
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.kernels.columns import EXPONENTS
 
@@ -21,8 +21,12 @@ DECAY = 3.0
 OUTER_HALF = 1.5
 PASSES = 6
 ANCHOR_LEAST = 5.0  # below this no window surely holds rows
+COLUMNS = 16  # that are searched at once: their counts stay in a second cache
 BOTH = 2  # sides together
 SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
+
+
+Found = tuple[IntArray, tuple[float, int]]
 
 
 class Counted(Protocol):
@@ -67,56 +71,65 @@ def thresholds_of(log2_parts: int, chance: float, pure: bool) -> FloatArray:
     return every
 
 
-def find(column: Counted, chance: float, shares: Shares) -> tuple[IntArray, tuple[float, int]]:
-    """The windows that can stand out anywhere, and the anchor of the column: see `find_windows`.
-
-    The anchor is the deviations and the outer end of the window, of one side or both together, that stands out most; -inf where
-    none comes near to surely holding rows.
-    """
-    counts = column.above, column.below, column.above_var, column.below_var
-    limits = thresholds_of(shares.log2_parts, chance, shares.pure)
-    windows, score, end = find_windows(counts, limits, ANCHOR_LEAST, OUTER_HALF)
-    return windows, (score, end)
+def find(columns: Sequence[Counted], chance: float, shares: Shares) -> list[Found]:
+    """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
+    limits, found = thresholds_of(shares.log2_parts, chance, shares.pure), []
+    for begin in range(0, len(columns), COLUMNS):
+        part = columns[begin : begin + COLUMNS]
+        values = np.array([[each.above, each.below] for each in part])
+        variances = np.array([[each.above_var, each.below_var] for each in part])
+        found += find_windows(values, variances, limits, ANCHOR_LEAST, OUTER_HALF)
+    return found
 
 
 def find_windows(
-    counts: Sequence[FloatArray], thresholds: FloatArray, anchor_least: float, outer_half: float
-) -> tuple[IntArray, float, int]:
+    values: FloatArray, variances: FloatArray, thresholds: FloatArray, anchor_least: float, outer_half: float
+) -> list[Found]:
     """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
 
-    Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the deviations, at least
-    `anchor_least`, and the last cell of the window that stands out most; -inf, -1 where none does. `counts` are those above the
-    center and below it, and the variances of both, (cells,) each; an outer half must exceed `outer_half` deviations of its own.
+    Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the anchor of the column: the
+    deviations, at least `anchor_least`, and the last cell of the window, of one side or both together, that stands out most; -inf,
+    -1 where none does. `values` and `variances` (columns, 2, cells) are counts above the center and below it; an outer half must
+    exceed `outer_half` deviations of its own.
     """
-    above, below, above_var, below_var = counts
-    sides = (above, above_var), (below, below_var), (above + below, above_var + below_var)
-    found, anchors = [np.zeros((0, 4), dtype=np.int64)], [(-math.inf, -1)]
-    for side, (total, variance) in enumerate(sides):
-        std = math.sqrt(float(np.minimum.reduce(variance)))
-        half = total
-        for k, limits in enumerate(thresholds):
-            width, outer = 1 << k, (1 << k) // 2
-            if k:  # window j begins at cell j
-                half, total = total, total[:-outer] + total[outer:]
-            least = anchor_least if side == BOTH else min(anchor_least, limits[0])
-            # Few windows come near to standing out: only these are worked out.
-            begin = (total > least * std * (SLACK * math.sqrt(width))).nonzero()[0]
-            if not len(begin):
-                continue
-            score = total[begin] / np.sqrt(_sums_of(variance, begin, width))
-            best = int(score.argmax())
-            if score[best] > anchor_least:
-                anchors.append((float(score[best]), int(begin[best]) + width - 1))
-            if side == BOTH:
-                continue
-            stands = score > limits[0]
-            if k:
-                stands &= half[begin + outer] > outer_half * np.sqrt(_sums_of(variance, begin + outer, outer))
-            windows = np.empty((int(np.count_nonzero(stands)), 4), dtype=np.int64)
-            windows[:, 0], windows[:, 1], windows[:, 2] = side, begin[stands], outer
-            windows[:, 3] = limits.searchsorted(score[stands])
-            found.append(windows)
-    return np.concatenate(found), *max(anchors)
+    columns, cells = len(values), values.shape[2]
+    total, variance = (np.concatenate([each, each[:, :1] + each[:, 1:]], axis=1) for each in (values, variances))
+    std, flat, half = np.sqrt(variance.min(axis=2, keepdims=True)), variance.reshape(-1), total
+    parts = []
+    for k, limits in enumerate(thresholds):
+        width, outer = 1 << k, (1 << k) // 2
+        if k:  # window j begins at cell j
+            half, total = total, total[:, :, :-outer] + total[:, :, outer:]
+        single = min(anchor_least, limits[0])
+        # Few windows come near to standing out: only these are worked out.
+        near = total > np.array([[single], [single], [anchor_least]]) * std * (SLACK * math.sqrt(width))
+        places = near.reshape(-1).nonzero()[0]
+        line, begin = np.divmod(places, total.shape[2])
+        score = total.reshape(-1)[places] / np.sqrt(_sums_of(flat, line * cells + begin, width))
+        stands = (score > limits[0]) & (line % 3 != BOTH)
+        if k:
+            outside = half.reshape(-1)[line * half.shape[2] + begin + outer]
+            stands &= outside > outer_half * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
+        reach = limits.searchsorted(score)
+        parts.append((score, np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]), stands))
+    score, found, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
+    best = np.full(columns, anchor_least)
+    np.maximum.at(best, found[0], score)
+    anchors = [(-math.inf, -1)] * columns
+    firsts: set[tuple[int, int, int]] = set()
+    for k in ((score == best[found[0]]) & (score > anchor_least)).nonzero()[0].tolist():
+        column, side, begin, outer, _ = found[:, k].tolist()
+        if (
+            column,
+            side,
+            outer,
+        ) not in firsts:  # of equals the first of a side and width, and of these the one that ends last
+            firsts.add((column, side, outer))
+            anchors[column] = max(anchors[column], (float(score[k]), begin + max(2 * outer, 1) - 1))
+    found = found[:, stands]
+    found = found[:, found[0].argsort(kind="stable")]
+    ends = found[0].searchsorted(np.arange(columns + 1)).tolist()
+    return [(found[1:, low:high].T, anchor) for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)]
 
 
 def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
@@ -128,29 +141,27 @@ def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
 
 def stand(
     windows: IntArray, known: Iterable[int], shares: Shares, *, passes: int = PASSES
-) -> tuple[list[bool], tuple[int, int]]:
+) -> tuple[BoolArray, tuple[int, int]]:
     """Which windows (k, 4) stand out so far from the cells that are `known`, and from the last cells of windows that stood in an
-    earlier pass. Then the outermost last cells above and below of those that stand, -1 for none.
+    earlier pass: (k,). Then the outermost last cells above and below of those that stand, -1 for none.
     """
-    cells, rows = EXPONENTS << shares.log2_parts, windows.tolist()
-    held, ends = sorted([-4 * cells, *known, 4 * cells]), [-1, -1]
-    stood, waiting = [False] * len(rows), list(range(len(rows)))
+    cells = EXPONENTS << shares.log2_parts
+    below, begin, outer, reach = windows.T
+    last, far = begin + np.maximum(2 * outer, 1) - 1, 4 * cells
+    # A window's outer half is what makes it reach so far: from there on it counts as a mistake that costs.
+    most = np.where(reach > cells, 2 * far, reach - outer)
+    most[most <= 0] = -2 * far
+    held, stood = np.array(sorted([-far, *known, far])), np.zeros(len(windows), dtype=bool)
+    ends, count = held, 0
     for _ in range(passes):
-        found, rest = [], []
-        for k in waiting:
-            below, begin, outer, reach = rows[k]
-            last, after = begin + max(2 * outer, 1) - 1, bisect_left(held, begin)
-            distance = max(min(begin - held[after - 1], held[after] - last), 0)
-            # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
-            if outer < reach and min(distance + outer, cells) < reach:
-                stood[k], ends[below] = True, max(ends[below], last)
-                found.append(last)
-            else:
-                rest.append(k)
-        if not found:
+        after = ends.searchsorted(begin)
+        stood = np.minimum(begin - ends[after - 1], ends[after] - last) < most
+        before, count = count, int(np.count_nonzero(stood))
+        if count == before:
             break
-        held, waiting = sorted(held + found), rest
-    return stood, (ends[0], ends[1])
+        ends = np.sort(np.concatenate([held, last[stood]]))
+    above_end, below_end = (int(last[stood & (below == side)].max(initial=-1)) for side in (0, 1))
+    return stood, (above_end, below_end)
 
 
 def anchor_between(column: Counted, low: int, high: int, shares: Shares) -> tuple[float, int]:
