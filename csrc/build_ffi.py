@@ -7,7 +7,7 @@ from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
 SOURCES = [
-    "isa.c", "chacha.c", "fixed.c", "sampler.c", "coins.c", "rowmap.c", "rows.c", "gram.c", "shells.c", "tree.c", "kept.c",
+    "isa.c", "chacha.c", "fixed.c", "sampler.c", "coins.c", "rowmap.c", "rows.c", "gram.c", "shells.c", "tree.c",
     "bins.c", "hypotheses.c", "roots.c", "isolated.c", "balls.c", "cells.c", "columns.c", "edges.c", "normals.c",
     "gradients.c", "sweeps.c", "reports.c", "report_loops.c", "seeds.c", "codes.c",
     "wire.c",

@@ -129,30 +129,6 @@ int32_t fpp_rows_group_f64(const double *x, int64_t n, int64_t row_stride, int64
                            double *out, int64_t *begins);
 int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
                            float *out, int64_t *begins);
-/* Rows whose codes (n) say how far down a growing tree they have gone: 0 is the root, -1 a row whose first
- * step found a non-finite entry. */
-typedef struct {
-    const fpp_tree_node *steps; /* (n_steps,): splits; first_child is the code of the first child */
-    const int32_t *groups;      /* (n_codes,): group of the rows of a code, -1 for none, -2 - s if they take step s */
-    int64_t n_steps, n_codes, n_groups; /* n_codes <= 32767 */
-} fpp_kept;
-#define FPP_EACH_COUNT 0  /* totals[0] (n_groups) += rows */
-#define FPP_EACH_SUM 1    /* totals[g] as of fpp_rows_sum, fpp_rows_gram or fpp_rows_shell_counts, by map g */
-#define FPP_EACH_GRAM 2
-#define FPP_EACH_SHELLS 3
-typedef struct {
-    int32_t what;                   /* FPP_EACH_... */
-    const fpp_row_map *const *maps; /* (n_groups,), NULL for a group that is left out; not read of COUNT */
-    int64_t *const *totals;         /* (n_groups,); one for COUNT */
-    const double *edges_sq;         /* (n_edges,): SHELLS */
-    int64_t n_edges;
-} fpp_each;
-int64_t fpp_kept_workspace_size(int64_t dim, const fpp_kept *kept, const fpp_each *each); /* each: NULL for labels */
-/* Rows go as far as the steps lead, and their codes with them; then labels (n) are their groups, or each group is added up. */
-int32_t fpp_kept_labels(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const fpp_kept *kept,
-                        void *workspace, int16_t *codes, int32_t *labels);
-int32_t fpp_kept_add(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const fpp_kept *kept,
-                     const fpp_each *each, void *workspace, int16_t *codes);
 
 /* ---- Bins of columns ------------------------------------------------------------------------------------------------
  * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)
