@@ -127,30 +127,6 @@ int32_t fpp_rows_group_f64(const double *x, int64_t n, int64_t row_stride, int64
                            double *out, int64_t *begins);
 int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
                            float *out, int64_t *begins);
-/* Rows whose codes (n) say how far down a growing tree they have gone: 0 is the root, -1 a row whose first
- * step found a non-finite entry. */
-typedef struct {
-    const fpp_tree_node *steps; /* (n_steps,): splits; first_child is the code of the first child */
-    const int32_t *groups;      /* (n_codes,): group of the rows of a code, -1 for none, -2 - s if they take step s */
-    int64_t n_steps, n_codes, n_groups; /* n_codes <= 32767 */
-} fpp_kept;
-#define FPP_EACH_COUNT 0  /* totals[0] (n_groups) += rows */
-#define FPP_EACH_SUM 1    /* totals[g] as of fpp_rows_sum, fpp_rows_gram or fpp_rows_shell_counts, by map g */
-#define FPP_EACH_GRAM 2
-#define FPP_EACH_SHELLS 3
-typedef struct {
-    int32_t what;                   /* FPP_EACH_... */
-    const fpp_row_map *const *maps; /* (n_groups,), NULL for a group that is left out; not read of COUNT */
-    int64_t *const *totals;         /* (n_groups,); one for COUNT */
-    const double *edges_sq;         /* (n_edges,): SHELLS */
-    int64_t n_edges;
-} fpp_each;
-int64_t fpp_kept_workspace_size(int64_t dim, const fpp_kept *kept, const fpp_each *each); /* each: NULL for labels */
-/* Rows go as far as the steps lead, and their codes with them; then labels (n) are their groups, or each group is added up. */
-int32_t fpp_kept_labels(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const fpp_kept *kept,
-                        void *workspace, int16_t *codes, int32_t *labels);
-int32_t fpp_kept_add(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const fpp_kept *kept,
-                     const fpp_each *each, void *workspace, int16_t *codes);
 
 /* ---- Bins of columns ------------------------------------------------------------------------------------------------
  * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)
@@ -215,38 +191,6 @@ int32_t fpp_columns_cells_f64(const double *x, int64_t n, int64_t row_stride, in
 int32_t fpp_columns_cells_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,
                               int64_t *counts);
 
-/* ---- Released counts of columns ---------------------------------------------------------------------------------------
- * values, variances (columns, sides, cells) = counts (columns, apart >= sides * cells) with variances `own`, joined by inverse variance
- * with those of m finite public rows about `centers`, each of which stands for `factor` of the counted ones; cells as above, for numbers
- * above the centre (sides = 1) and below it. lines, places (m * columns): the cells that hold public rows, in order; returns how many
- * there are, or -1. workspace: sides * cells. */
-int64_t fpp_counts_pool(const double *counts, int64_t columns, int64_t apart, int32_t sides, int32_t log2_parts, const double *public,
-                        int64_t m, int64_t row_stride, const double *centers, const double *own, const double *factor,
-                        int32_t *workspace, double *values, double *variances, int64_t *lines, int64_t *places);
-/* Windows of 1, 2, 4 ... cells of a column that stand out of their noise at least as much as beside a place where rows are known to be.
- * counts: of the cells above the centre and below it, then their variances, four arrays of `cells` >= 8; thresholds (widths, cells + 1):
- * deviations that a window must exceed by its distance, ascending. Returns how many there are, the first `room` of them as (room, 4): is
- * it below, its first cell, half its width, and the distance it reaches; -1 for a bad argument. A window's outer half must exceed
- * outer_half deviations of it. *score, *end: of the window, of either side or both together, that stands out most, at least
- * anchor_least; else -infinity, -1. workspace: 2 cells. */
-int64_t fpp_windows_find(const double *const *counts, int64_t cells, const double *thresholds, int32_t widths, double anchor_least,
-                         double outer_half, double *workspace, int64_t room, int64_t *windows, double *score, int64_t *end);
-/* stood (n): which windows reach one of the cells that are known, or that of a window that stood in an earlier pass; ends (2): their
- * outermost last cells above and below, -1 for none. workspace: 2 (cells + 63) / 64. */
-int32_t fpp_windows_stand(const int64_t *windows, int64_t n, int64_t cells, const int64_t *known, int64_t n_known, int32_t passes,
-                          uint64_t *workspace, int64_t *stood, int64_t *ends);
-/* One side of a column: 64 octaves of `parts` = 1, 2 or 4 cells up to its `last` cell that stands out, as counted, and five octaves
- * beyond it, guessed; lengths in units of 2^exponent. edges (cells + 1); last = -1 - 5 parts: no side. block: lower and upper edges, rows
- * of each cell, their variance where counted, their deviation where guessed, and the most they are believed to be: six lists of
- * 69 parts, `apart` entries from one to the next. kind (2): whether octaves fall off slowly, and whether few rows lie far away. */
-int32_t fpp_side_make(const double *counts, const double *variances, const double *edges, int64_t cells, int64_t last, int32_t parts,
-                      int32_t exponent, int64_t apart, double *block, int32_t *kind);
-/* For clips (sides, k): rows times what they exceed a clip by, the variance of that, and what more may be hidden: (sides, k) each.
- * block (6, sides, 69 parts) of `fpp_side_make`. */
-int32_t fpp_sides_exceed(const double *block, int64_t sides, int32_t parts, const double *clips, int64_t k, double *excess,
-                         double *variance, double *hidden);
-/* Sums of the numbers clipped to each of clips (sides, k), and of their squares: (sides, k) both. */
-int32_t fpp_sides_clip(const double *block, int64_t sides, int32_t parts, const double *clips, int64_t k, double *sums, double *squares);
 typedef struct {
     int64_t dim;
     int32_t neutral;      /* a row with a number that is not finite becomes NaN throughout */

@@ -149,67 +149,6 @@ static void check_trees(void)
     free(work);
 }
 
-static void check_kept(void)
-{
-    const fpp_tree_node ball = {.rule = FPP_NODE_BALL, .out_dim = 2, .n_centers = 1, .first_child = 1, .origin = doubles,
-                                .centers = doubles};
-    const fpp_row_map map = {.dim = 2, .out_dim = 2, .quant_bound = 50, .inv_step = 1.0, .limit = 40.0};
-    const fpp_row_map wide = {.dim = 3, .out_dim = 3, .quant_bound = 50, .inv_step = 1.0, .limit = 40.0};
-    const fpp_row_map *maps[2] = {&map, NULL}, *of_wide[2] = {&wide, NULL};
-    const int32_t groups[3] = {-2, 0, 1}, high[3] = {-2, 0, 2}, low[3] = {-3, 0, 1}, back[3] = {0, -2, 1};
-    const fpp_kept good = {&ball, groups, 1, 3, 2};
-    int64_t sums[2] = {0}, *totals[2] = {sums, NULL}, *nothing[2] = {NULL, NULL};
-    const fpp_each each = {FPP_EACH_SUM, maps, totals, NULL, 0};
-    int32_t labels[2] = {0};
-    int16_t codes[2] = {0};
-    fpp_kept bad[8];
-    fpp_each wrong[6];
-    char *work = room(fpp_kept_workspace_size(2, &good, &each), 1);
-    for (int i = 0; i < 8; i++) {
-        bad[i] = good;
-    }
-    bad[0].steps = NULL;
-    bad[1].groups = NULL;
-    bad[2].groups = high;
-    bad[3].groups = low;
-    bad[4].groups = back; /* its first child is no later code */
-    bad[5].n_codes = 2;   /* the second child has none */
-    bad[6].n_groups = 0;
-    bad[7].n_codes = 32768;
-    for (int i = 0; i < 8; i++) {
-        CHECK(fpp_kept_workspace_size(2, bad + i, NULL) == -1);
-        REFUSED(fpp_kept_labels(doubles, 0, 2, 2, 2, bad + i, work, codes, labels));
-        REFUSED(fpp_kept_add(doubles, 0, 2, 2, 2, bad + i, &each, work, codes));
-    }
-    for (int i = 0; i < 6; i++) {
-        wrong[i] = each;
-    }
-    wrong[0].what = 4;
-    wrong[1].maps = NULL;
-    wrong[2].totals = NULL;
-    wrong[3].maps = of_wide;
-    wrong[4].totals = nothing;
-    wrong[5].what = FPP_EACH_SHELLS;
-    wrong[5].n_edges = 1; /* without edges */
-    for (int i = 0; i < 6; i++) {
-        REFUSED(fpp_kept_add(doubles, 0, 2, 2, 2, &good, wrong + i, work, codes));
-        CHECK(codes[0] == 0 && sums[0] == 0);
-    }
-    CHECK(fpp_kept_workspace_size(2, NULL, NULL) == -1 && fpp_kept_workspace_size(3, &good, NULL) == -1);
-    REFUSED(fpp_kept_labels(NULL, 0, 2, 2, 2, &good, work, codes, labels));
-    REFUSED(fpp_kept_labels(doubles, 0, 2, 2, 2, NULL, work, codes, labels));
-    REFUSED(fpp_kept_labels(doubles, 0, 2, 2, 2, &good, NULL, codes, labels));
-    REFUSED(fpp_kept_labels(doubles, 0, 2, 2, 2, &good, work, NULL, labels));
-    REFUSED(fpp_kept_labels(doubles, 0, 2, 2, 2, &good, work, codes, NULL));
-    REFUSED(fpp_kept_labels(doubles, 0, huge, 2, 2, &good, work, codes, labels));
-    REFUSED(fpp_kept_add(doubles, 0, 2, huge, 2, &good, &each, work, codes));
-    REFUSED(fpp_kept_add(doubles, 0, 2, 2, 2, &good, NULL, work, codes));
-    ACCEPTED(fpp_kept_labels(NULL, 0, 0, 2, 2, &good, work, NULL, NULL));
-    ACCEPTED(fpp_kept_add(NULL, 1, 0, 2, 2, &good, &each, work, NULL));
-    ACCEPTED(fpp_kept_add(doubles, 0, 2, 2, 2, &good, &each, work, codes));
-    free(work);
-}
-
 static void check_bins(void)
 {
     const fpp_bin_rule rule = {FPP_BINS_WIDTH, 0.0, 1.0}, dyadic = {FPP_BINS_DYADIC, 0.0, 0.0};
@@ -459,7 +398,6 @@ int test_arguments(void)
     check_draws();
     check_rows();
     check_trees();
-    check_kept();
     check_bins();
     check_sums_of_counts();
     check_pairs();

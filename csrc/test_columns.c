@@ -146,11 +146,38 @@ static void check_boxed_arguments(void)
     free(work);
 }
 
+static void check_count_arguments(void)
+{
+    static const int64_t huge = INT64_C(1) << 62;
+    static const double doubles[4] = {1.0, 2.0, 3.0, 4.0}, zeros[2] = {0.0, 0.0};
+    static const float floats[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+    int64_t *counts = block(2 * 4096, sizeof *counts);
+#define CELLS(type)                                                               \
+    REFUSED(fpp_columns_count_##type(NULL, 2, 2, 2, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, -1, 2, 2, zeros, 0, 0, 4096, counts));    \
+    REFUSED(fpp_columns_count_##type(x, huge, 2, 2, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, 3, huge, 2, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 0, zeros, 0, 0, 4096, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, huge, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, NULL, 0, 0, 4096, counts));      \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, -1, 0, 4096, counts));    \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 3, 0, 4096, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, 4095, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, huge, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, 4096, NULL));       \
+    ACCEPTED(fpp_columns_count_##type(NULL, 0, 2, 2, zeros, 0, 0, 4096, counts)); \
+    ACCEPTED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 1, 4096, counts));
+    FOR_BOTH(CELLS);
+    CHECK(counts[1022] == 2); /* 1.0 in either type */
+    free(counts);
+}
+
 int test_columns(void)
 {
     static const int64_t dims[] = {1, 2, 3, 7, 8, 9, 50, 63, 64, 65, 520}; /* rows side by side, up to 64; parts of a row, beyond 512 */
     const int before = n_failed;
     uint64_t state = 11;
+    check_count_arguments();
     check_boxed_arguments();
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
         for (int32_t neutral = 0; neutral < 2; neutral++) {

@@ -228,7 +228,6 @@ int main(void)
         test_gradients,
         test_arguments,
         test_arguments_of_reports,
-        test_arguments_of_counts,
         test_reports,
         test_threads,
     };

@@ -16,7 +16,6 @@ int test_bins(void);
 int test_columns(void);
 int test_arguments(void);
 int test_arguments_of_reports(void);
-int test_arguments_of_counts(void);
 int test_gradients(void);
 int test_reports(void);
 int test_threads(void);

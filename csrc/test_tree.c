@@ -90,77 +90,6 @@ static int64_t grow(fpp_tree_node *nodes, int64_t dim, int64_t splits, uint64_t 
     return n_nodes;
 }
 
-/* A tree whose codes are its nodes' numbers: `inner` of its splits are steps, what lies below the others counts for no group. */
-static fpp_kept as_kept(const fpp_tree_node *nodes, int64_t n_nodes, int64_t inner, fpp_tree_node *steps, int32_t *groups)
-{
-    fpp_kept kept = {.steps = steps, .groups = groups, .n_codes = n_nodes, .n_groups = 4};
-    for (int64_t i = 0; i < n_nodes; i++) {
-        groups[i] = nodes[i].rule == FPP_NODE_LEAF ? nodes[i].label : -1;
-        if (nodes[i].rule != FPP_NODE_LEAF && kept.n_steps < inner) {
-            steps[kept.n_steps] = nodes[i];
-            groups[i] = (int32_t)(-2 - kept.n_steps++);
-        }
-    }
-    return kept;
-}
-
-/* Rows go down in two calls, as labels say, and then each group is added up, but for group 2. */
-static void check_kept(const double *x, int64_t n, int64_t stride, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
-                       const int32_t *labels, const double *grouped, const int64_t *begins)
-{
-    fpp_tree_node *steps = room(n_nodes, sizeof(fpp_tree_node));
-    int32_t *groups = room(n_nodes, sizeof(int32_t)), *found = room(n, sizeof(int32_t));
-    int16_t *codes = room(n, sizeof(int16_t));
-    const double edges[2] = {0.5 * (double)dim, 2.0 * (double)dim};
-    const fpp_row_map map = {.dim = dim, .out_dim = dim, .quant_bound = 100, .inv_step = 30.0, .limit = 90.0};
-    const fpp_row_map *maps[4] = {&map, &map, NULL, &map};
-    int64_t counts[4] = {0}, *totals[4], *expected = room(dim * dim + 3, sizeof(int64_t));
-    memset(codes, 0, (size_t)n * sizeof *codes);
-    fpp_kept kept = as_kept(nodes, n_nodes, 1, steps, groups);
-    char *work = room(fpp_kept_workspace_size(dim, &kept, NULL), 1);
-    CHECK(fpp_kept_labels(x, 0, n, stride, dim, &kept, work, codes, found) == FPP_OK);
-    free(work);
-    kept = as_kept(nodes, n_nodes, n_nodes, steps, groups);
-    for (int32_t what = FPP_EACH_COUNT; what <= FPP_EACH_SHELLS; what++) {
-        const int64_t size = what == FPP_EACH_SUM ? dim : what == FPP_EACH_GRAM ? dim * dim : 3;
-        fpp_each each = {.what = what, .maps = maps, .totals = totals, .edges_sq = edges, .n_edges = 2};
-        char *memory = room(fpp_kept_workspace_size(dim, &kept, &each) + 3, 1), *rest = room(fpp_rows_workspace_size(&map), 1);
-        for (int g = 0; g < 4; g++) {
-            totals[g] = room(size, sizeof(int64_t));
-            memset(totals[g], 0, (size_t)size * sizeof(int64_t));
-        }
-        free(what == FPP_EACH_COUNT ? totals[0] : NULL);
-        totals[0] = what == FPP_EACH_COUNT ? counts : totals[0];
-        CHECK(fpp_kept_add(x, 0, n, stride, dim, &kept, &each, memory + 3, codes) == FPP_OK);
-        for (int g = 0; g < 4; g++) {
-            const double *rows = grouped + begins[g] * dim;
-            const int64_t count = begins[g + 1] - begins[g];
-            if (what == FPP_EACH_COUNT) {
-                CHECK(counts[g] == count);
-            } else {
-                memset(expected, 0, (size_t)size * sizeof(int64_t));
-                CHECK(g == 2 || what != FPP_EACH_SUM || fpp_rows_sum_f64(rows, count, dim, &map, rest, expected) == FPP_OK);
-                CHECK(g == 2 || what != FPP_EACH_GRAM || fpp_rows_gram_f64(rows, count, dim, &map, rest, expected) == FPP_OK);
-                CHECK(g == 2 || what != FPP_EACH_SHELLS
-                      || fpp_rows_shell_counts_f64(rows, count, dim, &map, edges, 2, rest, expected) == FPP_OK);
-                CHECK(memcmp(totals[g], expected, (size_t)size * sizeof(int64_t)) == 0);
-            }
-            free(what == FPP_EACH_COUNT && g == 0 ? NULL : totals[g]);
-        }
-        free(memory);
-        free(rest);
-    }
-    work = room(fpp_kept_workspace_size(dim, &kept, NULL), 1);
-    CHECK(fpp_kept_labels(x, 0, n, stride, dim, &kept, work, codes, found) == FPP_OK);
-    CHECK(memcmp(found, labels, (size_t)n * sizeof *found) == 0);
-    free(work);
-    free(expected);
-    free(codes);
-    free(found);
-    free(groups);
-    free(steps);
-}
-
 static void check_tree(int64_t n, int64_t dim, int64_t splits, int32_t level, uint64_t seed)
 {
     const int64_t stride = dim + (int64_t)(seed % 3), size = n > 0 ? (n - 1) * stride + dim : 0;
@@ -191,7 +120,6 @@ static void check_tree(int64_t n, int64_t dim, int64_t splits, int32_t level, ui
     }
     CHECK(begins[4] == grouped);
     if (nodes[0].rule != FPP_NODE_LEAF) { /* the first step finds out rows that are not finite */
-        check_kept(x, n, stride, dim, nodes, n_nodes, labels, out, begins);
     }
     fpp_isa_limit(FPP_ISA_AVX512);
     for (int64_t i = 0; i < n_nodes; i++) {

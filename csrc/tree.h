@@ -1,4 +1,4 @@
-/* Nodes of a cluster tree for a group of rows: what tree.c and kept.c share. */
+/* Nodes of a cluster tree for a group of rows: from columns turned to children. */
 #ifndef FPP_TREE_H
 #define FPP_TREE_H
 #include "rowmap.h"

@@ -775,8 +775,6 @@ def test_note_rule_catches():
 
 NO_TWIN = {
     "grouped_rows": "tree_assign, then rows_group",
-    "known_nodes": "what passes have found out; the sums of leaves are held against their twins with it and without",
-    "node_fields": "a split as C reads it",
     "parents_of": "bookkeeping of a tree's nodes",
     "path_to": "bookkeeping of a tree's nodes",
     "write_keys": "bins_keys into an array of the caller",

@@ -1,4 +1,4 @@
-/* Splits of cluster trees made from an input, what makes one valid, and where one sends a row: what fuzz_trees.c and fuzz_kept.c share. */
+/* Splits of cluster trees made from an input, what makes one valid, and where one sends a row. */
 #ifndef FPP_FUZZ_NODES_H
 #define FPP_FUZZ_NODES_H
 #include "fuzz.h"

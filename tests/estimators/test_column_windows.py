@@ -6,7 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from twins import windows as reference
 
 from fastpubpriv.estimators.columns import scales, windows
 from fastpubpriv.estimators.columns.shares import divide
@@ -28,7 +27,7 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
         column = scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
-        found, _ = windows.find(column, 0.01, shares)
+        ((found, _),) = windows.find([column], 0.01, shares)
         assert not windows.stand(found, (), shares, passes=1)[0].any()  # nothing is known
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
         stood, ends = windows.stand(found, known, shares, passes=1)
@@ -53,6 +52,20 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
             assert ends[side] == max(slowly, default=-1)
 
 
+def slowly_stand(found, cells, known, passes):
+    """Every window against every cell that is known or was found, again in every pass."""
+    _, begin, outer, reach = found.T
+    last = begin + np.maximum(2 * outer, 1) - 1
+    stood, held = np.zeros(len(found), dtype=bool), list(known)
+    for _ in range(passes):
+        distance = np.full(len(found), cells)
+        for cell in held:
+            distance = np.minimum(distance, np.maximum(np.maximum(begin - cell, cell - last), 0))
+        stood |= (outer < reach) & (np.minimum(distance + outer, cells) < reach)
+        held = [*known, *last[stood].tolist()]
+    return stood
+
+
 def test_windows_that_stand_make_others_stand():
     rng = np.random.default_rng(18)
     shares = divide(2, 5_000, Fraction(1, 10), pure=False)
@@ -63,13 +76,14 @@ def test_windows_that_stand_make_others_stand():
         places = 900 + np.cumsum(shares.parts * rng.integers(4, 9, 12))
         counts[:, places] += rng.uniform(6.5, 8.0, 12) * shares.count_std
         (column,) = scales.columns_of(counts, np.zeros((1, 1)), np.zeros(1), [shares])
-        found, _ = windows.find(column, 0.01, shares)
+        ((found, _),) = windows.find([column], 0.01, shares)
         counted.append([])
         for passes in (1, 2, 3, 6):
             stood, ends = windows.stand(found, {int(places[place])}, shares, passes=passes)
-            slowly, slow_ends = reference.windows_that_stand(found, size, [int(places[place])], passes)
+            slowly = slowly_stand(found, size, [int(places[place])], passes)
             assert stood.tolist() == slowly.tolist()
-            assert ends == slow_ends
+            lasts = found[:, 1] + np.maximum(2 * found[:, 2], 1) - 1
+            assert ends == tuple(lasts[slowly & (found[:, 0] == side)].max(initial=-1) for side in (0, 1))
             counted[-1].append(int(stood.sum()))
     firsts, seconds, thirds, _ = np.sum(counted, axis=0)
     assert firsts < seconds < thirds  # passes after the first one matter here
@@ -87,7 +101,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
             columns.append(scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0])
         for column in columns:
-            _, anchor = windows.find(column, 0.01, shares)
+            ((_, anchor),) = windows.find([column], 0.01, shares)
             best = -math.inf, -1
             for counts in (column.above, column.below, column.above + column.below):
                 std = shares.count_std * (1.0 if counts is column.above or counts is column.below else math.sqrt(2.0))
@@ -102,3 +116,23 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             near = windows.anchor_between(column, low, high, shares)
             assert math.isclose(near[0], best[0], rel_tol=1e-12) or near[0] < best[0]
             assert low <= near[1] < high + 2 * shares.parts
+
+
+def test_a_window_is_found_with_nothing_beside_it():
+    for place in (0, 1, 15, 2044, 2046):
+        for side in range(2):
+            counts = np.zeros((2, 2, 2047))
+            counts[1, side, place] = 8.0
+            empty, (found, anchor) = windows.find_windows(
+                counts, np.ones(counts.shape), np.full((1, 2048), 3.0), 5.0, 1.5
+            )
+            assert found.tolist() == [[side, place, 0, 2048]]
+            assert anchor == (8.0, place)
+            assert (len(empty[0]), empty[1]) == (0, (-math.inf, -1))
+
+
+def test_both_sides_together_stand_out_most():
+    counts = np.array([np.full((2, 2047), 50.0), np.full((2, 2047), 60.0)])
+    (found, anchor), _ = windows.find_windows(counts, np.ones(counts.shape), np.full((2, 2048), 3.0), 5.0, 1.5)
+    assert len(found) == 2 * (2047 + 2046)
+    assert anchor == (100.0, 1)  # two cells: of equals the first

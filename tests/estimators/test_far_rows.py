@@ -322,7 +322,7 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
             center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
             public_above=none, public_below=none,
         )  # fmt: skip
-        found = scales.scale_of(column, divided)
+        (found,) = scales.scales_of([column], [divided])
         far += max(found.above or 0, found.below or 0) >= end + 2 * divided.parts
     assert far <= 10
 

@@ -233,17 +233,17 @@ def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
         counted = np.concatenate([*counts, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(counts[0]) + 2)
         columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(shares, count_std=7.0)])
     own, limits = [replace(shares, count_std=7.0)] * 3, [None] * 3
-    found = clips.choose(columns, [scales.scale_of(*each) for each in zip(columns, own, strict=True)], own, limits)
+    found = clips.choose(columns, scales.scales_of(columns, own), own, limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
-        cut = clips.choose(columns, [scales.scale_of(*each) for each in zip(columns, own, strict=True)], own, limits)
+        cut = clips.choose(columns, scales.scales_of(columns, own), own, limits)
     for wide, narrow in zip(found, cut, strict=True):
         assert wide.below >= narrow.below
         assert wide.above >= narrow.above
         assert wide.radius > narrow.radius
         assert (wide.rms, wide.first_mean, wide.mean) == (narrow.rms, narrow.first_mean, narrow.mean)
         assert clips.map_of(wide, 10).width == wide.rms
-    (bounded,) = clips.choose(columns[1:2], [scales.scale_of(columns[1], own[1])], own[:1], [(0.0, 1.0)])
+    (bounded,) = clips.choose(columns[1:2], scales.scales_of(columns[1:2], own[1:2]), own[:1], [(0.0, 1.0)])
     assert bounded.absolute(bounded.above) <= 1.0 - columns[1].center
     assert bounded.absolute(bounded.below) <= columns[1].center
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from fastpubpriv.kernels import _cbuf
-from fastpubpriv.kernels.kept import KeptNodes, known_nodes
-from fastpubpriv.maps import RowTree, Rule, Split
 
 
 def test_a_structure_keeps_its_arrays_alive():
@@ -51,18 +49,3 @@ def test_a_pointer_keeps_its_array_alive(pointer):
     assert alive() is None
 
 
-def test_what_is_known_of_rows_keeps_the_tree_alive():
-    """A thread may be at work on it when the pass has gone, and the next one watches another tree."""
-    rows, origin, center = np.zeros((1 << 14, 2)), np.zeros(2), np.zeros((1, 2))
-    split = Split(rule=Rule.BALL, origin=origin, projection=None, centers=center, first_child=1, radius_sq=1.0)
-    alive = weakref.ref(split.centers)
-    tree = RowTree(2, [split, None, None], [1, 2])
-    kept = KeptNodes.of(rows, None)
-    kept.watch(tree)
-    table = known_nodes(rows, tree).table
-    del kept, tree, split
-    gc.collect()
-    assert alive() is not None
-    del table
-    gc.collect()
-    assert alive() is None

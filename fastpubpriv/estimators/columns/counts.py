@@ -17,7 +17,7 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.clips import Map, map_of
-from fastpubpriv.estimators.columns.scales import Column, Scale, columns_of, lower_medians, scale_of
+from fastpubpriv.estimators.columns.scales import Column, Scale, columns_of, lower_medians, scales_of
 from fastpubpriv.estimators.columns.shares import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, SPARED, Shares, check_grids
 from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.cells import SignedCells
@@ -76,7 +76,7 @@ def _look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Boun
     own = [replace(shares, count_std=std) for std in counts.std[places.start : places.stop].tolist()]
     part = slice(places.start, places.stop)
     columns = columns_of(counts.values[part], public[:, part], counts.center[part], own)
-    scales = [scale_of(*each) for each in zip(columns, own, strict=True)]
+    scales = scales_of(columns, own)
     limits = [None if bounds is None else (float(bounds[0][j]), float(bounds[1][j])) for j in places]
     blind = [mine.blind and len(public) >= clips.FEW_PUBLIC for mine in own]
     found = clips.choose(columns, scales, own, limits)

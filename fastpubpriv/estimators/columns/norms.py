@@ -16,13 +16,13 @@ from fastpubpriv.estimators.columns.scales import (
     Column,
     doubtful_sum,
     edges_of,
-    scale_of,
+    pooled_counts,
+    scales_of,
     undetected_rows,
 )
 from fastpubpriv.estimators.columns.shares import Shares, divide
 from fastpubpriv.estimators.columns.tails import sides_of
 from fastpubpriv.kernels.columns import EXPONENTS
-from fastpubpriv.kernels.pooled import pooled_counts
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
@@ -83,7 +83,7 @@ class NormCount:
         """Release the count, and say what it shows. `public` norms (m,) help."""
         found = run.release(ShellCounts(affine=affine, edges=EDGES), name="norms of rows", cost=self.shares.cells)
         column = column_of(found.value, public, self.shares)
-        scale = scale_of(column, self.shares)
+        (scale,) = scales_of([column], [self.shares])
         last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
         if last is None:
             # Rows at the centre need no ball; where nothing can be told, the public rows are all there is.

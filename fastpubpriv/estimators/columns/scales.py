@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -18,7 +19,6 @@ from fastpubpriv.estimators.columns import windows
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.estimators.columns.windows import DECAY, thresholds
 from fastpubpriv.kernels.columns import EXPONENTS
-from fastpubpriv.kernels.pooled import pooled_counts
 
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
@@ -109,6 +109,52 @@ def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shar
     ]  # fmt: skip
 
 
+def pooled_counts(
+    counts: FloatArray,
+    sides: int,
+    log2_parts: int,
+    public: FloatArray,
+    centers: FloatArray,
+    own: Sequence[float],
+    factors: Sequence[float],
+) -> tuple[FloatArray, FloatArray, list[IntArray]]:
+    """Counts and variances (columns, sides, cells), and the cells that hold public rows, ascending, side after side of each column.
+
+    `counts` (columns, at least sides * cells) with variances `own` are joined, by inverse variance, with those of the finite public
+    rows (m, columns) about `centers`, each of which stands for so many of the counted rows as `factors` say. `sides`: those of
+    numbers above the center, and below it.
+    """
+    columns, cells = len(centers), EXPONENTS << log2_parts
+    variance, factor = np.array(own), np.array(factors)
+    square = factor**2
+    # A public row says something of the cells beside its own; far from all of them, half a row is as good as seen.
+    far = np.where(factor > 0.0, variance / (variance + square * 0.5), 0.0)
+    values = counts[:, : sides * cells]
+    values = ((0.0 - values) * far[:, None] + values).reshape(columns * sides, cells)
+    variances = np.repeat(variance * (1.0 - far), sides * cells).reshape(columns * sides, cells)
+    with np.errstate(over="ignore"):
+        distance = np.asarray(public, dtype=np.float64) - centers
+    lines = np.arange(columns) * sides + (distance < 0.0)
+    keys = lines * (cells + 2) + 1 + ((np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts))
+    # Each side has an empty cell at either end, so that every cell has neighbors.
+    seen = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
+    held = seen.nonzero()[0]
+    near = np.concatenate([held - 1, held, held + 1])
+    line, place = np.divmod(near, cells + 2)
+    within = (place > 0) & (place <= cells)
+    near, line, place = near[within], line[within], place[within] - 1
+    column = line // sides
+    around = seen[near - 1] + seen[near] + seen[near + 1]
+    weight = variance[column] / (variance[column] + square[column] * (around / 3.0 + 0.5))
+    counted = counts[column, line % sides * cells + place]
+    values[line, place] = counted + weight * (factor[column] * seen[near] - counted)
+    variances[line, place] = variance[column] * (1.0 - weight)
+    ends = held.searchsorted(np.arange(columns * sides + 1) * (cells + 2)).tolist()
+    found = [held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))]
+    shape = columns, sides, cells
+    return values.reshape(shape), variances.reshape(shape), found
+
+
 def chance_of(shares: Shares) -> float:
     """Chance of a false alarm beside what is known, for one column."""
     return (FALSE_ALARM_PURE if shares.pure else FALSE_ALARM) / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
@@ -189,10 +235,18 @@ def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
     return found
 
 
-def scale_of(column: Column, shares: Shares) -> Scale:
-    """Where the numbers of a column end on each side, as far as the counts can tell."""
-    chance = chance_of(shares)
-    found, anchor = windows.find(column, chance, shares)
+def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale]:
+    """Where the numbers of each column end on each side, as far as the counts can tell.
+
+    `shares` are those of each column: alike in everything but the noise of its counts.
+    """
+    found = windows.find(columns, chance_of(shares[0]), shares[0])
+    return [_scale(*each) for each in zip(columns, found, shares, strict=True)]
+
+
+def _scale(column: Column, candidates: windows.Found, shares: Shares) -> Scale:
+    """Where the numbers of one column end."""
+    found, anchor = candidates
     start = _Start.of(column, anchor, shares)
     if start.anchored:
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
@@ -201,7 +255,7 @@ def scale_of(column: Column, shares: Shares) -> Scale:
         start = start.held_by(column, max(start.end, *seen), shares)
     elif start.guessed:
         start = start.guess(column, shares)
-        found, _ = windows.find(column, chance / GUESSED, shares)
+        ((found, _),) = windows.find([column], chance_of(shares) / GUESSED, shares)
     _, ends = windows.stand(found, start.known, shares)
     return start.scale(*ends)
 

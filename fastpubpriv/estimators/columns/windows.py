@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,6 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.kernels.columns import EXPONENTS
-from fastpubpriv.kernels.windows import find_windows, windows_that_stand
 
 WIDTHS = (1, 2, 4, 8)
 # A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
@@ -21,6 +21,12 @@ DECAY = 3.0
 OUTER_HALF = 1.5
 PASSES = 6
 ANCHOR_LEAST = 5.0  # below this no window surely holds rows
+COLUMNS = 16  # that are searched at once: their counts stay in a second cache
+BOTH = 2  # sides together
+SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
+
+
+Found = tuple[IntArray, tuple[float, int]]
 
 
 class Counted(Protocol):
@@ -65,23 +71,97 @@ def thresholds_of(log2_parts: int, chance: float, pure: bool) -> FloatArray:
     return every
 
 
-def find(column: Counted, chance: float, shares: Shares) -> tuple[IntArray, tuple[float, int]]:
-    """The windows that can stand out anywhere, and the anchor of the column: see `kernels.windows.find_windows`.
+def find(columns: Sequence[Counted], chance: float, shares: Shares) -> list[Found]:
+    """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
+    limits, found = thresholds_of(shares.log2_parts, chance, shares.pure), []
+    for begin in range(0, len(columns), COLUMNS):
+        part = columns[begin : begin + COLUMNS]
+        values = np.array([[each.above, each.below] for each in part])
+        variances = np.array([[each.above_var, each.below_var] for each in part])
+        found += find_windows(values, variances, limits, ANCHOR_LEAST, OUTER_HALF)
+    return found
 
-    The anchor is the deviations and the outer end of the window, of one side or both together, that stands out most; -inf where
-    none comes near to surely holding rows.
+
+def find_windows(
+    values: FloatArray, variances: FloatArray, thresholds: FloatArray, anchor_least: float, outer_half: float
+) -> list[Found]:
+    """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
+
+    Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the anchor of the column: the
+    deviations, at least `anchor_least`, and the last cell of the window, of one side or both together, that stands out most; -inf,
+    -1 where none does. `values` and `variances` (columns, 2, cells) are counts above the center and below it; an outer half must
+    exceed `outer_half` deviations of its own.
     """
-    counts = column.above, column.below, column.above_var, column.below_var
-    limits = thresholds_of(shares.log2_parts, chance, shares.pure)
-    windows, score, end = find_windows(counts, limits, ANCHOR_LEAST, OUTER_HALF)
-    return windows, (score, end)
+    columns, cells = len(values), values.shape[2]
+    total, variance = (np.concatenate([each, each[:, :1] + each[:, 1:]], axis=1) for each in (values, variances))
+    std, flat, half = np.sqrt(variance.min(axis=2, keepdims=True)), variance.reshape(-1), total
+    parts = []
+    for k, limits in enumerate(thresholds):
+        width, outer = 1 << k, (1 << k) // 2
+        if k:  # window j begins at cell j
+            half, total = total, total[:, :, :-outer] + total[:, :, outer:]
+        single = min(anchor_least, limits[0])
+        # Few windows come near to standing out: only these are worked out.
+        near = total > np.array([[single], [single], [anchor_least]]) * std * (SLACK * math.sqrt(width))
+        places = near.reshape(-1).nonzero()[0]
+        line, begin = np.divmod(places, total.shape[2])
+        score = total.reshape(-1)[places] / np.sqrt(_sums_of(flat, line * cells + begin, width))
+        stands = (score > limits[0]) & (line % 3 != BOTH)
+        if k:
+            outside = half.reshape(-1)[line * half.shape[2] + begin + outer]
+            stands &= outside > outer_half * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
+        reach = limits.searchsorted(score)
+        parts.append((score, np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]), stands))
+    score, found, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
+    best = np.full(columns, anchor_least)
+    np.maximum.at(best, found[0], score)
+    anchors = [(-math.inf, -1)] * columns
+    firsts: set[tuple[int, int, int]] = set()
+    for k in ((score == best[found[0]]) & (score > anchor_least)).nonzero()[0].tolist():
+        column, side, begin, outer, _ = found[:, k].tolist()
+        if (
+            column,
+            side,
+            outer,
+        ) not in firsts:  # of equals the first of a side and width, and of these the one that ends last
+            firsts.add((column, side, outer))
+            anchors[column] = max(anchors[column], (float(score[k]), begin + max(2 * outer, 1) - 1))
+    found = found[:, stands]
+    found = found[:, found[0].argsort(kind="stable")]
+    ends = found[0].searchsorted(np.arange(columns + 1)).tolist()
+    return [(found[1:, low:high].T, anchor) for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)]
+
+
+def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
+    """Sums of `width` cells from each of `begin` on, halves of halves, as sums of windows come about."""
+    if width == 1:
+        return np.asarray(cells[begin])
+    return _sums_of(cells, begin, width // 2) + _sums_of(cells, begin + width // 2, width // 2)
 
 
 def stand(
     windows: IntArray, known: Iterable[int], shares: Shares, *, passes: int = PASSES
 ) -> tuple[BoolArray, tuple[int, int]]:
-    """Which windows stand out so far from the cells that are `known`, and from those found beside, and their outermost ends."""
-    return windows_that_stand(windows, EXPONENTS << shares.log2_parts, sorted(known), passes)
+    """Which windows (k, 4) stand out so far from the cells that are `known`, and from the last cells of windows that stood in an
+    earlier pass: (k,). Then the outermost last cells above and below of those that stand, -1 for none.
+    """
+    cells = EXPONENTS << shares.log2_parts
+    below, begin, outer, reach = windows.T
+    last, far = begin + np.maximum(2 * outer, 1) - 1, 4 * cells
+    # A window's outer half is what makes it reach so far: from there on it counts as a mistake that costs.
+    most = np.where(reach > cells, 2 * far, reach - outer)
+    most[most <= 0] = -2 * far
+    held, stood = np.array(sorted([-far, *known, far])), np.zeros(len(windows), dtype=bool)
+    ends, count = held, 0
+    for _ in range(passes):
+        after = ends.searchsorted(begin)
+        stood = np.minimum(begin - ends[after - 1], ends[after] - last) < most
+        before, count = count, int(np.count_nonzero(stood))
+        if count == before:
+            break
+        ends = np.sort(np.concatenate([held, last[stood]]))
+    above_end, below_end = (int(last[stood & (below == side)].max(initial=-1)) for side in (0, 1))
+    return stood, (above_end, below_end)
 
 
 def anchor_between(column: Counted, low: int, high: int, shares: Shares) -> tuple[float, int]:

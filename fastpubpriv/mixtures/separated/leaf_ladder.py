@@ -29,7 +29,7 @@ from fastpubpriv.estimators.ladder.rungs import (
     outlook,
 )
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, Noise
-from fastpubpriv.kernels.kept import KeptNodes
+from fastpubpriv.kernels.tree import KeptNodes
 from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.axis_features import AxisFeatures
 from fastpubpriv.mechanisms.leaf_vectors import LeafVector, LeafVectors

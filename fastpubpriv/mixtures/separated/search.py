@@ -12,8 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.matrices import spectrum
-from fastpubpriv.kernels.kept import KeptNodes
-from fastpubpriv.kernels.tree import Members
+from fastpubpriv.kernels.tree import KeptNodes, Members
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.separated.balls import distances
 from fastpubpriv.mixtures.separated.scaling import DATA_UNITS, Scaling
