@@ -34,21 +34,12 @@ class ErrorModel:
 
     J(w) = A w^2 + P (1 - w)^2 with A = variance / n_priv + noise / n_priv^2 and P = variance / n_pub: the estimator is
     inverse-variance weighting of the noisy private mean and the public mean, and its least value is A P / (A + P).
-
-    Attributes
-    ----------
-    n_priv, n_pub : int
-        Public sizes.
-    variance : float
-        E |x - E x|^2 of one row.
-    noise : float
-        E |noise|^2 on the private *sum*, clipped to the norm bound.
     """
 
-    n_priv: int
+    n_priv: int  # with n_pub: public sizes
     n_pub: int
-    variance: float
-    noise: float
+    variance: float  # E |x - E x|^2 of one row
+    noise: float  # E |noise|^2 on the private *sum*, clipped to the norm bound
 
     @property
     def private_error(self) -> float:

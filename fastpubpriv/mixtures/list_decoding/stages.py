@@ -27,22 +27,13 @@ from fastpubpriv.sources.views.pairs import pair_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """What share of the rows a bin must hold to be kept, and how many are kept. Public; privacy does not depend on it.
+    """What share of the rows a bin must hold to be kept, and how many are kept. Public; privacy does not depend on it."""
 
-    Parameters
-    ----------
-    min_weight : float
-        w = 1 - gamma: Gaussians of at least this weight are to be found.
-    theory : bool
-        The paper's constants (w^2 / 8 and w / 8, and an empty list when more than 12 / w^2 or 12 / w bins are above), or half of
-        the mass that the best bin of such a Gaussian has.
-    max_scales : int
-        Practical constants only: the largest noisy counts are kept.
-    """
-
-    min_weight: float
+    min_weight: float  # w = 1 - gamma: Gaussians of at least this weight are to be found
+    # the paper's constants (w^2 / 8 and w / 8, and an empty list when more than 12 / w^2 or 12 / w bins are above),
+    # or half of the mass that the best bin of such a Gaussian has
     theory: bool = False
-    max_scales: int = 12
+    max_scales: int = 12  # practical constants only: the largest noisy counts are kept
 
     @property
     def scale_share(self) -> float:

@@ -62,40 +62,25 @@ class LeafFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafEstimates:
-    """Released Gaussians of k leaves, in data units.
+    """Released Gaussians of k leaves, in data units."""
 
-    Attributes
-    ----------
-    means : (k, dim) float64
-    covariances : (k, dim, dim) float64
-        Positive definite.
-    counts : (k,) float64
-        Noisy numbers of rows; may be negative.
-    count_noise_std : float
-    status : tuple of str
-        "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the smallest
-        eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be small enough:
-        then the rows lie near a subspace). Functions of released and public numbers.
-    rounds : int
-        Second moments released for each leaf.
-    mean_noise_std : (k, dim) float64
-        Standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean stands in.
-    predicted_covariance_errors, predicted_mean_errors : (k,) float64
-        Relative Frobenius error and l2 error in standard deviations; infinite unless the status is "ok".
-    details : tuple of dict
-        What the ladder tells about each leaf.
-    """
-
-    means: FloatArray
-    covariances: FloatArray
-    counts: FloatArray
+    means: FloatArray  # (k, dim)
+    covariances: FloatArray  # (k, dim, dim), positive definite
+    counts: FloatArray  # (k,), noisy numbers of rows; may be negative
     count_noise_std: float
+    # "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the
+    # smallest eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be
+    # small enough: then the rows lie near a subspace). Functions of released and public numbers
     status: tuple[str, ...]
-    rounds: int
+    rounds: int  # second moments released for each leaf
+    # (k, dim), standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean
+    # stands in
     mean_noise_std: FloatArray
+    # (k,), with predicted_mean_errors: relative Frobenius error and l2 error in standard deviations; infinite unless
+    # the status is "ok"
     predicted_covariance_errors: FloatArray
-    predicted_mean_errors: FloatArray
-    details: tuple[dict[str, Any], ...] = ()
+    predicted_mean_errors: FloatArray  # (k,)
+    details: tuple[dict[str, Any], ...] = ()  # what the ladder tells about each leaf
 
     def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
         """Shares of the leaves, (k,): max(count / n_priv, weight_floor / k), made to add up to one."""

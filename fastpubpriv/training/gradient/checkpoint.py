@@ -36,23 +36,12 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a checkpoint must agree with.
+    """What a checkpoint must agree with."""
 
-    Attributes
-    ----------
-    digest : str
-        Of everything public that decides the queries.
-    shape : tuple of int
-        Of a released value.
-    steps : int
-        Of the run.
-    seeded : bool
-        Whether the noise comes from a seed: such a run is not private, and one that is must not go on with its values.
-    """
-
-    digest: str
-    shape: tuple[int, ...]
-    steps: int
+    digest: str  # of everything public that decides the queries
+    shape: tuple[int, ...]  # of a released value
+    steps: int  # of the run
+    # whether the noise comes from a seed: such a run is not private, and one that is must not go on with its values
     seeded: bool
 
     @property
