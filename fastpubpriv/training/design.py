@@ -89,18 +89,9 @@ def make_design(
 ) -> tuple[Design, BoolArray]:
     """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
 
-    Parameters
-    ----------
-    table : (m, dim) float64
-        Public rows.
-    columns : sequence of str
-        Names, or x0, x1 and so on.
-    categories : None or mapping
-        Column name -> list of numeric levels, or "public" for the levels that the public rows have.
-    ranges : None or two (dim,) float64
-        Lowest and highest value of each column, NaN where the public rows choose its units.
-    texts : None or mapping
-        Column of text -> the texts whose places are its levels.
+    `columns` are names, or x0, x1 and so on. `categories` maps a name to its numeric levels, or to "public" for those that the
+    public rows have. `ranges` are the lowest and highest value of each column, NaN where the public rows choose its units. `texts`
+    maps a column of text to the texts whose places are its levels.
     """
     levels = _levels(table, columns, categories)
     names: list[str] = []

@@ -149,19 +149,9 @@ def leaf_frames(
 ) -> list[LeafFrame]:
     """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
 
-    Parameters
-    ----------
-    tree : ClusterTree
-    leaves : sequence of int
-        Ids of the nodes to be estimated.
-    x_pub : (n_pub, dim) float64
-        All public rows; at least one must reach each leaf.
-    radii : sequence of float
-        For each leaf the radius of the node that it was split from: bounds a leaf with a single public row, or equal ones.
-    failure_prob : float
-        Shared by the leaves: each bound fails with probability at most failure_prob / (4 k).
-    cond_max : float
-        Bound on the condition of a covariance, where public rows do not precondition.
+    At least one of the rows `x_pub` must reach each leaf. `radii` are those of the nodes that the leaves were split from: they
+    bound a leaf with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k). `cond_max`
+    bounds the condition of a covariance where public rows do not precondition.
     """
     frames = []
     for leaf, radius in zip(leaves, radii, strict=True):
@@ -211,41 +201,16 @@ def learn_leaves(
     failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
 ) -> LeafEstimates:
-    """Release counts, then means and covariances of the rows that reach each leaf.
+    """Release counts, then means and covariances, of the rows that reach each of `leaves`: ids of nodes, none below another.
 
-    Parameters
-    ----------
-    run : Run
-        Its account pays, in rho (Gaussian accounts) or epsilon (pure).
-    tree : ClusterTree
-        Made of public and released values.
-    leaves : sequence of int
-        Ids of the nodes to estimate, none below another; rows that reach none of them are left out.
-    frames : sequence of LeafFrame
-        Public bounds, one for each leaf (`leaf_frames`).
-    allowance : Fraction
-        What all of it may cost.
-    count_cost : Fraction or None
-        Of the counts; None takes what is free (Gaussian), or a twentieth (pure). See `leaf_costs`.
-    mode : "practical" or "theory"
-        Constants of the recursion; same privacy.
-    failure_prob : float
-        Shared by the leaves, for the constants of mode "theory".
-    rounds : int or None
-        Of second moments, the same for all leaves; None takes the most that the public rule gives to a leaf with enough rows.
+    `allowance` is what all of it may cost, in rho (Gaussian accounts) or epsilon (pure); `count_cost` that of the counts, None for
+    what is free (Gaussian) or a twentieth (pure), see `leaf_costs`. `frames` are public bounds, one for each leaf. `failure_prob`
+    is shared by the leaves, for the constants of mode "theory". `rounds` of second moments are the same for all leaves; None takes
+    the most that the public rule gives to a leaf with enough rows.
 
-    Returns
-    -------
-    LeafEstimates
+    Each release is one integer vector over all leaves, with exact sensitivities for a row that stays in its leaf and one that
+    moves. Every decision is a function of released and public values, and each leaf draws all its noise whatever its count.
 
-    Privacy
-    -------
-    Neighbours: replace one private row; the number of rows is public. Each release is one integer vector over all leaves, with
-    exact sensitivities for a row that stays in its leaf and one that moves. Every decision is a function of released and public
-    values, and each leaf draws all its noise whatever its count.
-
-    Notes
-    -----
     Spec A 6.5. Later steps divide by max(noisy count, floor), never by a private size. The rounds share a grid, so their number is
     common to all leaves.
     """

@@ -58,12 +58,7 @@ class Call:
 class Checkpoint:
     """An open checkpoint, locked against other processes.
 
-    Attributes
-    ----------
-    resumed : bool
-        Whether the budget was debited before, when the file was made.
-    begun : int
-        Steps that have begun.
+    `resumed`: whether the budget was debited before, when the file was made; `begun`: how many steps have begun.
     """
 
     def __init__(self, descriptor: int, call: Call, name: str) -> None:
@@ -217,11 +212,8 @@ def _reserve(descriptor: int, size: int) -> None:
 def open_checkpoint(path: Any, call: Call) -> Iterator[Checkpoint | None]:
     """The checkpoint at a path, new or to be resumed; None for no path.
 
-    Raises
-    ------
-    InputError
-        The file is no regular file, cannot be written, is in use by another process, is no checkpoint, was cut, or belongs to
-        another call, among them one whose noise is from a seed while this one's is not.
+    InputError where the file is no regular file, cannot be written, is in use by another process, is no checkpoint, was cut, or
+    belongs to another call, among them one whose noise is from a seed while this one's is not.
     """
     if path is None:
         yield None
