@@ -148,7 +148,7 @@ PEERS = {
 }
 # Small calls in loops with the same settings, before and now (CPU of a busy full-width machine): medians of "gaussian" .30 and
 # .15 ms, of `weighted_mean` .25 and .14; the least of 400 calls .275 and .138, .236 and .130. What depends on public settings alone
-# is worked out once (`estimators/paths.py`). Since sums of 5 to 16 columns hold a row in a lane, they take .120 and .113 on a
+# is worked out once (`estimators/coinpress.py`). Since sums of 5 to 16 columns hold a row in a lane, they take .120 and .113 on a
 # machine that is not busy. On a busy one, .132 and .120 became .125 to .13 and .109 to .113 with less to do (units of one are no
 # division, the grid is worked out once, no generator). What is left of "gaussian", in microseconds: two releases of 11 and two
 # passes of 14 to 15 (about 6 of them C), two row maps of 7, both tables 9, the result 12, the account 7, the public ball 6. In a

@@ -18,9 +18,9 @@ from fastpubpriv.cli import deliver, inputs, outputs
 from fastpubpriv.cli.app import Interrupted, words_of
 from fastpubpriv.cli.randomizers import check_standardize, make_randomizer
 from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.local.collector import Collector
 from fastpubpriv.local.means import estimate_mean
-from fastpubpriv.local.standard import Standard
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources.public import public_table_of
 from fastpubpriv.threads.progress import Progress

@@ -16,9 +16,9 @@ from fastpubpriv.cli import inputs, outputs, report, streams
 from fastpubpriv.cli.app import Interrupted, Undelivered
 from fastpubpriv.cli.randomizers import check_standardize, make_randomizer
 from fastpubpriv.errors import InputError
+from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.local.collector import CUT_SHORT, BatchReader
 from fastpubpriv.local.sending import batch_rows_of, report_batches
-from fastpubpriv.local.standard import Standard
 from fastpubpriv.results import words
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.public import public_table_of

@@ -15,9 +15,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.counted import Counted, student_factor, with_report
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
-from fastpubpriv.estimators.moments import column_means, column_stds, row_lengths
 from fastpubpriv.estimators.radii import LARGEST_SIZE, size
-from fastpubpriv.estimators.regions import Region, clip_region
+from fastpubpriv.estimators.regions import Region, clip_region, column_means, column_stds, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Grid, KNormGrid, Ledger, PureDP, knorm_sum_grid

@@ -13,7 +13,7 @@ from examples import new_york
 from examples.demo import __main__ as demo
 from examples.demo import flights, weather
 from examples.demo.page import seeds
-from fastpubpriv.local.standard import Standard
+from fastpubpriv.local.aggregate import Standard
 
 
 def invoke(*arguments, code=0):

@@ -27,7 +27,7 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.mapped import linear_rows
+from fastpubpriv.sources.views.each import linear_rows
 
 MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000

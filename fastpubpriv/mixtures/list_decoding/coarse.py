@@ -10,8 +10,17 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import MeanLists, ScaleLists
-from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
-from fastpubpriv.mixtures.list_decoding.stages import mean_partitions, release_means, release_scales, scale_partitions
+from fastpubpriv.mixtures.list_decoding.stages import (
+    MAX_SCALES,
+    common_fields,
+    mean_partitions,
+    release_means,
+    release_scales,
+    scale_partitions,
+    start,
+    thresholds_of,
+    warn_few,
+)
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 

@@ -14,21 +14,25 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
-from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import (
+    MAX_SCALES,
     MeanList,
     Thresholds,
+    common_fields,
     mean_partitions,
     paper_event,
     release_means,
     release_scales,
     scale_partitions,
+    start,
+    thresholds_of,
+    warn_few,
 )
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger, stable_event
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.mapped import linear_rows
-from fastpubpriv.sources.views.slices import split_rows
+from fastpubpriv.sources.views.each import linear_rows
+from fastpubpriv.sources.views.view import split_rows
 
 
 @shared_docs
