@@ -328,10 +328,7 @@ def coinpress_mean(
         rows,
         budget,
         draws=count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     norms: list[NormCount] = []

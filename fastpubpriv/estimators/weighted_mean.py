@@ -359,10 +359,7 @@ def weighted_mean(
         rows,
         budget,
         draws=2 * rows.dim + 1 + (DRAWS if region.counted else 0),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     project = validation.boolean("project", project)
     call = WeightedCall(run=run, public=public, weight=weight, variance=variance, project=project, k_norm=k_norm)

@@ -226,11 +226,7 @@ def learn_axis_aligned_mixture(
         seen,
         spent,
         draws=chosen.draws(rows.n, rows.dim, n_components, known_std=factor is not None),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
-        max_memory=max_memory,
+        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     task = Task(
         run=run,

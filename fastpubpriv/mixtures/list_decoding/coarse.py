@@ -94,10 +94,7 @@ def decode_variances(
         rows,
         budget,
         [(scale_partitions(rows.dim), rows.n // 2)],
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     if thresholds.theory:
         needed = sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
@@ -182,11 +179,7 @@ def decode_means(
         rows,
         budget,
         [(mean_partitions(scales), rows.n)],
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
-        max_memory=max_memory,
+        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     if thresholds.theory:
         needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)

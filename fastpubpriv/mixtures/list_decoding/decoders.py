@@ -104,13 +104,7 @@ def decode_gaussians(
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
     thresholds = thresholds_of(min_weight, mode, max_scales)
     paper = validation.choice("accounting", accounting, ("exact", "paper")) == "paper"
-    options: dict[str, Any] = {
-        "ledger": ledger,
-        "random_state": random_state,
-        "threads": threads,
-        "progress": progress,
-        "max_memory": max_memory,
-    }
+    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     return _decode("decode_gaussians", rows, budget, thresholds, failure_prob, paper=paper, **options)
 
 
@@ -181,13 +175,7 @@ def decode_axis_aligned(
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, mode, max_scales)
-    options: dict[str, Any] = {
-        "ledger": ledger,
-        "random_state": random_state,
-        "threads": threads,
-        "progress": progress,
-        "max_memory": max_memory,
-    }
+    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     if covariance is None:
         return _decode("decode_axis_aligned", rows, budget, thresholds, failure_prob, paper=False, **options)
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)
