@@ -15,30 +15,12 @@ from fastpubpriv.errors import InputError
 def column_order(
     wanted: Sequence[str] | None, found: Sequence[str] | None, *, of: str, within: str, show: bool = True
 ) -> list[int] | None:
-    """Where each column of one source stands in another, by name.
+    """Where each column of one source stands in another, by name: found[order[j]] is wanted[j].
 
-    Parameters
-    ----------
-    wanted : sequence of str or None
-        Names of the columns of one source, in the order that is kept; None if it has none.
-    found : sequence of str or None
-        Those of the other source.
-    of, within : str
-        What to call the two in a message.
-    show : bool
-        Whether a message may tell names that only the first source has. Not if they may be a private row: the first line of a CSV
-        file without a header.
-
-    Returns
-    -------
-    list of int, or None
-        found[order[j]] is wanted[j]. None: by position, because a source has no names, or only the numbers 0, 1, ... that a frame
-        made of an array has; or because the order is the same.
-
-    Raises
-    ------
-    InputError
-        A name is missing or too much; the message says which.
+    None: by position, because a source has no names, or only the numbers 0, 1, ... that a frame made of an array has; or because
+    the order is the same. InputError says which name is missing or too much; `of` and `within` are what it calls the two sources.
+    It tells names that only the first source has unless `show` is False: they may be a private row, the first line of a CSV file
+    without header.
     """
     if wanted is None or found is None or tuple(wanted) == tuple(found):
         return None
@@ -75,28 +57,11 @@ def listed(names: Sequence[Any]) -> str:
 
 
 def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
-    """Rows at which something released is evaluated, in the order of its columns.
+    """Rows (n, dim) or (dim,) at which something released is evaluated, float64, in the order of its columns.
 
-    Parameters
-    ----------
-    rows : array-like, frame or table, (n, dim) or (dim,)
-        May be private, so that no message quotes it. Where dim is 1, one dimension is rows of one number.
-    dim : int
-        Columns of what was released.
-    columns : sequence of str, optional
-        Their names. Those of a frame or table are matched with them.
-    finite : bool
-        Whether rows must be finite.
-
-    Returns
-    -------
-    ndarray, float64
-        Of as many dimensions as `rows`, but two where dim is 1.
-
-    Raises
-    ------
-    InputError
-        Not numbers, of another shape, with other names, or not finite where that is needed.
+    They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number, and the answer has
+    two. The names of a frame or table are matched with `columns`. InputError for what is no numbers, of another shape, with other
+    names, or not finite where `finite` asks for that.
     """
     try:
         array = np.asarray(rows)
@@ -129,20 +94,11 @@ NUMBER, MISSING, LEVEL, OTHER = range(
 def term_values(
     rows: FloatArray, *, source: npt.NDArray[Any], role: npt.NDArray[Any], level: FloatArray, fill: FloatArray
 ) -> FloatArray:
-    """The terms (n, p) that a model is linear in, from the cells of rows (n, dim), each by itself.
+    """The terms (n, p) that a model is linear in, from the cells of rows (n, dim), each by itself; a missing cell is NaN or
+    infinite.
 
-    Parameters
-    ----------
-    rows : (n, dim) float
-        Cells; a missing one is NaN or infinite.
-    source : (p,) whole numbers
-        The column of each term.
-    role : (p,) whole numbers
-        NUMBER, MISSING, LEVEL or OTHER.
-    level : (p,) float64
-        The category of a term with role LEVEL.
-    fill : (dim,) float64
-        What stands for a missing number; NaN for nothing, the term is then not finite.
+    Each term has a column, its `source`, and a `role`: NUMBER, MISSING, LEVEL (whose category is its `level`) or OTHER. `fill`
+    (dim,) is what stands for a missing number; NaN for nothing, the term is then not finite.
     """
     where, kind = np.asarray(source, dtype=np.int64), np.asarray(role, dtype=np.int64)
     with np.errstate(all="ignore"):

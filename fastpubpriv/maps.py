@@ -51,25 +51,6 @@ class MatrixKind(enum.Enum):
 class RowMap(_Value):
     """What happens to a row x before it is added up: y = offset + matrix (x - center), steps, clip, round, integer check.
 
-    Parameters
-    ----------
-    dim : int
-        Columns of a row.
-    out_dim : int
-        Columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`.
-    quant_bound : int
-        Q, the largest integer norm that passes; out_dim * Q**2 <= 2**53.
-    inv_step : float
-        Grid steps per unit of y.
-    limit : float
-        Norm to which longer rows are shortened, in grid steps.
-    kind : MatrixKind
-        IDENTITY (no matrix), DIAGONAL (a vector), LOWER (row i is read up to column i) or FULL.
-    center, offset : (dim,), (out_dim,) float64 or None
-        Public vectors; None means zero.
-    matrix : None, (dim,) or (out_dim, dim) float64
-        Public matrix that `kind` calls for.
-
     Raises
     ------
     InputError
@@ -82,15 +63,16 @@ class RowMap(_Value):
     replacing one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
     """
 
-    dim: int
-    out_dim: int
-    quant_bound: int
-    inv_step: float
-    limit: float
+    dim: int  # columns of a row
+    out_dim: int  # columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`
+    quant_bound: int  # Q, the largest integer norm that passes; out_dim * Q**2 <= 2**53
+    inv_step: float  # grid steps per unit of y
+    limit: float  # norm to which longer rows are shortened, in grid steps
+    # IDENTITY (no matrix), DIAGONAL (a vector), LOWER (row i is read up to column i) or FULL
     kind: MatrixKind = MatrixKind.IDENTITY
-    center: FloatArray | None = None
-    matrix: FloatArray | None = None
-    offset: FloatArray | None = None
+    center: FloatArray | None = None  # (dim,), with offset: public vectors; None means zero
+    matrix: FloatArray | None = None  # (dim,) or (out_dim, dim), public matrix that `kind` calls for
+    offset: FloatArray | None = None  # (out_dim,)
 
     def __post_init__(self) -> None:
         # A map is made for every pass, so checks that nearly always pass come first and ask little.
@@ -134,24 +116,20 @@ class RowMap(_Value):
 class ColumnBox(_Value):
     """What a row becomes before it is added up: y = ((x - center) clipped to lower ... upper, less middle) / width, by column.
 
-    Parameters
-    ----------
-    center, lower, upper, middle, width, absent : (dim,) float64
-        Finite, with lower <= upper and width > 0; y of a number that is not finite is `absent`.
-    neutral : bool
-        A row with a number that is not finite becomes NaN throughout, which every kernel after it takes for no row.
-
     Guarantees
     ----------
     What a row becomes depends on that row and these numbers alone. No bound is promised: a `RowMap` has to follow.
     """
 
+    # (dim,), with lower, upper, middle, width and absent: finite, with lower <= upper and width > 0; y of a number
+    # that is not finite is `absent`
     center: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    middle: FloatArray
-    width: FloatArray
-    absent: FloatArray
+    lower: FloatArray  # (dim,)
+    upper: FloatArray  # (dim,)
+    middle: FloatArray  # (dim,)
+    width: FloatArray  # (dim,)
+    absent: FloatArray  # (dim,)
+    # a row with a number that is not finite becomes NaN throughout, which every kernel after it takes for no row
     neutral: bool = False
 
     def __post_init__(self) -> None:
@@ -180,33 +158,20 @@ class Rule(enum.Enum):
 class Split(_Value):
     """An inner node of a cluster tree: y = projection (x - origin), then a ball or the nearest of some centers.
 
-    Parameters
-    ----------
-    rule : Rule
-        BALL: the first child takes a row with |y - center|^2 <= radius_sq, the second all others (NaN too). NEAREST: the child of
-        the least |y - center|^2, of the first among equals.
-    origin : (dim,) float64
-    projection : (out_dim, dim) float64 or None
-        None is the identity.
-    centers : (n_centers, out_dim) float64
-        One for BALL.
-    first_child : int
-        Id of the first child; the others follow.
-    radius_sq : float
-        BALL only.
-
     Guarantees
     ----------
     Arrays are copied and read-only. Every sum of a row goes term by term in ascending order of the column, so a row takes the
     same way in every pass, chunk, thread and instruction set.
     """
 
+    # BALL: the first child takes a row with |y - center|^2 <= radius_sq, the second all others (NaN too). NEAREST:
+    # the child of the least |y - center|^2, of the first among equals
     rule: Rule
-    origin: FloatArray
-    projection: FloatArray | None
-    centers: FloatArray
-    first_child: int
-    radius_sq: float = 0.0
+    origin: FloatArray  # (dim,)
+    projection: FloatArray | None  # (out_dim, dim), None is the identity
+    centers: FloatArray  # (n_centers, out_dim), one for BALL
+    first_child: int  # id of the first child; the others follow
+    radius_sq: float = 0.0  # BALL only
 
     def __post_init__(self) -> None:
         origin, centers = _copied("origin", self.origin, 1), _copied("centers", self.centers, 2)
@@ -252,15 +217,6 @@ class Split(_Value):
 class RowTree(_Value):
     """A cluster tree as the kernels see it: rows that reach target i get label i, all other rows get -1.
 
-    Parameters
-    ----------
-    dim : int
-        Columns of a row.
-    splits : sequence of Split or None
-        Nodes by id, None for a leaf; node 0 is the root, and children come after their parent.
-    targets : sequence of int
-        Ids of leaves or inner nodes, none below another.
-
     Attributes
     ----------
     lineage : tuple of str
@@ -270,9 +226,10 @@ class RowTree(_Value):
         Nodes on the way from the root to a target.
     """
 
-    dim: int
+    dim: int  # columns of a row
+    # nodes by id, None for a leaf; node 0 is the root, and children come after their parent
     splits: tuple[Split | None, ...]
-    targets: tuple[int, ...]
+    targets: tuple[int, ...]  # ids of leaves or inner nodes, none below another
     lineage: tuple[str, ...] = field(init=False)
     above: frozenset[int] = field(init=False)
 

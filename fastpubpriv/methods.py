@@ -28,36 +28,19 @@ class Method:
 
     What `prepare`, `learn`, `draws` and `predict` are called with is the same for all methods of a task; the module of the task's
     registry says it.
-
-    Attributes
-    ----------
-    name : str
-        The value of `method=`.
-    learn : callable
-        Releases, after the debit, and returns what was learnt.
-    draws : callable
-        A public upper bound on the draws of noise.
-    prepare : callable, optional
-        Before the debit: refuses what cannot be done, from public numbers alone.
-    predict : callable, optional
-        The error for public sizes and a budget, for `plan`; without it `plan` refuses the method.
-    reserved : callable, optional
-        budget -> the part of it that is kept for releases with an (epsilon, delta) of their own.
-    needs_public, needs_delta : bool
-        It starts from public rows; its releases have a delta.
-    least_rows : int
-        Private rows below which it is refused.
     """
 
-    name: str
-    learn: Callable[..., Any]
-    draws: Callable[..., int]
-    prepare: Callable[..., Any] = nothing
+    name: str  # the value of `method=`
+    learn: Callable[..., Any]  # releases, after the debit, and returns what was learnt
+    draws: Callable[..., int]  # a public upper bound on the draws of noise
+    prepare: Callable[..., Any] = nothing  # before the debit: refuses what cannot be done, from public numbers alone
+    # the error for public sizes and a budget, for `plan`; without it `plan` refuses the method
     predict: Callable[..., Any] | None = None
+    # budget -> the part of it that is kept for releases with an (epsilon, delta) of their own
     reserved: Callable[[Budget], ApproxDP] | None = None
-    needs_public: bool = False
+    needs_public: bool = False  # with needs_delta: it starts from public rows; its releases have a delta
     needs_delta: bool = False
-    least_rows: int = 1
+    least_rows: int = 1  # private rows below which it is refused
 
     def check(self, *, has_public: bool, budget: Budget, n_priv: int) -> None:
         """Refuse, by public facts, a call that lacks what the method needs."""

@@ -137,6 +137,18 @@ classes : numbers or texts, optional
     "labelled_budget": """\
 budget : ZCDP, ApproxDP or PureDP
     Spent whole, and debited before `x_priv` is read, unless the public rows alone are predicted to do as well.""",
+    "fit_budget": """\
+budget : ZCDP or ApproxDP
+    What one fit costs.""",
+    "linear_fit_budget": """\
+budget : ZCDP, ApproxDP or PureDP
+    What one fit costs.""",
+    "ledger_file": """\
+ledger : str, optional
+    Path of a ledger file.""",
+    "test_seed": """\
+random_state : int, optional
+    For tests only.""",
     "raises": """\
 InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",

@@ -164,6 +164,13 @@ class Run:
         }
 
 
+def asked(
+    ledger: Ledger | None, random_state: int | None, threads: int | None, progress: bool | None, **more: Any
+) -> dict[str, Any]:
+    """What a public function passes on to `start` as it was given."""
+    return {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, **more}
+
+
 def start(
     name: str,
     rows: Rows,

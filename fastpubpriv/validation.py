@@ -27,25 +27,7 @@ _SAFE_PIVOT = 1e-8
 
 
 def finite(name: str, value: object) -> float:
-    """A finite real number as a float.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : int, float, Fraction, Decimal, or NumPy scalar or 0-d array of these
-        bool, str and complex are refused.
-
-    Returns
-    -------
-    float
-        The nearest double.
-
-    Raises
-    ------
-    InputError
-        Not a real number, NaN, infinite, or too large for a double.
-    """
+    """A finite real number (int, float, Fraction, Decimal, NumPy scalar; no bool or str) as the nearest double; else InputError."""
     return _real(name, value, "a finite number")
 
 
@@ -100,26 +82,9 @@ def fraction(name: str, value: object, *, include_one: bool = False) -> float:
 
 
 def integer(name: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
-    """A whole number as an int.
+    """A whole number within the limits as an int; else InputError.
 
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : int or NumPy integer
-        bool is refused, and so is every float: 2.0 may be the result of a computation that should have been checked.
-    minimum, maximum : int, optional
-        Least and largest number allowed.
-
-    Returns
-    -------
-    int
-        The value.
-
-    Raises
-    ------
-    InputError
-        Not an integer, or outside the limits.
+    bool is refused, and so is every float: 2.0 may be the result of a computation that should have been checked.
     """
     if type(value) is int:
         number = value
@@ -140,27 +105,7 @@ def boolean(name: str, value: object) -> bool:
 
 
 def finite_vector(name: str, value: object, dim: int) -> FloatArray:
-    """A vector of `dim` finite numbers.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : array-like, (dim,)
-        Real numbers.
-    dim : int
-        The length it must have.
-
-    Returns
-    -------
-    ndarray, (dim,), float64
-        A contiguous copy.
-
-    Raises
-    ------
-    InputError
-        Not one-dimensional, of another length, not real, or not finite.
-    """
+    """A vector of `dim` finite numbers, as a contiguous float64 copy; else InputError."""
     vector = _real_array(name, value, f"a vector of {dim} numbers")
     if vector.shape != (dim,):
         raise InputError(f"{name} must be a vector of {dim} numbers, got shape {vector.shape}")
@@ -171,26 +116,10 @@ def finite_vector(name: str, value: object, dim: int) -> FloatArray:
 
 
 def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[FloatArray, FloatArray] | None:
-    """The argument `bounds`: what the columns can hold, as a pair (lowest, highest) of numbers or vectors.
+    """The argument `bounds`, what the columns can hold: lower and upper ends, (dim,) each, or None for None; else InputError.
 
-    Parameters
-    ----------
-    value : None or pair
-        Each end a number for all columns, or `dim` of them.
-    dim : int
-        Number of columns.
-    endless : bool
-        Whether an end may be infinite: one that bounds nothing.
-
-    Returns
-    -------
-    pair of ndarray, (dim,) each, or None
-        Lower and upper ends, each below the other; None if `value` is None.
-
-    Raises
-    ------
-    InputError
-        Another form, not numbers, not finite, or ends in the wrong order.
+    Each end of the pair is a number for all columns, or `dim` of them, and the lower one is below the other; with `endless` an end
+    may be infinite.
     """
     if value is None:
         return None
@@ -207,26 +136,9 @@ def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[Fl
 
 
 def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArray:
-    """The Cholesky factor of a symmetric positive definite matrix.
+    """The Cholesky factor L (dim, dim), lower triangular, of a symmetric positive definite matrix, L L^T = matrix; else InputError.
 
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    matrix : array-like, (dim, dim)
-        Symmetric up to rounding (1e-8 of the largest entry); the symmetric part is used.
-    dim : int
-        The size it must have.
-
-    Returns
-    -------
-    ndarray, (dim, dim), float64
-        L, lower triangular with a positive diagonal, L L^T = matrix.
-
-    Raises
-    ------
-    InputError
-        Of another shape, not real, not finite, not symmetric, or not positive definite to working precision.
+    Symmetric means up to rounding (1e-8 of the largest entry): the symmetric part is used. Definite means to working precision.
     """
     array = _real_array(name, matrix, f"a matrix of shape ({dim}, {dim})")
     if array.shape != (dim, dim):
@@ -257,27 +169,7 @@ def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArr
 
 
 def choice(name: str, value: object, options: Iterable[S]) -> S:
-    """One of a few words; else InputError that lists them.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : str
-        Compared exactly.
-    options : iterable of str
-        The words allowed.
-
-    Returns
-    -------
-    str
-        The option that equals `value`.
-
-    Raises
-    ------
-    InputError
-        None of them.
-    """
+    """The one of a few words that equals `value` exactly; else InputError that lists them."""
     allowed = tuple(options)
     if isinstance(value, str):
         for option in allowed:

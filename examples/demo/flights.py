@@ -11,7 +11,7 @@ import fastpubpriv as fpp
 from examples import new_york
 from examples.demo.page import LEVEL, NOT_PRIVATE, answer, columns_of, happened, heard, say, seeds, show, write
 from fastpubpriv import local
-from fastpubpriv.local.standard import Standard
+from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results import plots
 

@@ -25,7 +25,7 @@ from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector
 from fastpubpriv.local.means import estimate_mean
 from fastpubpriv.local.public_facts import public_norm_bound
 from fastpubpriv.local.sending import batch_rows_of, report_batches
-from fastpubpriv.local.standard import Standard
+from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.results import words
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources.base import Chunk

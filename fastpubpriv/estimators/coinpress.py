@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,91 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.counted import Counted, with_report
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
-from fastpubpriv.estimators.paths import Path, Step, planned_steps, public_path
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
     Mode,
+    StepRadii,
     best_steps,
     budget_shares,
+    expected_normal_norm,
     failure_probability,
+    predict_steps,
     size,
     step_count,
 )
 from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
-from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy import Budget, Grid, Ledger, gaussian_sum_grid, laplace_sum_grid
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.run import noise_per_radius
+
+# ---- The steps of CoinPress's mean, worked out from public numbers before a row is read, and kept for the next
+# call like it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One clipped sum: its name, its cost and grid, the norm that rows are clipped to, and the noise of the mean."""
+
+    name: str
+    cost: Fraction
+    grid: Grid
+    clip_radius: float
+    noise_std: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """All steps, and the noise of the last one on an infinitely fine grid."""
+
+    steps: tuple[Step, ...]
+    predicted_noise: float
+
+    def predicted_error(self, n: int, dim: int, row_unit: float) -> float:
+        """Expected distance to the mean in standard deviations of a row, from public numbers.
+
+        `row_unit` is how many of them a whitened unit is: above one where the whitening allows for an uncertain covariance.
+        """
+        noise_std = row_unit * self.predicted_noise
+        return expected_normal_norm(dim) * math.sqrt(1.0 / n + noise_std * noise_std)
+
+
+def planned_steps(
+    dim: int, n: int, allowance: Fraction, radius: float, *, pure: bool, steps: int, mode: Mode, failure_prob: float
+) -> tuple[Step, ...]:
+    """The steps from a ball of `radius`; InputError where a share of the allowance has no grid.
+
+    Each step's noise is known beforehand, and so is the ball of the next.
+    """
+    radii = StepRadii(dim, n, steps, mode, failure_prob)
+    planned = []
+    for index, share in enumerate(budget_shares(steps)):
+        clip = min(radii.clip(radius), LARGEST_SIZE)
+        cost = allowance * share
+        grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
+        noise_std = grid.event.noise_std * grid.step(clip) / n
+        planned.append(Step(f"clipped sum, step {index + 1} of {steps}", cost, grid, clip, noise_std))
+        radius = radii.after(noise_std)
+    return tuple(planned)
+
+
+# Public numbers only: a radius that was released goes to `planned_steps`, which keeps nothing.
+@lru_cache(maxsize=256)
+def public_path(
+    dim: int, n: int, allowance: Fraction, radius: float, pure: bool, steps: int, mode: Mode, failure_prob: float
+) -> Path:
+    """The steps from a public ball; InputError, before the debit, unless every step has a grid and a radius."""
+    noise = noise_per_radius(dim, pure=pure, allowance=allowance)
+    predicted = predict_steps(dim, n, radius, steps=steps, noise_per_radius=noise, mode=mode, failure_prob=failure_prob)
+    if max(step.clip_radius for step in predicted) > LARGEST_SIZE:
+        raise InputError(
+            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
+        )
+    planned = planned_steps(dim, n, allowance, radius, pure=pure, steps=steps, mode=mode, failure_prob=failure_prob)
+    return Path(planned, predicted[-1].noise_std)
+
 
 FEW_STEPS = 2  # where "auto" would choose them before the radius is known
 
@@ -258,10 +328,7 @@ def coinpress_mean(
         rows,
         budget,
         draws=count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     norms: list[NormCount] = []

@@ -112,10 +112,7 @@ def private_pca(
         rows,
         budget,
         draws=rows.dim * rows.dim + len(scale_edges(1.0)) + 1,
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     noise = Noise(run.account.pure, run.account.allowance)
     counted = count_share(rows.n, noise) if ball is None else Fraction(0)

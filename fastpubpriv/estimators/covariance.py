@@ -161,10 +161,7 @@ def coinpress_covariance(
         rows,
         budget,
         draws=steps * rows.dim * rows.dim,
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     dim, n = rows.dim, rows.n
     check_gram_grids(run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n)

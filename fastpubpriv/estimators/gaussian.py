@@ -162,10 +162,7 @@ def estimate_gaussian(
         budget,
         draws=chosen.draws(rows.dim),
         reserved=None if chosen.reserved is None else chosen.reserved(budget),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     if ready is None:
         climber = ladder(run, public, structure)

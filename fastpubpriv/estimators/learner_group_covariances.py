@@ -34,7 +34,7 @@ from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
-from fastpubpriv.mechanisms.spectral import LOG_CAP
+from fastpubpriv.mechanisms.group_covariances import LOG_CAP
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.methods import Method
 from fastpubpriv.privacy import ApproxDP, Budget

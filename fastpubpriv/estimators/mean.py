@@ -22,9 +22,9 @@ from fastpubpriv.estimators.coinpress import (
     refine,
 )
 from fastpubpriv.estimators.columns.learn import mean_of_columns
-from fastpubpriv.estimators.moments import column_means
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
+from fastpubpriv.estimators.regions import column_means
 from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger

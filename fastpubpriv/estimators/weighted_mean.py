@@ -15,9 +15,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.counted import Counted, student_factor, with_report
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
-from fastpubpriv.estimators.moments import column_means, column_stds, row_lengths
 from fastpubpriv.estimators.radii import LARGEST_SIZE, size
-from fastpubpriv.estimators.regions import Region, clip_region
+from fastpubpriv.estimators.regions import Region, clip_region, column_means, column_stds, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Grid, Ledger
@@ -32,21 +31,12 @@ class ErrorModel:
 
     J(w) = A w^2 + P (1 - w)^2 with A = variance / n_priv + noise / n_priv^2 and P = variance / n_pub: the estimator is
     inverse-variance weighting of the noisy private mean and the public mean, and its least value is A P / (A + P).
-
-    Attributes
-    ----------
-    n_priv, n_pub : int
-        Public sizes.
-    variance : float
-        E |x - E x|^2 of one row.
-    noise : float
-        E |noise|^2 on the private *sum*, clipped to the norm bound.
     """
 
-    n_priv: int
+    n_priv: int  # with n_pub: public sizes
     n_pub: int
-    variance: float
-    noise: float
+    variance: float  # E |x - E x|^2 of one row
+    noise: float  # E |noise|^2 on the private *sum*, clipped to the norm bound
 
     @property
     def private_error(self) -> float:
@@ -359,10 +349,7 @@ def weighted_mean(
         rows,
         budget,
         draws=rows.dim + (DRAWS if region.counted else 0),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     project = validation.boolean("project", project)
     call = WeightedCall(run=run, public=public, weight=weight, variance=variance, project=project)

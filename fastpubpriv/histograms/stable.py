@@ -114,11 +114,7 @@ def stable_histogram(
         rows,
         budget,
         draws=sum(len(partition.levels) * partition.slots(rows.n) for partition in partitions),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
-        max_memory=max_memory,
+        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     check_memory(partitions, rows.n, run.executor)
     running.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))

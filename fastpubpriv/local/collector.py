@@ -49,12 +49,7 @@ class Readable(Protocol):
 class BatchReader:
     """The sound batches of one stream, up to the first thing that is not one.
 
-    Attributes
-    ----------
-    reason : str or None
-        Why reading ended; None at the end of the stream.
-    reports, end : int
-        Whole reports so far, and the bytes that hold them.
+    `reason` is why reading ended, None at the end of the stream; `reports` and `end` are whole reports so far, and their bytes.
     """
 
     __slots__ = ("_begun", "_most", "end", "randomizer", "reason", "reports")
@@ -141,30 +136,11 @@ class Collector:
         threads: int | None = None,
         after: Callable[[int], Any] = lambda taken: None,
     ) -> str | None:
-        """Take the batches of a stream.
+        """Take the batches of a stream, an object with read(size); return why the rest of it was refused, None if it ended well.
 
-        Parameters
-        ----------
-        stream : object with read(size)
-            Batches one after another.
-        users : iterator of bytes, optional
-            Of as many hashed names as the stream has reports, if `total` tells users apart.
-        most : int, optional
-            The most reports that this stream may hold.
-        threads : int, optional
-            Never changes the sum.
-        after : callable
-            Told now and then how many reports of this stream are in `total`; what it raises ends the reading.
-
-        Returns
-        -------
-        str or None
-            Why the rest of the stream was refused; None if it ended well.
-
-        Raises
-        ------
-        InputError
-            There are fewer names than reports.
+        `users` are as many hashed names as the stream has reports, if `total` tells users apart (InputError if there are fewer),
+        and `most` is the most reports that this stream may hold. `after` is told now and then how many reports of this stream are
+        in `total`; what it raises ends the reading.
         """
         reader = BatchReader(self.total.randomizer, most=most)
         chain, numbers, taken, group = hashlib.sha256(), 0, 0, _Group()

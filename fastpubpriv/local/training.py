@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +20,6 @@ from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.public_facts import shortened
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.starts import PublicStart, clip_of, finite_gradients, gradient_lengths
-from fastpubpriv.local.steps import best_steps
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.reading import Form
@@ -27,6 +28,64 @@ from fastpubpriv.results.base import Result, frozen
 from fastpubpriv.results.words import Table
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import name_argument
+
+# ---- How long the steps of semi-local training are, how its iterates are averaged, and what that guarantees ----------
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Of each batch: the factor of its weighted sum of gradients, the weight of its iterate in the average; and the bound.
+
+    `strongly` says whether the steps are those of a strongly convex loss.
+    """
+
+    lengths: Sequence[float]
+    weights: Sequence[float]
+    excess_bound: float
+    strongly: bool = False
+
+
+def best_steps(
+    totals: Sequence[float], several: Sequence[bool], *, clip: float, radius: float, convexity: float | None
+) -> Steps:
+    """Of the steps for any convex loss and those for a strongly convex one, those with the smaller bound.
+
+    A row i sends g_i with E |g_i|^2 at most G_i^2; a batch makes the step -length * sum(g_i / G_i^2), and its total is
+    sum(1 / G_i^2). E |sum(g_i / G_i^2)|^2 is at most total + (total clip)^2, the second term only for several rows.
+    """
+    squares = [total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)]
+    plain = _convex(totals, squares, radius)
+    if convexity is None:
+        return plain
+    strong = _strongly_convex(totals, squares, convexity)
+    return strong if strong.excess_bound < plain.excess_bound else plain
+
+
+def _convex(totals: Sequence[float], squares: Sequence[float], radius: float) -> Steps:
+    """One length for all: the sum of lengths^2 E |.|^2 is then as large as the squared radius."""
+    spread, weight = math.fsum(squares), math.fsum(totals)
+    length = radius / math.sqrt(spread)
+    return Steps([length] * len(totals), totals, radius * math.sqrt(spread) / weight)
+
+
+def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexity: float) -> Steps:
+    """Lengths that fall like one over the totals so far, and weights that grow like them.
+
+    With A_t the totals up to batch t, weights w_t = total_t A_t, W_t their sum up to t, and the step w_t / (mu W_t) along the
+    mean gradient of the batch, the inequalities of strong convexity times w_t telescope to
+    sum w_t (loss_t - best) <= sum w_t^2 E |mean gradient|^2 / (2 mu W_t). For one row at a time that is at most A_T / mu, and
+    W_T >= A_T^2 / 2: the excess is at most 2 / (mu A_T).
+    """
+    lengths, weights, bound = [], [], 0.0
+    so_far = itertools.accumulate(totals)
+    done = 0.0
+    for total, square, reached in zip(totals, squares, so_far, strict=True):
+        weight = total * reached
+        done += weight
+        weights.append(weight)
+        lengths.append(reached / (convexity * done))
+        bound += reached * reached * square / done
+    return Steps(lengths, weights, bound / (2.0 * convexity * done), strongly=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

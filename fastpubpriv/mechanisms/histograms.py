@@ -33,25 +33,15 @@ LEVELS_MAX = 54  # keys have 54 bits
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """Bins of some columns, counted once; each level gives a separate histogram.
+    """Bins of some columns, counted once; each level gives a separate histogram."""
 
-    Parameters
-    ----------
-    columns : tuple of int
-        Columns of the rows. With several, a bin is a tuple of one key for each.
-    rules : tuple of BinRule
-        One for each column.
-    levels : tuple of int
-        Histogram of level l has the keys shifted right by l bits: bins 2^l as wide, each a union of whole finest bins. Counting
-        many costs no more than counting the finest.
-    labels : callable or None
-        labels(chunk) gives each row of a chunk an int64 number, -1 for no bin; the number comes first in the key. It must be a
-        fixed map of the row and of public or released numbers, the same bits whatever rows are in the chunk.
-    """
-
-    columns: tuple[int, ...]
-    rules: tuple[BinRule, ...]
+    columns: tuple[int, ...]  # columns of the rows. With several, a bin is a tuple of one key for each
+    rules: tuple[BinRule, ...]  # one for each column
+    # histogram of level l has the keys shifted right by l bits: bins 2^l as wide, each a union of whole finest bins.
+    # Counting many costs no more than counting the finest
     levels: tuple[int, ...] = (0,)
+    # labels(chunk) gives each row of a chunk an int64 number, -1 for no bin; the number comes first in the key. It
+    # must be a fixed map of the row and of public or released numbers, the same bits whatever rows are in the chunk
     labels: Labels | None = None
 
     def __post_init__(self) -> None:
@@ -80,22 +70,12 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoisyBins:
-    """The released bins of one histogram.
+    """The released bins of one histogram."""
 
-    Attributes
-    ----------
-    partition, level : int
-        Which histogram: index into the partitions asked for, and level.
-    keys : (b, words) int64
-        In lexical order.
-    counts : (b,) float64
-        Noisy counts, each at least the threshold.
-    """
-
-    partition: int
+    partition: int  # with level: which histogram: index into the partitions asked for, and level
     level: int
-    keys: IntArray
-    counts: FloatArray
+    keys: IntArray  # (b, words), in lexical order
+    counts: FloatArray  # (b,), noisy counts, each at least the threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -206,10 +206,7 @@ def select_hypothesis(
         # A choice has no use for delta, so none is spent.
         PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
         draws=1,
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     if listed.size == 0:
         if spare is None:

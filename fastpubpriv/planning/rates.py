@@ -11,19 +11,11 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """The two terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, with all constants one.
+    """The two terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, with all constants one."""
 
-    Attributes
-    ----------
-    public, private : float
-        The public rows alone; and all rows, of which the private ones are protected.
-    public_rows : float
-        Public rows from which their term is the smaller one; infinite where it never is.
-    """
-
-    public: float
+    public: float  # with private: the public rows alone; and all rows, of which the private ones are protected
     private: float
-    public_rows: float
+    public_rows: float  # public rows from which their term is the smaller one; infinite where it never is
 
     @property
     def public_decides(self) -> bool:

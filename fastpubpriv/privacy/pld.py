@@ -37,19 +37,11 @@ Growth: TypeAlias = Callable[[float], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class LossLaw:
-    """Losses of one step on a grid: masses at `losses`, and `infinite` at plus infinity. The masses may add up to slightly above 1.
+    """Losses of one step on a grid: masses at `losses`, and `infinite` at infinity. Masses may add up to slightly above 1."""
 
-    Attributes
-    ----------
-    losses, masses : ndarray (cells,)
-        In increasing order.
-    infinite : float
-        Probability of a loss beyond the grid.
-    """
-
-    losses: FloatArray
-    masses: FloatArray
-    infinite: float
+    losses: FloatArray  # (cells,), with masses: in increasing order
+    masses: FloatArray  # (cells,)
+    infinite: float  # probability of a loss beyond the grid
 
     def growth(self, t: float) -> tuple[float, float]:
         """log E e^(t loss) over the grid, and its derivative in t."""
@@ -160,37 +152,18 @@ def tilted_growth(growth: Growth, t: float, sign: float) -> Growth:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """delta as a function of epsilon for many steps, near one delta; every value is an upper bound.
+    """delta as a function of epsilon for many steps, near one delta; every value is an upper bound."""
 
-    Attributes
-    ----------
-    first : int
-        losses are (first + k) step.
-    step : float
-        Grid step; its products with whole numbers below 2^40 are exact.
-    reference : float
-        Loss to which the discounts refer.
-    mass, discounted : ndarray (cells,)
-        Sums over the losses l after the k-th of P(l), and of P(l) e^(reference - l).
-    infinite : float
-        Added to delta: losses of infinity.
-    errors : ndarray (cells,)
-        Added to delta at k: the error of the FFT.
-    inflation : float
-        Relative bound on all other rounding.
-    excess : float
-        About how much the grid adds to epsilon (stated, not subtracted).
-    """
-
-    first: int
-    step: float
-    reference: float
+    first: int  # losses are (first + k) step
+    step: float  # grid step; its products with whole numbers below 2^40 are exact
+    reference: float  # loss to which the discounts refer
+    # (cells,), with discounted: sums over the losses l after the k-th of P(l), and of P(l) e^(reference - l)
     mass: FloatArray
-    discounted: FloatArray
-    infinite: float
-    errors: FloatArray
-    inflation: float
-    excess: float
+    discounted: FloatArray  # (cells,)
+    infinite: float  # added to delta: losses of infinity
+    errors: FloatArray  # (cells,), added to delta at k: the error of the FFT
+    inflation: float  # relative bound on all other rounding
+    excess: float  # about how much the grid adds to epsilon (stated, not subtracted)
 
     def _cell(self, epsilon: float) -> int:
         """The last cell whose loss is at most epsilon; -1 below the window."""

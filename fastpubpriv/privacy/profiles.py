@@ -27,18 +27,10 @@ _LARGE = 30.0  # from here on, e^epsilon - 1 is taken in logarithms
 
 @dataclass(frozen=True, slots=True)
 class StepProfile:
-    """The worst pair (P, Q) of one step, by its two profiles on epsilon >= 0; together they are the profile on the whole line.
+    """The worst pair (P, Q) of one step, by its two profiles on epsilon >= 0; together they are the profile on the whole line."""
 
-    Attributes
-    ----------
-    above : callable
-        sup over events of P(event) - e^epsilon Q(event).
-    below : callable
-        The same with P and Q exchanged.
-    """
-
-    above: Profile
-    below: Profile
+    above: Profile  # sup over events of P(event) - e^epsilon Q(event)
+    below: Profile  # the same with P and Q exchanged
 
     @property
     def swapped(self) -> StepProfile:

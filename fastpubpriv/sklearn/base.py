@@ -6,6 +6,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, PrivacyWarning
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 
 NEEDS_PUBLIC = "fit needs public rows: pass X_pub=, and inside a Pipeline ask for it with set_fit_request(X_pub=True)"
@@ -22,6 +24,7 @@ _counting = threading.Lock()
 _spent: list[Budget] = []
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicPrivateEstimator(BaseEstimator):
     """The base of all: holds no data and no open ledger, so clones and pickles carry released values only.
 
@@ -41,12 +44,14 @@ class PublicPrivateEstimator(BaseEstimator):
     released.
     """
 
-    def __init__(
-        self, budget: Budget | None = None, *, ledger: str | None = None, random_state: int | None = None
-    ) -> None:
-        self.budget = budget
-        self.ledger = ledger
-        self.random_state = random_state
+    budget: Budget | None = field(default=None, kw_only=False)
+    ledger: str | None = None
+    random_state: int | None = None
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Fill in the shared texts of the docstring."""
+        super().__init_subclass__(**given)
+        shared_docs(cls)
 
     def __sklearn_tags__(self) -> Any:
         """Missing cells are allowed in private rows: what they hold never raises."""
@@ -95,3 +100,8 @@ class PublicPrivateEstimator(BaseEstimator):
         check_is_fitted(self)
         found: FloatArray = validate_data(self, x, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         return found
+
+    def _ask(self, name: str, x: Any) -> Any:
+        """The answer of a method of the result for rows."""
+        rows = self._rows(x)
+        return getattr(self.result_, name)(rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import DensityMixin
@@ -11,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
-from fastpubpriv.privacy import Budget
 from fastpubpriv.sklearn.base import PublicPrivateEstimator
 
 
@@ -20,30 +20,25 @@ class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
 
     def score_samples(self, X: Any) -> FloatArray:
         """Log density at each row, (n,)."""
-        rows = self._rows(X)
-        found: FloatArray = self.result_.log_prob(rows)
-        return found
+        return cast(FloatArray, self._ask("log_prob", X))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows. On private rows this is not private."""
         return float(np.mean(self.score_samples(X)))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicPrivateGaussian(_ReleasedDensity):
     """Mean and covariance from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
 
     Parameters
     ----------
-    budget : ZCDP or ApproxDP
-        What one fit costs.
+    {fit_budget}
     method, structure : str
         As in `estimate_gaussian`.
     bounds : (lowest, highest), optional
         What the features can hold, as in `estimate_gaussian`.
-    ledger : str, optional
-        Path of a ledger file.
-    random_state : int, optional
-        For tests only.
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -62,20 +57,9 @@ class PublicPrivateGaussian(_ReleasedDensity):
     True
     """
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        method: str = "auto",
-        structure: str = "auto",
-        bounds: Any = None,
-        ledger: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(budget, ledger=ledger, random_state=random_state)
-        self.method = method
-        self.structure = structure
-        self.bounds = bounds
+    method: str = "auto"
+    structure: str = "auto"
+    bounds: Any = None
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
@@ -96,13 +80,13 @@ class PublicPrivateGaussian(_ReleasedDensity):
         return found
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicPrivateGaussianMixture(_ReleasedDensity):
     """Separated Gaussian components from private rows and a few public ones (`fastpubpriv.learn_separated_mixture`).
 
     Parameters
     ----------
-    budget : ZCDP or ApproxDP
-        What one fit costs.
+    {fit_budget}
     n_components : int
         How many components, in public.
     min_weight : float
@@ -111,10 +95,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         As in `learn_separated_mixture`.
     bounds : (lowest, highest), optional
         What the columns can hold, as in `learn_separated_mixture`.
-    ledger : str, optional
-        Path of a ledger file.
-    random_state : int, optional
-        For tests only.
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -132,24 +113,11 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     [0.0, 30.0]
     """
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        n_components: int = 1,
-        min_weight: float = 0.1,
-        method: str = "auto",
-        structure: str = "auto",
-        bounds: Any = None,
-        ledger: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(budget, ledger=ledger, random_state=random_state)
-        self.n_components = n_components
-        self.min_weight = min_weight
-        self.method = method
-        self.structure = structure
-        self.bounds = bounds
+    n_components: int = 1
+    min_weight: float = 0.1
+    method: str = "auto"
+    structure: str = "auto"
+    bounds: Any = None
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
@@ -176,12 +144,8 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
 
     def predict(self, X: Any) -> IntArray:
         """The likeliest component of each row, (n,). For private rows these labels are not private."""
-        rows = self._rows(X)
-        found: IntArray = self.result_.predict(rows)
-        return found
+        return cast(IntArray, self._ask("predict", X))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """The probability of each component for each row, (n, k)."""
-        rows = self._rows(X)
-        found: FloatArray = self.result_.predict_proba(rows)
-        return found
+        return cast(FloatArray, self._ask("predict_proba", X))

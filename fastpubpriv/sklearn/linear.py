@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -11,30 +12,18 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import MISSING, NUMBER
 from fastpubpriv.errors import InputError
-from fastpubpriv.privacy import Budget
 from fastpubpriv.sklearn.base import NEEDS_PUBLIC, PublicPrivateEstimator
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _SemiPrivateLinear(PublicPrivateEstimator):
     """What both have: the method, what is stated of columns, and coefficients in the columns of the table."""
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        method: str = "auto",
-        x_bounds: Any = None,
-        categories: Any = None,
-        weight_cap: float | None = None,
-        ledger: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(budget, ledger=ledger, random_state=random_state)
-        self.method = method
-        self.x_bounds = x_bounds
-        self.categories = categories
-        self.weight_cap = weight_cap
+    method: str = "auto"
+    x_bounds: Any = None
+    categories: Any = None
+    weight_cap: float | None = None
 
     def _keep(self, result: Any) -> None:
         """One coefficient for each column: zero without spread in the public rows, NaN with categories, which have several."""
@@ -47,19 +36,16 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         self.intercept_: Any = float(result.intercept)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     """Least squares from private rows and a few public ones (`fastpubpriv.linear_regression`).
 
     Parameters
     ----------
-    budget : ZCDP, ApproxDP or PureDP
-        What one fit costs.
+    {linear_fit_budget}
     method, x_bounds, y_bounds, categories, y_scale, weight_cap
         As in `linear_regression`.
-    ledger : str, optional
-        Path of a ledger file.
-    random_state : int, optional
-        For tests only.
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -81,25 +67,8 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     [2.0, -1.0]
     """
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        method: str = "auto",
-        x_bounds: Any = None,
-        y_bounds: tuple[float, float] | None = None,
-        categories: Any = None,
-        y_scale: float | None = None,
-        weight_cap: float | None = None,
-        ledger: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            budget, method=method, x_bounds=x_bounds, categories=categories, weight_cap=weight_cap, ledger=ledger,
-            random_state=random_state,
-        )  # fmt: skip
-        self.y_bounds = y_bounds
-        self.y_scale = y_scale
+    y_bounds: tuple[float, float] | None = None
+    y_scale: float | None = None
 
     def fit(
         self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
@@ -123,18 +92,16 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
 
     def predict(self, X: Any) -> FloatArray:
         """Predicted labels, (n,)."""
-        rows = self._rows(X)
-        found: FloatArray = self.result_.predict(rows)
-        return found
+        return cast(FloatArray, self._ask("predict", X))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     """Logistic regression of two classes from private rows and a few public ones (`fastpubpriv.logistic_regression`).
 
     Parameters
     ----------
-    budget : ZCDP, ApproxDP or PureDP
-        What one fit costs.
+    {linear_fit_budget}
     classes : sequence of two labels, optional
         The two classes, in public; by default the two labels of the public rows. A private row with another label counts as
         missing.
@@ -142,10 +109,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         As in `logistic_regression`.
     method, x_bounds, categories, weight_cap
         As in `logistic_regression`.
-    ledger : str, optional
-        Path of a ledger file.
-    random_state : int, optional
-        For tests only.
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -167,25 +131,8 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     ['late', 'in time']
     """
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        classes: Any = None,
-        class_weight: Any = None,
-        method: str = "auto",
-        x_bounds: Any = None,
-        categories: Any = None,
-        weight_cap: float | None = None,
-        ledger: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            budget, method=method, x_bounds=x_bounds, categories=categories, weight_cap=weight_cap, ledger=ledger,
-            random_state=random_state,
-        )  # fmt: skip
-        self.classes = classes
-        self.class_weight = class_weight
+    classes: Any = None
+    class_weight: Any = None
 
     def __sklearn_tags__(self) -> Any:
         """Two classes only."""
@@ -226,15 +173,11 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """The probability of each class for each row, (n, 2)."""
-        rows = self._rows(X)
-        found: FloatArray = self.result_.predict_proba(rows)
-        return found
+        return cast(FloatArray, self._ask("predict_proba", X))
 
     def decision_function(self, X: Any) -> FloatArray:
         """Log-odds of the second class, (n,)."""
-        rows = self._rows(X)
-        found: FloatArray = self.result_.decision_function(rows)
-        return found
+        return cast(FloatArray, self._ask("decision_function", X))
 
 
 def _check_labels(x_pub: Any, y_pub: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,6 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.gaussian import estimate_gaussian
-from fastpubpriv.privacy import Budget
 from fastpubpriv.sklearn.base import PublicPrivateEstimator
 
 
@@ -24,12 +24,8 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
 
     Parameters
     ----------
-    budget : ZCDP or ApproxDP
-        What one fit costs.
-    ledger : str, optional
-        Path of a ledger file.
-    random_state : int, optional
-        For tests only.
+    {fit_budget}
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -67,21 +63,18 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
         return found
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPrivateEstimator):
     """Principal components of a covariance learnt from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
 
     Parameters
     ----------
-    budget : ZCDP or ApproxDP
-        What one fit costs.
+    {fit_budget}
     n_components : int, optional
         How many components; all by default.
     structure : str
         As in `estimate_gaussian`.
-    ledger : str, optional
-        Path of a ledger file.
-    random_state : int, optional
-        For tests only.
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -101,18 +94,8 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
     True
     """
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        n_components: int | None = None,
-        structure: str = "auto",
-        ledger: str | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(budget, ledger=ledger, random_state=random_state)
-        self.n_components = n_components
-        self.structure = structure
+    n_components: int | None = None
+    structure: str = "auto"
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""

@@ -14,22 +14,9 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
-        """The accumulators of `query` over all rows, each row counted once.
+        """The accumulators of `query`, which can be pickled, over all rows of the `rows` whose cluster this is, each counted once.
 
-        Parameters
-        ----------
-        query : Query
-            Picklable; what a row adds depends on that row alone.
-        rows : Rows
-            Whose `cluster` this is.
-        chunk_rows : int
-            Most rows given to `query.add` at a time.
-        tell : callable or None
-            Called with the number of rows done so far; None when nobody wants to know.
-
-        Raises
-        ------
-        InputError
-            A worker could not read or add rows, a chunk has another number of rows than when it was opened, or the cluster did not
-            finish. The text says nothing about the content.
+        `query.add` gets at most `chunk_rows` at a time; `tell` is called with the number of rows done so far. InputError if a
+        worker could not read or add rows, a chunk has another number of rows than when it was opened, or the cluster did not
+        finish; its text says nothing about the content.
         """

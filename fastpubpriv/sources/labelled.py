@@ -37,32 +37,14 @@ def labelled_rows(
     texts: Texts | None = None,
     label_texts: tuple[str, ...] | None = None,
 ) -> Rows:
-    """Private rows with their labels as the last column.
+    """Private rows with their labels as the last column, (dim + 1); nothing is read but the form.
 
-    Parameters
-    ----------
-    x : anything that `private_rows` takes
-        The table of features; with `label`, the table of features and label.
-    y : one number for each row, or None
-        Labels, where `x` does not hold them: an array (n,) or (n, 1), a list, a series, or rows of one column.
-    label : str, -1 or None
-        Name of the column of `x` that holds the labels, or -1 for the last column of a source without names. Either this or `y`.
-    columns : sequence of column names, optional
-        The features; the default is all columns of `x` but the label.
-    texts : mapping, optional
-        Column of text -> the public list of its texts: a cell becomes the place of its text there, and NaN if it is none of them.
-    label_texts : tuple of str, optional
-        The same for labels.
+    `x` is what `private_rows` takes. Labels are `y`, one for each row: an array (n,) or (n, 1), a list, a series, or rows of one
+    column; or the column of `x` that `label` names, -1 for the last one of a source without names. `columns` are the features, by
+    default all of `x` but the label. `texts` maps a column of text to the public list of its texts: a cell becomes the place of its
+    text there, and NaN if it is none of them; `label_texts` is that list for labels.
 
-    Returns
-    -------
-    Rows
-        Of dim + 1 columns. Nothing has been read but the form.
-
-    Raises
-    ------
-    InputError
-        As `private_rows`; no label or two of them; labels of another number than rows. Never for values.
+    InputError as by `private_rows`, for no label or two of them, and for labels of another number than rows; never for values.
     """
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
@@ -108,14 +90,7 @@ def public_labelled(
 ) -> FloatArray:
     """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN).
 
-    Parameters
-    ----------
-    x, y, label, columns, texts, label_texts
-        As for `labelled_rows`.
-    private : Rows
-        The private rows, labels with them.
-    x_priv : object
-        What they were made of, for the test that private and public rows are not the same data.
+    As for `labelled_rows`. `private` are the private rows, labels with them, made of `x_priv`: the two must not be the same data.
     """
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")

@@ -14,7 +14,7 @@ from fastpubpriv.sources.readers.csv import CsvRows
 from fastpubpriv.sources.readers.dask import DaskRows
 from fastpubpriv.sources.readers.frame import frame_rows, is_lazy
 from fastpubpriv.sources.readers.restarted import dataset_rows, directory_rows, lazy_rows, stream_rows
-from fastpubpriv.sources.views.slices import slice_rows
+from fastpubpriv.sources.views.view import slice_rows
 from fastpubpriv.validation import path_name
 
 

@@ -55,22 +55,14 @@ def one(prediction: float, label: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Centred:
-    """A posterior and a map of rows about a released mean.
+    """A posterior and a map of rows about a released mean."""
 
-    Attributes
-    ----------
-    posterior : Posterior
-        With the intercept at the released mean; correlations that this brings are left out, which makes no variance smaller.
-    rotation : Rotation
-        Of rows, about the released mean.
-    axis, moved : (D,) float64
-        The intercept's direction; and the released mean, orthogonal to it.
-    """
-
+    # with the intercept at the released mean; correlations that this brings are left out, which makes no variance
+    # smaller
     posterior: Posterior
-    rotation: Rotation
-    axis: FloatArray
-    moved: FloatArray
+    rotation: Rotation  # of rows, about the released mean
+    axis: FloatArray  # (D,), with moved: the intercept's direction; and the released mean, orthogonal to it
+    moved: FloatArray  # (D,)
 
     def back(self, mean: FloatArray) -> FloatArray:
         """Coefficients (D,) about the public mean."""

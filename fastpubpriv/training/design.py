@@ -22,39 +22,20 @@ MOST_LEVELS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """What becomes of the columns of a row: numbers as they are, indicators of missing cells, one indicator for each category.
+    """What becomes of the columns of a row: numbers as they are, indicators of missing cells, one indicator for each category."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Names of the columns of the table.
-    terms : tuple of str
-        Names of the numbers that the model is linear in.
-    source : (p,) int
-        The column that each term comes from.
-    role : (p,) int
-        NUMBER, MISSING, LEVEL or OTHER, see `term_values`.
-    level : (p,) float64
-        The category of a term with role 2.
-    fill : (dim,) float64
-        What stands for a missing number, NaN where a row with one counts for nothing.
-    centre, scale : (p,) float64
-        A term is standardised to (term - centre) / scale.
-    reach : (p,) float64
-        Public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by themselves.
-    texts : mapping
-        Column of text -> the texts that its categories 0, 1, ... stand for.
-    """
-
-    columns: tuple[str, ...]
-    terms: tuple[str, ...]
-    source: IntArray
-    role: IntArray
-    level: FloatArray
-    fill: FloatArray
-    centre: FloatArray
-    scale: FloatArray
+    columns: tuple[str, ...]  # names of the columns of the table
+    terms: tuple[str, ...]  # names of the numbers that the model is linear in
+    source: IntArray  # (p,), the column that each term comes from
+    role: IntArray  # (p,), NUMBER, MISSING, LEVEL or OTHER, see `term_values`
+    level: FloatArray  # (p,), the category of a term with role 2
+    fill: FloatArray  # (dim,), what stands for a missing number, NaN where a row with one counts for nothing
+    centre: FloatArray  # (p,), with scale: a term is standardised to (term - centre) / scale
+    scale: FloatArray  # (p,)
+    # (p,), public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by
+    # themselves
     reach: FloatArray
+    # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def expand(self, rows: FloatArray) -> FloatArray:
@@ -108,18 +89,9 @@ def make_design(
 ) -> tuple[Design, BoolArray]:
     """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
 
-    Parameters
-    ----------
-    table : (m, dim) float64
-        Public rows.
-    columns : sequence of str
-        Names, or x0, x1 and so on.
-    categories : None or mapping
-        Column name -> list of numeric levels, or "public" for the levels that the public rows have.
-    ranges : None or two (dim,) float64
-        Lowest and highest value of each column, NaN where the public rows choose its units.
-    texts : None or mapping
-        Column of text -> the texts whose places are its levels.
+    `columns` are names, or x0, x1 and so on. `categories` maps a name to its numeric levels, or to "public" for those that the
+    public rows have. `ranges` are the lowest and highest value of each column, NaN where the public rows choose its units. `texts`
+    maps a column of text to the texts whose places are its levels.
     """
     levels = _levels(table, columns, categories)
     names: list[str] = []

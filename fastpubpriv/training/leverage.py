@@ -45,14 +45,8 @@ def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArra
 
     One step from the public fit is taken by both equations, the robust one and that of least squares (of the Huber loss, where that
     is the aim); their difference is a mean over public rows, with a standard error. It counts where it is beyond two of these; and,
-    the standard error with it, where the coefficient rests on few rows.
-
-    Parameters
-    ----------
-    bound : Bound
-        On residuals.
-    lever : (k,) float64
-        Factor of each of the typical public rows in the robust equation.
+    the standard error with it, where the coefficient rests on few rows. `bound` is that on residuals, and `lever` (k,) the factor
+    of each of the typical public rows in the robust equation.
     """
     known = problem.posterior
     assert isinstance(known, Posterior)

@@ -32,24 +32,13 @@ Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NewtonPlan:
-    """Steps and clip with the least predicted error, from public numbers.
+    """Steps and clip with the least predicted error, from public numbers."""
 
-    Attributes
-    ----------
-    steps : int
-        Passes, each with the same share of the budget.
-    clip : Bound
-        On residuals.
-    predicted : float
-        Excess of the squared error (or of the Huber loss), clipping bias included, in the unit of the labels.
-    centre : Fraction
-        Share of the budget for the mean of the private rows, see `centre_share`.
-    """
-
-    steps: int
-    clip: Bound
+    steps: int  # passes, each with the same share of the budget
+    clip: Bound  # on residuals
+    # excess of the squared error (or of the Huber loss), clipping bias included, in the unit of the labels
     predicted: float
-    centre: Fraction = Fraction(0)
+    centre: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `centre_share`
 
     @property
     def share(self) -> Fraction:

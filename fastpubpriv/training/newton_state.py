@@ -52,22 +52,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Slope:
-    """What a step saw of the slope of the loss.
+    """What a step saw of the slope of the loss."""
 
-    Attributes
-    ----------
-    start : (D,) float64
-        The coefficients where it was measured.
-    length_sq, doubt : float
-        Its squared length without that of the noise, and by how much the noise may change this.
-    back : float
-        How far it points back to the public fit, beyond noise.
-    """
-
-    start: FloatArray
+    start: FloatArray  # (D,), the coefficients where it was measured
+    # with doubt: its squared length without that of the noise, and by how much the noise may change this
     length_sq: float
     doubt: float
-    back: float
+    back: float  # how far it points back to the public fit, beyond noise
 
 
 class State:
@@ -209,26 +200,15 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answered:
-    """A step of a `JointState`.
+    """A step of a `JointState`."""
 
-    Attributes
-    ----------
-    start, answer : (D,) float64
-        Where it was made; and the released slope there, over the number of rows.
-    curvature : (D, D) float64
-        What the slope is of the way to the best coefficients, by public rows.
-    noise, doubt : (D,) float64 and float
-        Variance of the slope's noise; and of an entry by what is not known of the curvature.
-    error : float
-        The squared error predicted at the start.
-    """
-
-    start: FloatArray
-    answer: FloatArray
-    curvature: FloatArray
+    start: FloatArray  # (D,), with answer: where it was made; and the released slope there, over the number of rows
+    answer: FloatArray  # (D,)
+    curvature: FloatArray  # (D, D), what the slope is of the way to the best coefficients, by public rows
+    # (D,), with doubt: variance of the slope's noise; and of an entry by what is not known of the curvature
     noise: FloatArray
     doubt: float
-    error: float
+    error: float  # the squared error predicted at the start
 
 
 class JointState(State):

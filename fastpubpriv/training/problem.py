@@ -30,39 +30,20 @@ _FAR = 16.0  # rows so many times as long as the longest public one are shortene
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A loss, what public rows say about its coefficients, and the map of private rows into the same coordinates.
+    """A loss, what public rows say about its coefficients, and the map of private rows into the same coordinates."""
 
-    Attributes
-    ----------
-    loss : Loss
-        What is minimised.
-    design, whitener : Design, Whitener
-        Columns to terms to whitened coordinates.
-    posterior : Posterior or LogisticPosterior
-        What the public rows say.
-    rotation : Rotation
-        The map of a private row.
-    n_priv : int
-        Private rows.
-    scales : str
-        Where the units of columns come from.
-    class_names : tuple of str
-        Texts that the classes 0, 1, ... stand for; empty for classes that are numbers.
-    weight_share : float
-        Mean weight of the private rows, in units of their cap: that of public rows until it is released; 1 without weights.
-    weight_spread : float
-        Mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights.
-    """
-
-    loss: Loss
-    design: Design
+    loss: Loss  # what is minimised
+    design: Design  # with whitener: columns to terms to whitened coordinates
     whitener: Whitener
-    posterior: Posterior | LogisticPosterior
-    rotation: Rotation
-    n_priv: int
-    scales: str = "public rows"
-    class_names: tuple[str, ...] = ()
+    posterior: Posterior | LogisticPosterior  # what the public rows say
+    rotation: Rotation  # the map of a private row
+    n_priv: int  # private rows
+    scales: str = "public rows"  # where the units of columns come from
+    class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
+    # mean weight of the private rows, in units of their cap: that of public rows until it is released; 1 without
+    # weights
     weight_share: float = 1.0
+    # mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights
     weight_spread: float = 1.0
 
     @property
@@ -117,31 +98,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
-    """What a method learnt, in the coordinates of the problem.
+    """What a method learnt, in the coordinates of the problem."""
 
-    Attributes
-    ----------
-    mean : (D,) float64
-        Coefficients.
-    covariance, noise : (D, D) float64
-        Of the coefficients; and the part of it that is noise for privacy.
-    bias_sq : float
-        Squared bias of the clip on residuals, where labels are skewed.
-    bias : (p + 1,) float64 or None
-        See `counted_bias`.
-    drift : float
-        See `TrainingResult.public_drift`.
-    steps : int
-        Passes over the private rows.
-    """
-
-    mean: FloatArray
-    covariance: FloatArray
-    noise: FloatArray
-    bias_sq: float = 0.0
-    bias: FloatArray | None = None
-    drift: float = 1.0
-    steps: int = 0
+    mean: FloatArray  # (D,), coefficients
+    covariance: FloatArray  # (D, D), with noise: of the coefficients; and the part of it that is noise for privacy
+    noise: FloatArray  # (D, D)
+    bias_sq: float = 0.0  # squared bias of the clip on residuals, where labels are skewed
+    bias: FloatArray | None = None  # (p + 1,), see `counted_bias`
+    drift: float = 1.0  # see `TrainingResult.public_drift`
+    steps: int = 0  # passes over the private rows
 
 
 def make_problem(

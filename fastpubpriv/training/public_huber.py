@@ -35,18 +35,12 @@ class FixedClip:
     """The bound on residuals that the Huber loss has: in the unit of the labels, whatever the size of residuals.
 
     It is part of what is asked, so that it has no bias.
-
-    Attributes
-    ----------
-    threshold : float
-        The bound.
-    residuals, counts : (k,) float64
-        Of public rows, in units of their scale; and how much each counts in a mean square.
     """
 
-    threshold: float
+    threshold: float  # the bound
+    # (k,), with counts: of public rows, in units of their scale; and how much each counts in a mean square
     residuals: FloatArray
-    counts: FloatArray
+    counts: FloatArray  # (k,)
     bias_sq: float = 0.0
     unseen_sq: float = 0.0
 

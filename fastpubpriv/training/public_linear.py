@@ -26,28 +26,16 @@ CURVATURE = 1.5  # error of the public second moment, over m
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clip:
-    """A bound on residuals, and what it does to them, by public rows.
+    """A bound on residuals, and what it does to them, by public rows."""
 
-    Attributes
-    ----------
-    bound : float
-        In units of the residual scale.
-    inside : float
-        Share of residuals that are not clipped: the slope of the clipped equation.
-    energy : float
-        Mean square of a clipped residual in that unit, enlarged by the standard error of `inside`: the best of many bounds looks
-        better than it is.
-    bias_sq : float
-        Squared bias of the clipped equation, for labels that are skewed: what the choice of a bound counts.
-    unseen_sq : float
-        The same with what so few public rows cannot see: what an interval counts.
-    """
-
-    bound: float
-    inside: float
+    bound: float  # in units of the residual scale
+    inside: float  # share of residuals that are not clipped: the slope of the clipped equation
+    # mean square of a clipped residual in that unit, enlarged by the standard error of `inside`: the best of many
+    # bounds looks better than it is
     energy: float
+    # squared bias of the clipped equation, for labels that are skewed: what the choice of a bound counts
     bias_sq: float
-    unseen_sq: float
+    unseen_sq: float  # the same with what so few public rows cannot see: what an interval counts
 
     def at(self, size: float) -> Clip:
         """The clip where residuals are so large: the same in their own unit."""
@@ -71,46 +59,24 @@ class Bound(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Posterior:
-    """A normal law of the coefficients given public rows, in coordinates in which its covariance is diagonal.
+    """A normal law of the coefficients given public rows, in coordinates in which its covariance is diagonal."""
 
-    Attributes
-    ----------
-    turn : (D, D) float64
-        Its columns are the coordinates' axes in whitened space.
-    mean, variance : (D,) float64
-        Of the coefficients.
-    rows, weights : (m, D) and (m,) float64
-        The public rows, and how much each counts.
-    labels : (m,) float64
-        Their labels, in the unit of the fit.
-    residuals, leverage : (m,) float64
-        Each with the row itself left out; and the part that a row has in its own prediction.
-    scale, floor : float
-        Of a residual; and least variance of a label about the best prediction.
-    clips : tuple of Bound
-        The choices of a bound.
-    curvature_error : float
-        Variance of an entry of the second moment of whitened rows, which the steps take to be the identity.
-    blank : bool
-        Whether the labels are all equal, so that residuals are only as stated.
-    threshold : float or None
-        Of the Huber loss, in the unit of the labels; None for the squared loss.
-    """
-
-    turn: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    rows: FloatArray
-    weights: FloatArray
-    labels: FloatArray
+    turn: FloatArray  # (D, D), its columns are the coordinates' axes in whitened space
+    mean: FloatArray  # (D,), with variance: of the coefficients
+    variance: FloatArray  # (D,)
+    rows: FloatArray  # (m, D), with weights: the public rows, and how much each counts
+    weights: FloatArray  # (m,)
+    labels: FloatArray  # (m,), their labels, in the unit of the fit
+    # (m,), with leverage: each with the row itself left out; and the part that a row has in its own prediction
     residuals: FloatArray
-    leverage: FloatArray
-    scale: float
+    leverage: FloatArray  # (m,)
+    scale: float  # with floor: of a residual; and least variance of a label about the best prediction
     floor: float
-    clips: tuple[Bound, ...]
+    clips: tuple[Bound, ...]  # the choices of a bound
+    # variance of an entry of the second moment of whitened rows, which the steps take to be the identity
     curvature_error: float
-    blank: bool = False
-    threshold: float | None = None
+    blank: bool = False  # whether the labels are all equal, so that residuals are only as stated
+    threshold: float | None = None  # of the Huber loss, in the unit of the labels; None for the squared loss
 
     @property
     def typical(self) -> FloatArray:

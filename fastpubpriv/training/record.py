@@ -25,14 +25,8 @@ class TrainingMethod(Method):
     coordinates or, for a method with `settings`, a `GradientTask`. `draws(task)` bounds the draws of noise; `prepare(task,
     account)` returns the plan, which has a `predicted` error, None where none can be; `learn(run, task, plan)` releases,
     and returns a `Fitted` or, for a `GradientTask`, a `Descended`.
-
-    Attributes
-    ----------
-    settings : type, optional
-        Of the values that `method=` takes beside the name; made without arguments it is what the name stands for.
-    spends : callable
-        The part of a budget that it can use, as a budget.
     """
 
+    # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
     settings: type[Any] | None = None
-    spends: Callable[[Budget], Budget] = whole
+    spends: Callable[[Budget], Budget] = whole  # the part of a budget that it can use, as a budget

@@ -24,31 +24,15 @@ _LONGEST_LABEL = 1e30
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rotation:
-    """The public map of a labelled row (dim + 1) to (D + 1): z in grid steps and the label in its unit.
+    """The public map of a labelled row (dim + 1) to (D + 1): z in grid steps and the label in its unit."""
 
-    Attributes
-    ----------
-    design : Design
-        Columns to standardised terms, (p,).
-    row_map : RowMap
-        Terms to z, (D,), on a grid.
-    step : float
-        Length of a grid step of z.
-    label_centre, label_scale : float
-        The label becomes (label - centre) / scale.
-    classes : tuple of float or None
-        Two labels that become 0 and 1; any other becomes NaN.
-    weight_cap : float or None
-        Rows have a weight after the label, which becomes min(weight, cap) / cap.
-    """
-
-    design: Design
-    row_map: RowMap
-    step: float
-    label_centre: float = 0.0
+    design: Design  # columns to standardised terms, (p,)
+    row_map: RowMap  # terms to z, (D,), on a grid
+    step: float  # length of a grid step of z
+    label_centre: float = 0.0  # with label_scale: the label becomes (label - centre) / scale
     label_scale: float = 1.0
-    classes: tuple[float, float] | None = None
-    weight_cap: float | None = None
+    classes: tuple[float, float] | None = None  # two labels that become 0 and 1; any other becomes NaN
+    weight_cap: float | None = None  # rows have a weight after the label, which becomes min(weight, cap) / cap
 
     @property
     def weighted(self) -> bool:

@@ -22,18 +22,10 @@ _SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a unifo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stated:
-    """The arguments of `train` and its kind that say what the columns are; None where nothing is said.
+    """The arguments of `train` and its kind that say what the columns are; None where nothing is said."""
 
-    Attributes
-    ----------
-    categories, classes, y_scale, weights_pub, x_bounds, y_bounds, class_weight, weights_priv, weight_cap
-        As the caller gave them, see `train`; texts as their places in the lists below.
-    texts : mapping
-        Column of text -> the list of its texts.
-    class_names : tuple of str
-        Classes that are texts.
-    """
-
+    # with classes, y_scale, weights_pub, x_bounds, y_bounds, class_weight, weights_priv and weight_cap: as the caller
+    # gave them, see `train`; texts as their places in the lists below
     categories: Any = None
     classes: Any = None
     y_scale: Any = None
@@ -43,8 +35,8 @@ class Stated:
     class_weight: Any = None
     weights_priv: Any = None
     weight_cap: Any = None
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    class_names: tuple[str, ...] = ()
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # column of text -> the list of its texts
+    class_names: tuple[str, ...] = ()  # classes that are texts
 
     @property
     def origin(self) -> str:
@@ -209,18 +201,12 @@ def range_units(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArr
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Importance:
-    """How much public rows count, as if rows of weight two stood there twice.
+    """How much public rows count, as if rows of weight two stood there twice."""
 
-    Attributes
-    ----------
-    weights : (m,) float64
-        They add up to the number of equal rows that would say as much, (sum w)^2 / sum w^2 (Kish 1965): only ratios count.
-    sample : (k,) int64
-        About so many rows, each as often as its weight says: for shares and quantiles.
-    """
-
+    # (m,), they add up to the number of equal rows that would say as much, (sum w)^2 / sum w^2 (Kish 1965): only
+    # ratios count
     weights: FloatArray
-    sample: IntArray
+    sample: IntArray  # (k,), about so many rows, each as often as its weight says: for shares and quantiles
 
     @classmethod
     def of(cls, weights: FloatArray, emphasis: FloatArray | None = None) -> Importance:

@@ -23,24 +23,12 @@ _LARGEST = 1e60
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StatisticsPlan:
-    """Clips with the least predicted error, from public numbers.
+    """Clips with the least predicted error, from public numbers."""
 
-    Attributes
-    ----------
-    weights : Weighting
-        Of rows: none but the bound `radius` on their norm.
-    clip : Clip
-        Bound on residuals, in units of the posterior's scale.
-    residual_weight : float
-        a: a released row is [x, a residual].
-    predicted : float
-        Excess of the squared error, clipping bias included, in the unit of the labels.
-    """
-
-    weights: Weighting
-    clip: Clip
-    residual_weight: float
-    predicted: float
+    weights: Weighting  # of rows: none but the bound `radius` on their norm
+    clip: Clip  # bound on residuals, in units of the posterior's scale
+    residual_weight: float  # a: a released row is [x, a residual]
+    predicted: float  # excess of the squared error, clipping bias included, in the unit of the labels
 
     @property
     def radius(self) -> float:

@@ -98,22 +98,13 @@ def weighted_mean(rows: FloatArray, weights: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Whitener:
-    """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept.
+    """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept."""
 
-    Attributes
-    ----------
-    mean : (p,) float64
-        Of the standardised public terms.
-    root, inverse : (p, p) float64
-        The inverse square root of their covariance, and its inverse covariance.
-    confirmed : float
-        Share, squared, of the public rows' own differences between directions that the covariance uses: the part of their error
-        that it has.
-    """
-
-    mean: FloatArray
-    root: FloatArray
-    inverse: FloatArray
+    mean: FloatArray  # (p,), of the standardised public terms
+    root: FloatArray  # (p, p), with inverse: the inverse square root of their covariance, and its inverse covariance
+    inverse: FloatArray  # (p, p)
+    # share, squared, of the public rows' own differences between directions that the covariance uses: the part of
+    # their error that it has
     confirmed: float
 
     @classmethod
@@ -139,25 +130,13 @@ class Whitener:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Weighting:
-    """How a row is weighted before it is added up, and what the weighting does to a gradient, by public rows.
+    """How a row is weighted before it is added up, and what the weighting does to a gradient, by public rows."""
 
-    Attributes
-    ----------
-    spread : (D,) float64
-        Weights of the coordinates, of unit norm where chosen by `water_filled`.
-    radius : float
-        Longer weighted rows are shortened to it.
-    share, shares : float and (D,) float64
-        Part of the second moment that is left, in all and per coordinate.
-    lever : (m,) float64
-        Factor of each of the public rows it was computed from.
-    """
-
-    spread: FloatArray
-    radius: float
-    share: float
-    shares: FloatArray
-    lever: FloatArray
+    spread: FloatArray  # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
+    radius: float  # longer weighted rows are shortened to it
+    share: float  # with shares: part of the second moment that is left, in all and per coordinate
+    shares: FloatArray  # (D,)
+    lever: FloatArray  # (m,), factor of each of the public rows it was computed from
 
 
 def some(rows: FloatArray) -> FloatArray:

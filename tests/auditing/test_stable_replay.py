@@ -11,7 +11,7 @@ from fastpubpriv.kernels import bins as kernel
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mixtures.list_decoding import coarse, decoders
 from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
-from fastpubpriv.sources.views import pairs, slices
+from fastpubpriv.sources.views import pairs, view
 
 BUDGET = ApproxDP(1, 1e-6)
 COMMON = {"budget": BUDGET, "threads": 1, "progress": False}
@@ -112,13 +112,13 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_blocks_that_follow_the_values(monkeypatch):
-    class Sorted(slices.Slice):
+    class Sorted(view.Slice):
         def block(self, begin, end):
             whole = self._rows.block(0, self._rows.n)
             order = np.argsort(whole[:, 0])[self._begin + begin : self._begin + end]
             return np.ascontiguousarray(whole[order])
 
-    monkeypatch.setattr(slices, "Slice", Sorted)
+    monkeypatch.setattr(view, "Slice", Sorted)
     # The smallest row becomes the largest: it changes halves, and so does the row in the middle.
     with pytest.raises(ReplayError):
         record_replay(RUNS["axis"], ROWS, neighbour(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]), budget=BUDGET)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from fastpubpriv.estimators import paths
-from fastpubpriv.estimators.moments import column_means, column_stds, row_lengths
-from fastpubpriv.estimators.paths import planned_steps, public_path
+from fastpubpriv.estimators import coinpress
+from fastpubpriv.estimators.coinpress import planned_steps, public_path
+from fastpubpriv.estimators.regions import column_means, column_stds, row_lengths
 from fastpubpriv.privacy import Clusters, CostTally
 
 SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
@@ -73,7 +73,7 @@ def test_released_radii_are_not_kept():
         warnings.simplefilter("ignore")
         fpp.coinpress_mean(rows, budget=fpp.ZCDP(1.0), center=0.0, radius="auto", variance=1.0)
     assert public_path.cache_info().currsize == held
-    assert not hasattr(paths.planned_steps, "cache_info")
+    assert not hasattr(coinpress.planned_steps, "cache_info")
 
 
 def test_a_tally_within_a_limit_leaves_the_old_one():

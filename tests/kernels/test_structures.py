@@ -47,5 +47,3 @@ def test_a_pointer_keeps_its_array_alive(pointer):
     del made
     gc.collect()
     assert alive() is None
-
-

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import InputError, PureDP
-from fastpubpriv.local import LOSSES, PrivUnit, steps, train, training_bound
+from fastpubpriv.local import LOSSES, PrivUnit, train, training, training_bound
 from fastpubpriv.local import training as module
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -99,12 +99,12 @@ def test_falling_steps_learn_more_where_the_ball_is_wide():
 
 def test_steps_by_hand():
     """Two batches of one row, totals 1 and 2, mu = 1: A = 1, 3; weights 1, 6; lengths 1 / 1, 3 / 7; bound (1 + 9 * 2 / 7) / 14."""
-    found = steps.best_steps([1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0)
+    found = training.best_steps([1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0)
     assert list(found.weights) == [1.0, 6.0]
     assert list(found.lengths) == pytest.approx([1.0, 3.0 / 7.0])
     assert found.excess_bound == pytest.approx((1.0 + 18.0 / 7.0) / 14.0)
     # Batches of several rows: (total clip)^2 more.
-    found = steps.best_steps([1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None)
+    found = training.best_steps([1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None)
     assert found.excess_bound == pytest.approx(math.sqrt(1.0 + 2.0 + 4.0) / 3.0)
 
 
@@ -112,7 +112,7 @@ def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
     rng = np.random.default_rng(0)
     totals = [0.25] * 30 + [4.0] * 10
-    plan = steps.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
+    plan = training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
 
     def mean_excess(factor):
         weights, average, done = np.full(4000, 0.5), np.zeros(4000), 0.0

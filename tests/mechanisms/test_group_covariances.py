@@ -8,8 +8,8 @@ import pytest
 from scipy.linalg import logm
 
 from fastpubpriv.errors import BudgetError, KernelError
+from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms import group_covariances as mechanism
-from fastpubpriv.mechanisms import spectral
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
@@ -200,24 +200,27 @@ def test_logarithm_to_all_digits(dim):
     factor = rng.normal(size=(dim, dim))
     matrix = factor @ factor.T + 0.1 * np.eye(dim)
     exact = [[Fraction(float(matrix[max(i, j), min(i, j)])) for j in range(dim)] for i in range(dim)]
-    steps = spectral.logarithm(exact, 2.0**-40)
+    steps = group_covariances.logarithm(exact, 2.0**-40)
     assert np.abs(np.array(steps) * 2.0**-40 - logm(as_floats(exact))).max() < 1e-11
     assert np.array_equal(np.array(steps), np.array(steps).T)
     spread = [[Fraction(0)] * dim for _ in range(dim)]
     for i in range(dim):
         spread[i][i] = Fraction(10) ** (-200 * i)
-    capped = spectral.logarithm(spread, 1.0)
-    assert [capped[i][i] for i in range(dim)] == [0, *[-spectral.LOG_CAP] * (dim - 1)]
+    capped = group_covariances.logarithm(spread, 1.0)
+    assert [capped[i][i] for i in range(dim)] == [0, *[-group_covariances.LOG_CAP] * (dim - 1)]
     whitener = rng.normal(size=(dim, dim))
     np.testing.assert_allclose(
-        as_floats(spectral.congruence(whitener, exact)), whitener @ matrix @ whitener.T, rtol=1e-9, atol=1e-12
+        as_floats(group_covariances.congruence(whitener, exact)), whitener @ matrix @ whitener.T, rtol=1e-9, atol=1e-12
     )
 
 
 def moved(one, other, whitener):
     """Frobenius distance of the released logarithms, in data units."""
     unit = 2.0**-36
-    logs = [np.array(spectral.logarithm(spectral.congruence(whitener, center_of(p)), unit)) for p in (one, other)]
+    logs = [
+        np.array(group_covariances.logarithm(group_covariances.congruence(whitener, center_of(p)), unit))
+        for p in (one, other)
+    ]
     return float(np.linalg.norm((logs[0] - logs[1]) * unit))
 
 
@@ -260,7 +263,10 @@ def test_the_logarithm_does_not_expand_relative_distances():
         other = tilt @ change @ tilt.T
         exact = [[[Fraction(float(m[max(i, j), min(i, j)])) for j in range(3)] for i in range(3)] for m in (one, other)]
         gap = np.linalg.norm(
-            (np.array(spectral.logarithm(exact[0], 2.0**-36)) - np.array(spectral.logarithm(exact[1], 2.0**-36)))
+            (
+                np.array(group_covariances.logarithm(exact[0], 2.0**-36))
+                - np.array(group_covariances.logarithm(exact[1], 2.0**-36))
+            )
             * 2.0**-36
         )
         assert gap <= np.linalg.norm(np.log(np.linalg.eigvalsh(change))) + 1e-4

@@ -18,10 +18,10 @@ from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.selection import hypotheses as mechanism
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.densities import DensitySets
+from fastpubpriv.mechanisms.selection.hypotheses import YatracosSets
 from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges
-from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.release import release_choice

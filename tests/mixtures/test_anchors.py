@@ -13,17 +13,19 @@ from benchmarks.papers.mixture_cases import Truth, blobs, distance_by_draws, rel
 from fastpubpriv import AccuracyWarning, ApproxDP, learn_axis_aligned_mixture
 from fastpubpriv.mixtures.axis_aligned import anchors
 from fastpubpriv.mixtures.axis_aligned.anchors import (
+    Column,
     Start,
     anchor_columns,
     around,
     codes,
     labels_of,
+    moments_of,
     split,
     started,
+    valleys,
 )
 from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
-from fastpubpriv.mixtures.axis_aligned.modes import Column, moments_of, valleys
 
 
 def fit(weights, means, stds):

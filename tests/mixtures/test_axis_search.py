@@ -7,7 +7,8 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from fastpubpriv.kernels import normals as kernels
-from fastpubpriv.mixtures.axis_aligned import binned_em, subsets
+from fastpubpriv.mixtures.axis_aligned import binned_em
+from fastpubpriv.mixtures.axis_aligned import candidates as subsets
 from fastpubpriv.mixtures.axis_aligned.binned_em import (
     Cells,
     Mixtures,
@@ -24,6 +25,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     Scale,
     atoms,
+    beam,
     best_fit,
     candidates,
     distinct,
@@ -31,7 +33,6 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     nested_counts,
     partition,
 )
-from fastpubpriv.mixtures.axis_aligned.subsets import beam
 from fastpubpriv.mixtures.axis_aligned.univariate import MOST_SCALES, kept_scales
 
 

@@ -85,13 +85,13 @@ def test_catches_cells_without_detail(monkeypatch):
 
 def test_catches_a_missing_choice(monkeypatch):
     # The first candidate, whatever the rows say: one Gaussian where there are three.
-    from fastpubpriv.mixtures.axis_aligned import choosing
+    from fastpubpriv.mixtures.axis_aligned import learned
 
     def first(self, account, rows, executor, *, name, cost):
         event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.size)
         return Chosen(index=0, event=event)
 
-    monkeypatch.setattr(choosing.HypothesisChoice, "release", first)
+    monkeypatch.setattr(learned.HypothesisChoice, "release", first)
     assert median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=3) > 10 * UNIVARIATE["three"][20_000]
 
 

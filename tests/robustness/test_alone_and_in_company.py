@@ -30,11 +30,11 @@ from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.histograms import Partition
 from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.mixtures.axis_aligned import anchors, binned_em, modes
+from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
-from fastpubpriv.sources.views import mapped
+from fastpubpriv.sources.views import each as mapped
 from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, kept
 from fastpubpriv.training.methods import METHODS as TRAINING
 
@@ -161,7 +161,7 @@ def passes_below(dim):
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
     yield "one direction", lambda: ALONE.run(BelowQuery(cover=cover, affine=affine), rows)
     fit = binned_em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
-    column = modes.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
+    column = anchors.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})
     options = {"cost": account.approx_left[0] / 10, "executor": ALONE}
     yield (

@@ -22,10 +22,10 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.sources import Executor, private_rows, public_rows, remote
 from fastpubpriv.sources.labelled import labelled_rows
 from fastpubpriv.sources.readers import dask_graph
+from fastpubpriv.sources.views.each import linear_rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
-from fastpubpriv.sources.views.mapped import linear_rows
 from fastpubpriv.sources.views.pairs import distant_pairs, pair_rows
-from fastpubpriv.sources.views.slices import split_rows
+from fastpubpriv.sources.views.view import split_rows
 from fastpubpriv.threads import pool
 
 TEXT = "Alice-SSN-123"

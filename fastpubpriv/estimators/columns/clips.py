@@ -31,41 +31,22 @@ Limits = Sequence[tuple[float, float] | None]  # what each column can hold, wher
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clip:
-    """What became of one column before the sum; lengths, from the centre, in units of 2^exponent.
-
-    Attributes
-    ----------
-    below, above : float
-        The numbers are clipped to [-below, above].
-    correction : float
-        Added to the sum for what is cut.
-    variance : float
-        Of the correction.
-    hidden_below, hidden_above : float
-        What may be missing from the sum on either side beside it.
-    first_mean, mean : float
-        From the counts: of the numbers, clipped where noise and clipping weigh alike, and of all.
-    rms, std : float
-        Deviation of a number so clipped, and of a number.
-    rows : float
-        Rows that are not missing.
-    missing : float
-        Released number of missing rows; zero where it is within the noise.
-    """
+    """What became of one column before the sum; lengths, from the centre, in units of 2^exponent."""
 
     exponent: int
-    below: float
+    below: float  # with above: the numbers are clipped to [-below, above]
     above: float
-    correction: float
-    variance: float
-    hidden_below: float
+    correction: float  # added to the sum for what is cut
+    variance: float  # of the correction
+    hidden_below: float  # with hidden_above: what may be missing from the sum on either side beside it
     hidden_above: float
+    # with mean: from the counts: of the numbers, clipped where noise and clipping weigh alike, and of all
     first_mean: float
     mean: float
-    rms: float
+    rms: float  # with std: deviation of a number so clipped, and of a number
     std: float
-    rows: float
-    missing: float
+    rows: float  # rows that are not missing
+    missing: float  # released number of missing rows; zero where it is within the noise
     sides: tuple[Side | None, Side | None]
 
     @property

@@ -39,30 +39,16 @@ def draws(dim: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How the allowance of a call is divided among cells, shells and the sum.
+    """How the allowance of a call is divided among cells, shells and the sum."""
 
-    Attributes
-    ----------
-    n, dim : int
-        Private rows and columns.
-    pure : bool
-        Laplace noise.
-    cells, shells, total : Fraction
-        Costs of the three releases: they add up to the allowance.
-    log2_parts : int
-        An octave has 2^log2_parts cells.
-    count_std : float
-        Noise of one cell, in rows.
-    """
-
-    n: int
+    n: int  # with dim: private rows and columns
     dim: int
-    pure: bool
-    cells: Fraction
+    pure: bool  # Laplace noise
+    cells: Fraction  # with shells and total: costs of the three releases: they add up to the allowance
     shells: Fraction
     total: Fraction
-    log2_parts: int
-    count_std: float
+    log2_parts: int  # an octave has 2^log2_parts cells
+    count_std: float  # noise of one cell, in rows
 
     @property
     def parts(self) -> int:

@@ -13,10 +13,9 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import targets
-from fastpubpriv.estimators.ladder.clipping import clip_factor
 from fastpubpriv.estimators.ladder.norms import Cut, Norms, chi_beyond, early_cut, gram_cut, tail_edges
 from fastpubpriv.estimators.ladder.public_base import PublicBase
-from fastpubpriv.estimators.ladder.schedule import Plan, Step, excess_of
+from fastpubpriv.estimators.ladder.schedule import Plan, Step, clip_factor, excess_of
 from fastpubpriv.estimators.ladder.shifts import shift_of, weight_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, spectrum, symmetric

@@ -15,10 +15,17 @@ from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
 from fastpubpriv.estimators.ladder.looks import Look, count_norms, look
 from fastpubpriv.estimators.ladder.norms import Norms, count_draws, mean_cut
 from fastpubpriv.estimators.ladder.public_base import PublicBase
-from fastpubpriv.estimators.ladder.rungs import Outlook, diagonal_radius, full_plan, mean_clip, mean_radius
+from fastpubpriv.estimators.ladder.rungs import (
+    Outlook,
+    Scales,
+    axis_variances,
+    diagonal_radius,
+    full_plan,
+    mean_clip,
+    mean_radius,
+)
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, MOST_ROUNDS, Noise
 from fastpubpriv.estimators.ladder.shifts import Shift, shift_of, weight_of
-from fastpubpriv.estimators.ladder.vectors import Scales, axis_variances
 from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.mechanisms.axis_features import AxisFeatures
 from fastpubpriv.mechanisms.statistics import StatisticSum

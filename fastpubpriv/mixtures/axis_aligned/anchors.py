@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import AccuracyWarning
@@ -25,15 +26,12 @@ from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
-from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
+from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures
 from fastpubpriv.mixtures.axis_aligned.candidates import MOST_EDGES, Scale, best_fit, nothing, partition
-from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
-from fastpubpriv.mixtures.axis_aligned.modes import Column, moments_of, valleys
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, column_by_column, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.axis_aligned.resolution import tied_in, without_comb
-from fastpubpriv.mixtures.axis_aligned.run_time import column_by_column
 from fastpubpriv.mixtures.axis_aligned.ties import finest_differences, tied_shares
 from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, SCALE_PARTITION, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
@@ -42,6 +40,67 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
 from fastpubpriv.sources.views.pairs import distant_pairs
 from fastpubpriv.threads.steps import share_out
+
+# ---- What is found about one column: a mixture on the line, and cuts in the valleys between its modes ----------------
+
+_CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """What was found about a column: a mixture on the line, cuts in valleys between its modes, share of ties, step of values."""
+
+    fit: Mixtures
+    cuts: FloatArray
+    confused: float
+    seen: bool = True  # whether its rows showed places
+    tied: float = 0.0
+    step: float = math.inf
+
+    def modes(self, label: int | None, least: float) -> FloatArray:
+        """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
+        weights, means, stds = (part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds))
+        mine = weights > 0.0
+        if label is not None:
+            mine = mine & (np.searchsorted(self.cuts, means, side="right") == label)
+        mine = mine & (weights >= min(least, float(weights[mine].max(initial=0.0))))
+        found: FloatArray = np.column_stack([weights, means, stds])[mine]
+        return np.asarray(found[np.argsort(found[:, 1])])
+
+    def moments(self, label: int | None, least: float) -> tuple[float, float]:
+        """Mean and standard deviation of those components together."""
+        return moments_of(self.modes(label, least)) if self.fit.size else (0.0, 1.0)
+
+
+def moments_of(modes: FloatArray) -> tuple[float, float]:
+    """Mean and standard deviation of a mixture (modes, 3) on the line."""
+    if not len(modes):
+        return 0.0, 1.0
+    share = modes[:, 0] / modes[:, 0].sum()
+    mean = float(share @ modes[:, 1])
+    return mean, math.sqrt(float(share @ (modes[:, 2] ** 2 + (modes[:, 1] - mean) ** 2)))
+
+
+def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
+    """Cuts between neighbouring modes that leave few rows on the wrong side, and the worst confused share."""
+    weights, means, stds = fit.weights[0], fit.means[0], fit.stds[0]
+    order = np.argsort(means)
+    weights, means, stds = weights[order], means[order], stds[order]
+    cuts: list[float] = []
+    worst = 0.0
+    for left in range(len(means) - 1):
+        if weights[left] <= 0.0 or weights[left + 1] <= 0.0 or not means[left] < means[left + 1]:
+            continue
+        points = np.linspace(means[left], means[left + 1], 129)[1:-1]
+        below = ndtr((points[:, None] - means) / stds) * weights
+        wrong = (below[:, left + 1 :]).sum(axis=1) + (weights[: left + 1] - below[:, : left + 1]).sum(axis=1)
+        best = int(np.argmin(wrong))
+        lighter = min(float(weights[: left + 1].sum()), float(weights[left + 1 :].sum()))
+        if lighter >= least_weight and wrong[best] < _CONFUSED * lighter:
+            cuts.append(float(points[best]))
+            worst = max(worst, float(wrong[best]) / lighter)
+    return np.array(cuts), worst
+
 
 SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, matching modes, EM, choice
 LEAST_ROWS = 32

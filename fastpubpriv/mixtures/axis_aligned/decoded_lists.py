@@ -14,9 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InfeasibleError, InputError
 from fastpubpriv.mechanisms.histograms import check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
-from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
-from fastpubpriv.mixtures.axis_aligned.run_time import choosing
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, choosing, hypotheses_of
 from fastpubpriv.mixtures.list_decoding.nets import (
     gaussian_net,
     gaussian_net_size,
@@ -33,7 +31,7 @@ from fastpubpriv.mixtures.list_decoding.stages import (
     scale_partitions,
 )
 from fastpubpriv.privacy import Budget, stable_event
-from fastpubpriv.sources.views.slices import split_rows
+from fastpubpriv.sources.views.view import split_rows
 
 MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18

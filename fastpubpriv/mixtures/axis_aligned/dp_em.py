@@ -19,11 +19,9 @@ from fastpubpriv.mechanisms.statistics import StatisticSum
 from fastpubpriv.mechanisms.sums import check_sum_grids
 from fastpubpriv.methods import allowance_of
 from fastpubpriv.mixtures.axis_aligned import public_em
-from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, hypotheses_of, iterating
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.axis_aligned.public_list import standardised
-from fastpubpriv.mixtures.axis_aligned.run_time import iterating
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run

@@ -27,7 +27,7 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.mapped import linear_rows
+from fastpubpriv.sources.views.each import linear_rows
 
 MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000
@@ -225,11 +225,7 @@ def learn_axis_aligned_mixture(
         seen,
         spent,
         draws=chosen.draws(rows.n, rows.dim, n_components, known_std=factor is not None),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
-        max_memory=max_memory,
+        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     task = Task(
         run=run,

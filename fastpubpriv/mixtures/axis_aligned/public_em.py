@@ -123,23 +123,12 @@ def fit(
     prior: float = 1.0,
     fixed_std: bool = False,
 ) -> Batch:
-    """Run EM from every start.
+    """Run EM from every start on standardised public rows (n, dim).
 
-    Parameters
-    ----------
-    rows : (n, dim)
-        Standardised public rows.
-    centres : (size, k, dim)
-        Starting means; the first standard deviations are those of the rows, narrowed as k centres share them.
-    counts : (size, n), optional
-        How often each start sees each row (a bootstrap); once each when None.
-    steps : int
-        Iterations.
-    prior : float
-        Rows' worth of belief, for each component, that its standard deviation is the harmonic mean of all components', by weight:
-        keeps a component from collapsing on a few rows, and leaves narrow components that lie far apart their own scale.
-    fixed_std : bool
-        Keep every standard deviation at one.
+    `centres` (size, k, dim) are starting means; the first standard deviations are those of the rows, narrowed as k centres share
+    them, and `fixed_std` keeps every one at one. `counts` (size, n) say how often each start sees each row (a bootstrap). `prior`
+    rows' worth of belief, for each component, that its standard deviation is the harmonic mean of all components', by weight, keeps
+    a component from collapsing on a few rows, and leaves narrow components that lie far apart their own scale.
     """
     size, components, dim = centres.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))

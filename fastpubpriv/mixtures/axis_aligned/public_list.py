@@ -12,10 +12,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import public_em
-from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, choosing, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR, Batch
-from fastpubpriv.mixtures.axis_aligned.run_time import choosing
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 
 PLAIN_STARTS = 20

@@ -20,10 +20,8 @@ from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
 from fastpubpriv.mixtures.axis_aligned.candidates import Scale, best_fit, candidates, octaves, partition
-from fastpubpriv.mixtures.axis_aligned.choosing import choose
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, on_the_line
 from fastpubpriv.mixtures.axis_aligned.resolution import tied_in, unseen, without_comb
-from fastpubpriv.mixtures.axis_aligned.run_time import on_the_line
 from fastpubpriv.mixtures.axis_aligned.ties import finest_differences, tied_shares
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event

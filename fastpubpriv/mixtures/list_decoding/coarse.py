@@ -10,8 +10,17 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import MeanLists, ScaleLists
-from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
-from fastpubpriv.mixtures.list_decoding.stages import mean_partitions, release_means, release_scales, scale_partitions
+from fastpubpriv.mixtures.list_decoding.stages import (
+    MAX_SCALES,
+    common_fields,
+    mean_partitions,
+    release_means,
+    release_scales,
+    scale_partitions,
+    start,
+    thresholds_of,
+    warn_few,
+)
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 
@@ -85,10 +94,7 @@ def decode_variances(
         rows,
         budget,
         [(scale_partitions(rows.dim), rows.n // 2)],
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     if thresholds.theory:
         needed = sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
@@ -173,11 +179,7 @@ def decode_means(
         rows,
         budget,
         [(mean_partitions(scales), rows.n)],
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
-        max_memory=max_memory,
+        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     if thresholds.theory:
         needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)

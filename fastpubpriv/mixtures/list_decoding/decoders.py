@@ -14,21 +14,25 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
-from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import (
+    MAX_SCALES,
     MeanList,
     Thresholds,
+    common_fields,
     mean_partitions,
     paper_event,
     release_means,
     release_scales,
     scale_partitions,
+    start,
+    thresholds_of,
+    warn_few,
 )
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger, stable_event
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.mapped import linear_rows
-from fastpubpriv.sources.views.slices import split_rows
+from fastpubpriv.sources.views.each import linear_rows
+from fastpubpriv.sources.views.view import split_rows
 
 
 @shared_docs
@@ -100,13 +104,7 @@ def decode_gaussians(
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
     thresholds = thresholds_of(min_weight, mode, max_scales)
     paper = validation.choice("accounting", accounting, ("exact", "paper")) == "paper"
-    options: dict[str, Any] = {
-        "ledger": ledger,
-        "random_state": random_state,
-        "threads": threads,
-        "progress": progress,
-        "max_memory": max_memory,
-    }
+    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     return _decode("decode_gaussians", rows, budget, thresholds, failure_prob, paper=paper, **options)
 
 
@@ -177,13 +175,7 @@ def decode_axis_aligned(
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, mode, max_scales)
-    options: dict[str, Any] = {
-        "ledger": ledger,
-        "random_state": random_state,
-        "threads": threads,
-        "progress": progress,
-        "max_memory": max_memory,
-    }
+    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     if covariance is None:
         return _decode("decode_axis_aligned", rows, budget, thresholds, failure_prob, paper=False, **options)
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)

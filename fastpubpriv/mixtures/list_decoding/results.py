@@ -38,21 +38,11 @@ def _factor(value: Any) -> FloatArray | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Lists(Result):
-    """What all lists share.
+    """What all lists share."""
 
-    Attributes
-    ----------
-    status : tuple of str
-        For each column "ok", or "empty" where nothing was found (or, in mode "theory", too much).
-    mode : str
-        "practical" or "theory": which constants were used.
-    min_weight : float
-        Weight from which on Gaussians are looked for.
-    """
-
-    status: tuple[str, ...]
-    mode: str
-    min_weight: float
+    status: tuple[str, ...]  # for each column "ok", or "empty" where nothing was found (or, in mode "theory", too much)
+    mode: str  # "practical" or "theory": which constants were used
+    min_weight: float  # weight from which on Gaussians are looked for
 
     @abstractmethod
     def _parts(self) -> dict[str, list[FloatArray]]:

@@ -127,35 +127,21 @@ def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failu
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MixtureSizes:
-    """What Algorithm 1 of the paper asks for.
-
-    Attributes
-    ----------
-    corruption_weight : float
-        1 - gamma = accuracy / (18 k), the least weight that is decoded.
-    scales, means_per_scale : int
-        Bounds of the coarse lists of one coordinate.
-    weights : int
-        Points of the simplex net.
-    candidates : int
-        Mixtures in the paper's list: for each coordinate all means crossed with all standard deviations, to the powers dim and k,
-        times `weights`; exact.
-    candidates_paired : int
-        The same with standard deviations paired with the means of their scale, and the scales that doubles can have.
-    variance_rows, mean_rows, selection_rows : int
-        Rows of the two blocks of the decoder and of the selection.
-    """
+    """What Algorithm 1 of the paper asks for."""
 
     n_components: int
     dim: int
     accuracy: float
-    corruption_weight: float
-    scales: int
+    corruption_weight: float  # 1 - gamma = accuracy / (18 k), the least weight that is decoded
+    scales: int  # with means_per_scale: bounds of the coarse lists of one coordinate
     means_per_scale: int
-    weights: int
+    weights: int  # points of the simplex net
+    # mixtures in the paper's list: for each coordinate all means crossed with all standard deviations, to the powers
+    # dim and k, times `weights`; exact
     candidates: int
+    # the same with standard deviations paired with the means of their scale, and the scales that doubles can have
     candidates_paired: int
-    variance_rows: int
+    variance_rows: int  # with mean_rows and selection_rows: rows of the two blocks of the decoder and of the selection
     mean_rows: int
     selection_rows: int
 

@@ -249,10 +249,7 @@ def no_public_baseline(
         rows,
         budget,
         draws=rows.dim**2 + ITERATIONS * k * (count + 1) + leaf_draws(rows.dim, k),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     share = run.account.allowance * THIRD
     gaussian_gram_grid(share, rows.dim, rows.n)

@@ -62,40 +62,25 @@ class LeafFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafEstimates:
-    """Released Gaussians of k leaves, in data units.
+    """Released Gaussians of k leaves, in data units."""
 
-    Attributes
-    ----------
-    means : (k, dim) float64
-    covariances : (k, dim, dim) float64
-        Positive definite.
-    counts : (k,) float64
-        Noisy numbers of rows; may be negative.
-    count_noise_std : float
-    status : tuple of str
-        "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the smallest
-        eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be small enough:
-        then the rows lie near a subspace). Functions of released and public numbers.
-    rounds : int
-        Second moments released for each leaf.
-    mean_noise_std : (k, dim) float64
-        Standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean stands in.
-    predicted_covariance_errors, predicted_mean_errors : (k,) float64
-        Relative Frobenius error and l2 error in standard deviations; infinite unless the status is "ok".
-    details : tuple of dict
-        What the ladder tells about each leaf.
-    """
-
-    means: FloatArray
-    covariances: FloatArray
-    counts: FloatArray
+    means: FloatArray  # (k, dim)
+    covariances: FloatArray  # (k, dim, dim), positive definite
+    counts: FloatArray  # (k,), noisy numbers of rows; may be negative
     count_noise_std: float
+    # "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the
+    # smallest eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be
+    # small enough: then the rows lie near a subspace). Functions of released and public numbers
     status: tuple[str, ...]
-    rounds: int
+    rounds: int  # second moments released for each leaf
+    # (k, dim), standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean
+    # stands in
     mean_noise_std: FloatArray
+    # (k,), with predicted_mean_errors: relative Frobenius error and l2 error in standard deviations; infinite unless
+    # the status is "ok"
     predicted_covariance_errors: FloatArray
-    predicted_mean_errors: FloatArray
-    details: tuple[dict[str, Any], ...] = ()
+    predicted_mean_errors: FloatArray  # (k,)
+    details: tuple[dict[str, Any], ...] = ()  # what the ladder tells about each leaf
 
     def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
         """Shares of the leaves, (k,): max(count / n_priv, weight_floor / k), made to add up to one."""
@@ -164,19 +149,9 @@ def leaf_frames(
 ) -> list[LeafFrame]:
     """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
 
-    Parameters
-    ----------
-    tree : ClusterTree
-    leaves : sequence of int
-        Ids of the nodes to be estimated.
-    x_pub : (n_pub, dim) float64
-        All public rows; at least one must reach each leaf.
-    radii : sequence of float
-        For each leaf the radius of the node that it was split from: bounds a leaf with a single public row, or equal ones.
-    failure_prob : float
-        Shared by the leaves: each bound fails with probability at most failure_prob / (4 k).
-    cond_max : float
-        Bound on the condition of a covariance, where public rows do not precondition.
+    At least one of the rows `x_pub` must reach each leaf. `radii` are those of the nodes that the leaves were split from: they
+    bound a leaf with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k). `cond_max`
+    bounds the condition of a covariance where public rows do not precondition.
     """
     frames = []
     for leaf, radius in zip(leaves, radii, strict=True):
@@ -226,41 +201,16 @@ def learn_leaves(
     failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
 ) -> LeafEstimates:
-    """Release counts, then means and covariances of the rows that reach each leaf.
+    """Release counts, then means and covariances, of the rows that reach each of `leaves`: ids of nodes, none below another.
 
-    Parameters
-    ----------
-    run : Run
-        Its account pays, in rho (Gaussian accounts) or epsilon (pure).
-    tree : ClusterTree
-        Made of public and released values.
-    leaves : sequence of int
-        Ids of the nodes to estimate, none below another; rows that reach none of them are left out.
-    frames : sequence of LeafFrame
-        Public bounds, one for each leaf (`leaf_frames`).
-    allowance : Fraction
-        What all of it may cost.
-    count_cost : Fraction or None
-        Of the counts; None takes what is free (Gaussian), or a twentieth (pure). See `leaf_costs`.
-    mode : "practical" or "theory"
-        Constants of the recursion; same privacy.
-    failure_prob : float
-        Shared by the leaves, for the constants of mode "theory".
-    rounds : int or None
-        Of second moments, the same for all leaves; None takes the most that the public rule gives to a leaf with enough rows.
+    `allowance` is what all of it may cost, in rho (Gaussian accounts) or epsilon (pure); `count_cost` that of the counts, None for
+    what is free (Gaussian) or a twentieth (pure), see `leaf_costs`. `frames` are public bounds, one for each leaf. `failure_prob`
+    is shared by the leaves, for the constants of mode "theory". `rounds` of second moments are the same for all leaves; None takes
+    the most that the public rule gives to a leaf with enough rows.
 
-    Returns
-    -------
-    LeafEstimates
+    Each release is one integer vector over all leaves, with exact sensitivities for a row that stays in its leaf and one that
+    moves. Every decision is a function of released and public values, and each leaf draws all its noise whatever its count.
 
-    Privacy
-    -------
-    Neighbours: replace one private row; the number of rows is public. Each release is one integer vector over all leaves, with
-    exact sensitivities for a row that stays in its leaf and one that moves. Every decision is a function of released and public
-    values, and each leaf draws all its noise whatever its count.
-
-    Notes
-    -----
     Spec A 6.5. Later steps divide by max(noisy count, floor), never by a private size. The rounds share a grid, so their number is
     common to all leaves.
     """

@@ -111,33 +111,11 @@ def learn_leaf_ladder(
     structure: str = "auto",
     kept: KeptNodes | None = None,
 ) -> LeafEstimates:
-    """Release counts, then what each leaf's rung asks for, of the rows that reach it.
+    """Release counts, then what each leaf's rung asks for, of the rows that reach it; as `learn_leaves`, with the leaves that take
+    part.
 
-    Parameters
-    ----------
-    run : Run
-        Its account pays, in rho (Gaussian accounts) or epsilon (pure).
-    tree : ClusterTree
-        Made of public and released values.
-    leaves : sequence of int
-        Ids of the nodes to estimate, none below another; rows that reach none of them are left out.
-    bases : sequence of PublicBase
-        What public rows say about each leaf (`leaf_bases`).
-    allowance : Fraction
-        What all of it may cost.
-    structure : str
-        The rung of all leaves, or "auto".
-    kept : KeptNodes, optional
-        What the search found out about the nodes of an array's rows.
-
-    Returns
-    -------
-    LeafEstimates
-
-    Privacy
-    -------
-    Neighbours: replace one private row. Each release is one integer vector over the leaves that take part, with exact
-    sensitivities for a row that stays in its leaf and one that moves. Every decision is a function of released and public values.
+    `bases` are what public rows say about each leaf (`leaf_bases`), `structure` the rung of all leaves, or "auto", and `kept` what
+    the search found out about the nodes of an array's rows.
     """
     account = run.account
     routes = tree.routes(leaves)

@@ -357,10 +357,7 @@ def learn_separated_mixture(
         rows,
         budget,
         draws=search_draws(chosen, shape) + stage.draws(rows.dim, k),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     allowance, pure = run.account.allowance, run.account.pure
     search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numbers
+import os
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -14,10 +16,43 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, PathLike
 from fastpubpriv.sources.blocks import RandomAccessRows
-from fastpubpriv.sources.paths import existing_file
-from fastpubpriv.sources.readers.pieces import as_chunk
 from fastpubpriv.threads.guard import call_foreign, call_guarded
-from fastpubpriv.validation import boolean
+from fastpubpriv.validation import boolean, path_name
+
+# ---- Chunks on their way from a reader: fresh copies, and a count of their rows --------------------------------------
+
+
+def check_count(chunks: Iterator[Chunk], expected: int, hint: str) -> Iterator[Chunk]:
+    """Yield the chunks; InputError as soon as they are known to have more or fewer rows than `expected`."""
+    seen = 0
+    for chunk in chunks:
+        seen += chunk.shape[0]
+        if seen > expected:
+            break
+        yield chunk
+    if seen != expected:
+        found = f"more than {expected}" if seen > expected else str(seen)
+        raise InputError(f"a pass over the rows gave {found} rows where {expected} were declared: {hint}")
+
+
+def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
+    """A fresh C-contiguous copy of a (k, dim) array as `dtype`; no value causes a warning."""
+    with np.errstate(all="ignore"):
+        return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+
+
+# ---- Names of files to read, checked before anything opens them ------------------------------------------------------
+
+
+def existing_file(path: object) -> str:
+    """The path as text; InputError if there is no such file."""
+    name = path_name(path)
+    if os.path.isdir(name):
+        raise InputError(f"{name!r} is a directory: pass the name of a file in it")
+    if not os.path.isfile(name):
+        raise InputError(f"there is no file {name!r}")
+    return name
+
 
 _F64 = np.dtype(np.float64)
 _NATIVE = (_F64, np.dtype(np.float32))

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
-from fastpubpriv.sources.paths import existing_file
-from fastpubpriv.sources.readers.array import plain_list
+from fastpubpriv.sources.readers.array import check_count, existing_file, plain_list
 from fastpubpriv.sources.readers.columns import ColumnReader, ColumnRows, assemble, choose, require_numeric
-from fastpubpriv.sources.readers.pieces import check_count
 from fastpubpriv.sources.readers.texts import Coded, arrow_places, name_of, names_of_columns, refuse_numbers
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.validation import boolean, path_name

@@ -11,8 +11,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
-from fastpubpriv.sources.readers.array import plain_matrix
-from fastpubpriv.sources.readers.pieces import as_chunk, check_count
+from fastpubpriv.sources.readers.array import as_chunk, check_count, plain_matrix
 from fastpubpriv.threads.guard import call_foreign, iterate_foreign
 from fastpubpriv.validation import integer
 

@@ -15,12 +15,11 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
-from fastpubpriv.sources.paths import existing_file
+from fastpubpriv.sources.readers.array import check_count, existing_file
 from fastpubpriv.sources.readers.arrow import load_pyarrow
 from fastpubpriv.sources.readers.cells import Column, names_of, read_columns
 from fastpubpriv.sources.readers.columns import assemble, choose
 from fastpubpriv.sources.readers.lines import Lines, count_lines, read_lines
-from fastpubpriv.sources.readers.pieces import check_count
 from fastpubpriv.sources.readers.texts import name_of
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 

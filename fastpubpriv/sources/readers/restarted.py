@@ -11,10 +11,10 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.readers.array import check_count
 from fastpubpriv.sources.readers.arrow import batch_rows, checked_schema, float_dtype, load_pyarrow
 from fastpubpriv.sources.readers.columns import choose
 from fastpubpriv.sources.readers.frame import polars_frame_rows
-from fastpubpriv.sources.readers.pieces import check_count
 from fastpubpriv.sources.readers.plans import check_polars
 from fastpubpriv.sources.readers.texts import name_of
 from fastpubpriv.threads.guard import call_foreign, call_guarded, iterate_foreign

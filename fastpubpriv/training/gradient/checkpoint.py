@@ -36,23 +36,12 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a checkpoint must agree with.
+    """What a checkpoint must agree with."""
 
-    Attributes
-    ----------
-    digest : str
-        Of everything public that decides the queries.
-    shape : tuple of int
-        Of a released value.
-    steps : int
-        Of the run.
-    seeded : bool
-        Whether the noise comes from a seed: such a run is not private, and one that is must not go on with its values.
-    """
-
-    digest: str
-    shape: tuple[int, ...]
-    steps: int
+    digest: str  # of everything public that decides the queries
+    shape: tuple[int, ...]  # of a released value
+    steps: int  # of the run
+    # whether the noise comes from a seed: such a run is not private, and one that is must not go on with its values
     seeded: bool
 
     @property
@@ -69,12 +58,7 @@ class Call:
 class Checkpoint:
     """An open checkpoint, locked against other processes.
 
-    Attributes
-    ----------
-    resumed : bool
-        Whether the budget was debited before, when the file was made.
-    begun : int
-        Steps that have begun.
+    `resumed`: whether the budget was debited before, when the file was made; `begun`: how many steps have begun.
     """
 
     def __init__(self, descriptor: int, call: Call, name: str) -> None:
@@ -228,11 +212,8 @@ def _reserve(descriptor: int, size: int) -> None:
 def open_checkpoint(path: Any, call: Call) -> Iterator[Checkpoint | None]:
     """The checkpoint at a path, new or to be resumed; None for no path.
 
-    Raises
-    ------
-    InputError
-        The file is no regular file, cannot be written, is in use by another process, is no checkpoint, was cut, or belongs to
-        another call, among them one whose noise is from a seed while this one's is not.
+    InputError where the file is no regular file, cannot be written, is in use by another process, is no checkpoint, was cut, or
+    belongs to another call, among them one whose noise is from a seed while this one's is not.
     """
     if path is None:
         yield None

@@ -34,33 +34,15 @@ NoiseOf = Callable[[int], float]  # noise on the sum of clipped gradients, over 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curvature:
-    """What public rows say about the loss near its minimum, along the directions of its curvature.
+    """What public rows say about the loss near its minimum, along the directions of its curvature."""
 
-    Attributes
-    ----------
-    values : (D,) float64
-        Curvature; with few public rows drawn to its mean.
-    unknown : (D,) float64
-        Squared error of the public fit.
-    far : (D,) float64
-        Squared distance of the public fit from zero.
-    energy : float
-        Mean square of a clipped gradient, over the trace of the curvature.
-    inside : float
-        Part of the gradients' length that the clip leaves.
-    pull : (D,) float64
-        What a preconditioner does.
-    turn : (D, D) float64
-        Its columns are the directions.
-    """
-
-    values: FloatArray
-    unknown: FloatArray
-    far: FloatArray
-    energy: float
-    inside: float
-    pull: FloatArray
-    turn: FloatArray
+    values: FloatArray  # (D,), curvature; with few public rows drawn to its mean
+    unknown: FloatArray  # (D,), squared error of the public fit
+    far: FloatArray  # (D,), squared distance of the public fit from zero
+    energy: float  # mean square of a clipped gradient, over the trace of the curvature
+    inside: float  # part of the gradients' length that the clip leaves
+    pull: FloatArray  # (D,), what a preconditioner does
+    turn: FloatArray  # (D, D), its columns are the directions
 
     @property
     def public_error(self) -> float:

@@ -25,27 +25,15 @@ MOST_CLASSES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Units:
-    """The public map of a labelled row (dim + 1) to [z, label], entry by entry.
+    """The public map of a labelled row (dim + 1) to [z, label], entry by entry."""
 
-    Attributes
-    ----------
-    design : Design or None
-        Columns to standard units, after a first coordinate of 1; None leaves them as they are, without one.
-    centre, scale : float
-        A label that is a number becomes (label - centre) / scale.
-    classes : tuple of float or None
-        Labels that become 0, 1, 2 and so on; any other becomes NaN.
-    width : int
-        Entries of z.
-    shares : (p,) float64 or None
-        Mean of each term over the public rows: the levels of a column are told about theirs.
-    """
-
+    # columns to standard units, after a first coordinate of 1; None leaves them as they are, without one
     design: Design | None
-    centre: float
+    centre: float  # with scale: a label that is a number becomes (label - centre) / scale
     scale: float
-    classes: tuple[float, ...] | None
-    width: int
+    classes: tuple[float, ...] | None  # labels that become 0, 1, 2 and so on; any other becomes NaN
+    width: int  # entries of z
+    # (p,), mean of each term over the public rows: the levels of a column are told about theirs
     shares: FloatArray | None = None
 
     @property
@@ -94,37 +82,17 @@ class Units:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientProblem:
-    """A loss, public rows in the units of the fit, and the size of the private data.
+    """A loss, public rows in the units of the fit, and the size of the private data."""
 
-    Attributes
-    ----------
-    loss : Loss or None
-        Of a linear model; None where `row_loss` makes the gradients.
-    row_loss : RowLoss or None
-        A loss of the user's.
-    units : Units
-        Of the fit.
-    x, y : (m, width) and (m,) float64
-        Public rows and labels in these units.
-    outputs : int
-        Predictions of a row.
-    n_priv : int
-        Private rows.
-    scales : str
-        Where the units of columns come from.
-    class_names : tuple of str
-        Texts that the classes 0, 1, ... stand for; empty for classes that are numbers.
-    """
-
-    loss: Loss | None
-    row_loss: RowLoss | None
-    units: Units
-    x: FloatArray
-    y: FloatArray
-    outputs: int
-    n_priv: int
-    scales: str = "public rows"
-    class_names: tuple[str, ...] = ()
+    loss: Loss | None  # of a linear model; None where `row_loss` makes the gradients
+    row_loss: RowLoss | None  # a loss of the user's
+    units: Units  # of the fit
+    x: FloatArray  # (m, width), with y: public rows and labels in these units
+    y: FloatArray  # (m,)
+    outputs: int  # predictions of a row
+    n_priv: int  # private rows
+    scales: str = "public rows"  # where the units of columns come from
+    class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
 
     @property
     def shape(self) -> tuple[int, ...]:

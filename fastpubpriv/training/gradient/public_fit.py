@@ -20,21 +20,13 @@ _LARGEST = 1e30
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicFit:
-    """What public rows alone say.
+    """What public rows alone say."""
 
-    Attributes
-    ----------
-    weights : array, the shape of the weights
-        The minimum of the public loss plus a ridge; zero where the loss has no values to minimise.
-    residuals : (m, outputs) float64
-        Of each public row, at weights that it had no part in.
-    penalty : float
-        The strength of the ridge, on the sum of the losses.
-    """
-
+    # in the shape of the weights, the minimum of the public loss plus a ridge; zero where the loss has no values
+    # to minimise
     weights: FloatArray
-    residuals: FloatArray
-    penalty: float
+    residuals: FloatArray  # (m, outputs), of each public row, at weights that it had no part in
+    penalty: float  # the strength of the ridge, on the sum of the losses
 
 
 def public_fit(problem: GradientProblem, l2: float) -> PublicFit:

@@ -18,36 +18,17 @@ from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientTask:
-    """A loss, public rows, and the settings of a method.
+    """A loss, public rows, and the settings of a method."""
 
-    Attributes
-    ----------
-    problem : GradientProblem
-        The loss and public rows, in the units of the fit.
-    settings : object or None
-        A value such as `SemiDP(...)`; None where public rows are all that is used.
-    rows : Rows or None
-        The private rows, of which a plan looks at facts such as their number; None where there are none yet.
-    table : (m, dim + 1) float64 or None
-        Public rows as they were given, for the digest of a checkpoint.
-    budget : Budget or None
-        As it was given, for the same.
-    executor : Executor or None
-        Of the run.
-    files : ExitStack
-        Closes what a plan has opened.
-    known : PublicFit or None
-        The public fit, where it has been made before.
-    """
-
-    problem: GradientProblem
-    settings: Any
+    problem: GradientProblem  # the loss and public rows, in the units of the fit
+    settings: Any  # a value such as `SemiDP(...)`; None where public rows are all that is used
+    # the private rows, of which a plan looks at facts such as their number; None where there are none yet
     rows: Rows | None = None
-    table: FloatArray | None = None
-    budget: Budget | None = None
-    executor: Executor | None = None
-    files: ExitStack = field(default_factory=ExitStack)
-    known: PublicFit | None = None
+    table: FloatArray | None = None  # (m, dim + 1), public rows as they were given, for the digest of a checkpoint
+    budget: Budget | None = None  # as it was given, for the same
+    executor: Executor | None = None  # of the run
+    files: ExitStack = field(default_factory=ExitStack)  # closes what a plan has opened
+    known: PublicFit | None = None  # the public fit, where it has been made before
 
     @cached_property
     def public(self) -> PublicFit:
@@ -66,38 +47,22 @@ class GradientTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
-    """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit.
+    """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit."""
 
-    Attributes
-    ----------
-    public : PublicFit
-        The public fit.
-    predicted, public_excess : float or None
-        Excess of the loss, of the method and of the public fit, in the units of the fit; None for a loss without values.
-    steps, clip_norm, batch_rows, step_size, priv_weight
-        As in `DescentResult`.
-    ranges : mapping
-        Where the clip and the start come from.
-    reads : bool
-        Whether private rows are read.
-    resumed : bool
-        Whether an earlier call, which this one goes on with, has paid.
-    more : object
-        What the method itself needs.
-    """
-
-    public: PublicFit
+    public: PublicFit  # the public fit
+    # with public_excess: excess of the loss, of the method and of the public fit, in the units of the fit; None for a
+    # loss without values
     predicted: float | None
     public_excess: float | None
-    steps: int
+    steps: int  # with clip_norm, batch_rows, step_size and priv_weight: as in `DescentResult`
     clip_norm: float
     batch_rows: int
     step_size: float = 0.0
     priv_weight: float = 1.0
-    ranges: Mapping[str, str]
-    reads: bool = True
-    resumed: bool = False
-    more: Any = None
+    ranges: Mapping[str, str]  # where the clip and the start come from
+    reads: bool = True  # whether private rows are read
+    resumed: bool = False  # whether an earlier call, which this one goes on with, has paid
+    more: Any = None  # what the method itself needs
 
     def beats(self, part: float) -> bool:
         """Whether less than this part of the public rows' error is left, as far as can be predicted."""
