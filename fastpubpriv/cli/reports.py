@@ -21,11 +21,11 @@ from fastpubpriv.cli import inputs, outputs, streams
 from fastpubpriv.cli.app import Interrupted, Undelivered, words_of
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
+from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector
 from fastpubpriv.local.means import estimate_mean
 from fastpubpriv.local.public_facts import public_norm_bound
 from fastpubpriv.local.sending import batch_rows_of, report_batches
-from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.results import words
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources.base import Chunk
