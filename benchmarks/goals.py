@@ -29,7 +29,6 @@ LIMITS = {
     "clipped gradients, 1e+06 x 100 float32": 1.5,
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
-    "50 steps of 1 settings": 1.7,
     # 100 columns cannot have it. A report takes 448 ns of CPU (AVX-512), as many normals and reading the row 318, so that 1.15
     # leaves 48. Products with the row and rounding take 32 and 17, as at 1,000 columns for so many; what each report has by
     # itself, whatever its length: 14 for its block of secure coins, 30 for log and expm1 of the C library, whose bits are the
@@ -130,9 +129,7 @@ PEERS = {
     "clipped gradients, 1e+06 x 100 float32": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "a mini-batch of 500 of 27000 x 2000 float32": {"NumPy": 1.3},
     "a Newton pass, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
-    "50 steps of 1 settings": {"NumPy": 2.0},
     # Sixteen beside NumPy: 2.0, and 1.6 where both are held to AVX2 (1.4 beside a NumPy with AVX-512); `SECONDS` says why.
-    "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
     # 5.3 to 5.5 and 4.4 to 4.6 on a busy full-width machine, where the whitened Gram kernel takes 36 and 125 ns a row: vectors that
     # stop at the diagonal, with the one that is not full where columns are few, 16 rows to a tile, and the next tile's rows fetched
     # during the product (before: 50 and 208 ns, 4.4 and 3.4). With 24 columns or more the product is fused where a bound says that
@@ -183,19 +180,6 @@ PEERS = {
 # tails 7.2 and 6.8 (2.65 and 2.60 there, 2.38 and 2.16 in a table of the same hour): no wider set is slower by more than 4 %.
 # `weighted_mean` and clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache,
 # 2 ms of 33; chunks of 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
-# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
-# full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. One
-# setting took 1.9 readings there, and 1.6 (19.7 ms in place of 23.7 in turn) since batches and noise are made for sixteen steps
-# at a time and rows are checked once: a step's rows put all of Python out of the near caches, where it takes three times as
-# long. The C loop is 13.1 of the 19.7 ms. Rows fetched by the call before would save at most .1 ms: the sixteen that each
-# call begins with are a fortieth of them, and fetching saves a tenth. Sixteen take 40.6 ms with AVX-512 in place of 45.8, 2.2
-# times as fast as NumPy; 33.2 of it is C. With AVX2 they took 72, and NumPy 112. Their multiply-adds alone are 4.5 Gflop in
-# single precision: 32 to 37 ms at the peak that was measured with AVX-512, and 54 with AVX2 at two a cycle of 2.6 GHz. So .04 s
-# cannot be had with AVX2, twice NumPy there only at its peak (it runs at nine tenths: 1.16 ms for a step of 1.08), and .04 s with
-# AVX-512 only at the clock of the first of those machines. A number of a row that is spread over a vector is a load for each
-# multiply-add: nine loads for eight, and with blocks of sixteen rows, seventeen for sixteen, the whole took 45 ms in place of 42.
-# Not tried: columns side by side, four rows by four settings with weights in blocks of 512 columns (eight loads for sixteen,
-# but rows that do not begin with a line of the cache take two each).
 # A tree of 10^6 x 16 rows takes .60 s of CPU on a busy full-width machine (.67 with AVX2; .95 and 1.01 before one call of C
 # moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
 # reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU
@@ -208,8 +192,6 @@ PEERS = {
 # come to 1.64 to 1.67 if a pass takes 1.74 times as long (6.2 and 3.6 ms, the least on a busy machine), and to 1.78 if it loses
 # only .1 ms; no run on a quiet machine has told yet. Turning rows in one call of C would lower both times, and this ratio too.
 SECONDS = {
-    "50 steps of 16 settings": 0.04,
-    "50 steps of 176 settings, all cores": 1.8,
     "estimate_mean, clipping='gaussian', 1000 x 5": 130e-6,
     "estimate_mean, 1000 x 5": 130e-6,
     "weighted_mean, 1000 x 5": 130e-6,

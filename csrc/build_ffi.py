@@ -9,7 +9,7 @@ HERE = Path(__file__).resolve().parent
 SOURCES = [
     "isa.c", "chacha.c", "fixed.c", "sampler.c", "coins.c", "rowmap.c", "rows.c", "gram.c", "shells.c", "tree.c", "kept.c",
     "bins.c", "hypotheses.c", "roots.c", "isolated.c", "balls.c", "cells.c", "columns.c", "edges.c", "windows.c",
-    "pooled.c", "tails.c", "normals.c", "gradients.c", "sweeps.c", "reports.c", "report_loops.c", "seeds.c", "codes.c",
+    "pooled.c", "tails.c", "normals.c", "gradients.c", "reports.c", "report_loops.c", "seeds.c", "codes.c",
     "wire.c",
 ]  # fmt: skip
 # No -ffast-math, ever: it would make NaN checks vanish. Contraction is off so that every instruction set rounds alike.
