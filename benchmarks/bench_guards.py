@@ -218,12 +218,6 @@ GUARDS = {
         Ratios(0.37, 0.53, 0.5),
         Ratios(0.94, 1.34, 1.25),
     ),
-    "sixteen settings": (
-        lambda: training.sweep_case(16, pool=3000),
-        "NumPy",
-        Ratios(0.2, 0.5, 0.65),
-        Ratios(0.6, 1.5, 1.9),
-    ),
     "a newton pass": (
         lambda: training.newton_case(50_000, 100),
         training.BLOCKS,

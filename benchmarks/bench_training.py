@@ -1,4 +1,4 @@
-"""pytest-benchmark suites of training: a pass of clipped gradients, a mini-batch, a Newton pass, and a sweep over many settings.
+"""pytest-benchmark suites of training: a pass of clipped gradients, a mini-batch, and a Newton pass.
 
 Peers: what a user writes in NumPy row blocks, and a ten-line Numba loop in floats. The limit is one read of the rows, or the matrix
 products of a Newton pass.
@@ -62,8 +62,3 @@ def test_a_mini_batch(benchmark, who):
 @pytest.mark.parametrize("who", ["ours", training.BLOCKS, training.LOOP, "limit"])
 def test_a_newton_pass(benchmark, who):
     run(benchmark, training.newton_case(200_000, 100), who, 200_000)
-
-
-@pytest.mark.parametrize("settings", [1, 16, training.GRID])
-def test_a_sweep(benchmark, settings):
-    run(benchmark, training.sweep_case(settings), "ours", training.STEPS * settings)

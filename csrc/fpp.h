@@ -256,16 +256,6 @@ int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride,
 int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
                                  const fpp_gradient_map *map, void *workspace, int64_t *sums);
 
-/* ---- Many gradient methods side by side, on rows that need no protection ----------------------------------------------
- * total (dim, outputs) += factors (outputs) times the sum over the rows at places (count), or the first `count` if it is NULL, of r z: z a
- * row, r its residual at weights (dim, outputs), as it is (bounded 0), clipped to +-limit / |z| (1), or that limit with the sign of r (2);
- * 0 if r is not finite. Of the map dim, outputs, loss, numbers, function and limit are read. norms (n): |z|, below 0 where it is not
- * known, and found. Labels (n). Single precision, for simulations: alone here, last bits depend on the instruction set. */
-int64_t fpp_sweep_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */
-int32_t fpp_sweep_sum_f32(const float *x, int64_t n, int64_t row_stride, const float *labels, const int64_t *places, int64_t count,
-                          const fpp_gradient_map *map, const float *weights, const float *factors, int32_t bounded, void *workspace,
-                          float *norms, float *total);
-
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
  * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count. */

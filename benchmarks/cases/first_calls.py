@@ -101,10 +101,6 @@ FUNCTIONS = {
         f"f.train(x, y, budget=zcdp, {_LABELS}, loss=f.training.Loss("
         "name='own', residual=lambda a, b: b - a, values=lambda s, l: (s - l) ** 2 / 2))"
     ),
-    "training.sweep": (
-        "f.training.sweep(f.training.Sweep(step_size=[0.1, 0.3], steps=5, clip_norm=1.0, noise_multiplier=1.0, batch_rows=50.0),"
-        " x, y, draws=__import__('benchmarks.papers.samples', fromlist=['_']).SimulatedDraws(0, n=2000, rate=0.025))"
-    ),
     "training.huber_loss": "f.training.huber_loss(1.0)",
     "local.PrivUnit": "f.local.PrivUnit(20, 4.0).privatize(x[:, :1] * np.ones((1, 20)))",
     "local.PrivUnitG": "f.local.PrivUnitG(20, 4.0).privatize(x[:, :1] * np.ones((1, 20)))",

@@ -1,4 +1,4 @@
-"""Hot loops of training with their peers: a pass of clipped gradients, a mini-batch, a Newton pass, a sweep over many settings."""
+"""Hot loops of training with their peers: a pass of clipped gradients, a mini-batch, a Newton pass."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from benchmarks.cases import limits
-from benchmarks.cases.loops import Call, Case
-from benchmarks.papers.samples import SimulatedDraws
+from benchmarks.cases.loops import Case
 from fastpubpriv.kernels.gradients import gradient_sum
 from fastpubpriv.kernels.residuals import residual_sum
 from fastpubpriv.losses import squared_residual
 from fastpubpriv.residual_maps import GradientMap, ResidualMap
-from fastpubpriv.threads.pool import available_cpus
-from fastpubpriv.training import Sweep, sweep
 
 CLIP, BOUND, BLOCK = 2.0, 2**20, 4096
 BATCH, POOL, WIDTH = 500, 27_000, 2000
-STEPS, OF = 50, 5000  # of a sweep that is timed, and of paper B's run
-GRID = 176
 LOOP, BLOCKS = "Numba loop", "NumPy in row blocks"
 
 
@@ -204,65 +198,6 @@ def newton_case(n: int, dim: int) -> Case:
     )
 
 
-def sweep_case(settings: int, *, threads: int = 1, pool: int = POOL) -> Case:
-    """Fifty of the 5,000 steps of paper B's run, several settings side by side: 2,000 columns, batches of 500 and 200.
-
-    Labels stand by themselves, as `sweep` takes them.
-    """
-    rows = labelled(pool + 3000, WIDTH, np.float32)
-    private, public = rows[3000:, :-1], rows[:3000, :-1]
-    labels, public_labels = rows[3000:, -1].copy(), rows[:3000, -1].copy()
-
-    def run(sizes: Any) -> None:
-        chosen = Sweep(
-            step_size=sizes,
-            priv_weight=0.5,
-            steps=STEPS,
-            clip_norm=1.0,
-            noise_multiplier=2.744,
-            batch_rows=float(BATCH),
-        )
-        draws = SimulatedDraws(1, n=pool, rate=BATCH / pool, n_pub=len(public), public_rows=200)
-        sweep(chosen, private, labels, x_pub=public, y_pub=public_labels, draws=draws)
-
-    sizes = np.linspace(0.01, 1.9, settings)
-
-    def plain() -> Any:
-        """The steps as a NumPy user writes them, on float32 rows whose norms are known."""
-        rng, w = np.random.default_rng(1), np.zeros((WIDTH, settings), dtype=np.float32)
-        for _ in range(STEPS):
-            chosen = np.flatnonzero(rng.random(pool) < BATCH / pool), rng.choice(len(public), 200, replace=False)
-            move = 2.744 * rng.standard_normal((WIDTH, 1), dtype=np.float32) / BATCH
-            for (table, y, bounds), places, divisor in zip(tables, chosen, (BATCH, 200), strict=True):
-                x = table[places]
-                found = np.clip(y[places, None] - x @ w, -bounds[places], bounds[places])
-                move = move + x.T @ found / divisor
-            w += 0.5 * move * sizes.astype(np.float32)
-        return w
-
-    tables = [
-        (x, y, 1 / np.sqrt(np.einsum("ij,ij->i", x, x))[:, None])
-        for x, y in ((private, labels), (public, public_labels))
-    ]
-
-    def ours() -> None:
-        with threadpool_limits(threads):
-            run(sizes)
-
-    cores = "" if threads == 1 else ", all cores"
-    alone: dict[str, Call] = {"NumPy": plain} if threads == 1 else {}
-    if settings > 1 and threads == 1:
-        alone["one setting at a time"] = lambda: run(sizes[:1])
-    return Case(
-        f"{STEPS} steps of {settings} settings{cores}",
-        ours,
-        alone,
-        (lambda: limits.read_seconds(rows) * STEPS * (BATCH + 200) / len(rows)) if threads == 1 else None,
-        "reading the rows of all batches",
-        peer_scale={"one setting at a time": float(settings)},
-    )
-
-
 def cases(scale: float = 1.0) -> Any:
     """At full size, or with a part of the rows."""
     rows = int(1_000_000 * scale)
@@ -270,6 +205,3 @@ def cases(scale: float = 1.0) -> Any:
     yield gradient_case(rows, 100, np.float32)
     yield batch_case()
     yield newton_case(rows, 100)
-    yield sweep_case(1)
-    yield sweep_case(16)
-    yield sweep_case(GRID, threads=available_cpus())

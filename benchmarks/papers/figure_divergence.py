@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.papers import gradient_cells as cells
 from benchmarks.papers.experiment import SEED_NOTE, Experiment, Options, Row, curve, finish, panels, text_table, where
 from benchmarks.papers.samples import SimulatedDraws
-from fastpubpriv.training.gradient.sweep import Array, Sweep, sweep
+from benchmarks.papers.sweeps import Array, Sweep, sweep
 
 SIZE = cells.Size(50, 1000, 5000, 500, 100)
 EPSILON, RATIO = 0.01, 0.1

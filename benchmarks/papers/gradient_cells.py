@@ -15,9 +15,9 @@ from benchmarks.papers.experiment import Row
 from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, MIRROR, THROW_AWAY, Cell
 from benchmarks.papers.noise_tables import DELTA, conventional_noise
 from benchmarks.papers.samples import SampleArray, SimulatedDraws, normal_rows
+from benchmarks.papers.sweeps import Sweep, sweep
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy import ApproxDP, Poisson, epsilon_of, noise_multiplier_for
-from fastpubpriv.training.gradient.sweep import Sweep, sweep
 
 STEP_SIZES = (
     0.01,

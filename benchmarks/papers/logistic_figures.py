@@ -22,10 +22,10 @@ from benchmarks.papers.experiment import (
     where,
 )
 from benchmarks.papers.samples import SimulatedDraws
+from benchmarks.papers.sweeps import Sweep, sweep
 from examples.new_york import Cut, expand, load_delays
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy import ApproxDP, Poisson, noise_multiplier_for
-from fastpubpriv.training.gradient.sweep import Sweep, sweep
 
 N_TRAIN, N_TEST = 50_000, 20_000  # CIFAR-10 has 50,000 images to train on
 BATCH, STEPS, DELTA = 256, 2000, Fraction(1, 10**6)

@@ -46,7 +46,7 @@ def coin_rows(bits: np.random.BitGenerator, n: int, dim: int) -> SampleArray:
 
 
 class SimulatedDraws:
-    """Poisson batches of rows, public batches without replacement, and normal noise; see `training.gradient.sweep.Draws`.
+    """Poisson batches of rows, public batches without replacement, and normal noise of each step of a sweep.
 
     Parameters
     ----------
@@ -63,17 +63,17 @@ class SimulatedDraws:
         self._n, self._rate, self._n_pub, self._public_rows = n, rate, n_pub, public_rows
 
     def batch(self, step: int) -> Any:
-        """See `Draws.batch`."""
+        """Positions of the private rows of a step."""
         size = int(self._generator.binomial(self._n, self._rate))
         return np.sort(self._generator.choice(self._n, size, replace=False, shuffle=False))
 
     def public_batch(self, step: int) -> Any:
-        """See `Draws.public_batch`."""
+        """Positions of its public rows; None for all of them."""
         if self._public_rows is None or self._public_rows == self._n_pub:
             return None
         more = self._public_rows > self._n_pub
         return self._generator.choice(self._n_pub, self._public_rows, replace=more, shuffle=False)
 
     def noise(self, step: int, dim: int) -> Any:
-        """See `Draws.noise`."""
+        """A standard normal vector (dim,)."""
         return normal_rows(self._generator.bit_generator, 1, dim)[0]

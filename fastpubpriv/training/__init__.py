@@ -7,7 +7,6 @@ from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_loss
 from fastpubpriv.training.gradient.choosing import Exponential
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
-from fastpubpriv.training.gradient.sweep import Sweep, sweep
 
 __all__ = [
     "DPSGD",
@@ -21,9 +20,7 @@ __all__ = [
     "OutputPerturbation",
     "RowLoss",
     "SemiDP",
-    "Sweep",
     "huber_loss",
-    "sweep",
 ]
 
 

@@ -11,6 +11,7 @@ from benchmarks.papers import gradient_tables as tables
 from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, METHODS, TABLES
 from benchmarks.papers.noise_tables import PRINTED
 from benchmarks.papers.registry import EXPERIMENTS
+from benchmarks.papers.sweeps import Sweep, sweep
 
 
 def test_the_quick_version_keeps_the_order_of_the_methods(tmp_path, monkeypatch):
@@ -72,3 +73,51 @@ def test_a_cell_of_table_5_is_within_its_band():
     found = cells.run_cell(cells.split(cells.make_data(cells.PAPER), cell.ratio), cell, cells.PRINTED)
     for row in tables.placed(TABLES[0], cell, cells.PRINTED, found):
         assert row["within_band"] == 1, row
+
+
+class Fixed:
+    """Batches and noise that are known."""
+
+    def batch(self, step):
+        return np.flatnonzero(np.random.default_rng(step).random(60) < 0.3)
+
+    def public_batch(self, step):
+        return None if step % 2 else np.arange(3 + step)
+
+    def noise(self, step, dim):
+        return np.random.default_rng(100 + step).standard_normal(dim)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
+    rng = np.random.default_rng(6)
+    x, y, shown, labels = rng.normal(size=(60, 5)), rng.random(60), rng.normal(size=(40, 5)), rng.random(40)
+    y, labels = (y, labels) if loss == "squared" else (np.rint(y), np.rint(labels))
+    sizes, weights, start = np.array([0.1, 0.3, 0.5]), np.array([1.0, 0.4, 0.0]), rng.normal(size=5)
+    by = np.diag(np.arange(1.0, 6.0)) if turned else np.eye(5)
+    settings = Sweep(
+        step_size=sizes, priv_weight=weights, steps=7, clip_norm=0.4, noise_multiplier=0.5, batch_rows=18.0, loss=loss
+    )
+    seen = []
+    found = sweep(
+        settings, x, y, x_pub=shown, y_pub=labels, draws=Fixed(), start=start, preconditioner=by if turned else None,
+        on_step=lambda step, w: seen.append(step), dtype=np.float64,
+    )  # fmt: skip
+
+    def clipped(rows, targets, w):
+        predicted = rows @ w if loss == "squared" else 1.0 / (1.0 + np.exp(-rows @ w))
+        gradients = (predicted - targets)[:, None] * rows
+        return gradients * np.minimum(1.0, 0.4 / np.linalg.norm(gradients, axis=1, keepdims=True))
+
+    draws = Fixed()
+    for size, weight, wanted in zip(sizes, weights, found, strict=True):
+        w = start
+        for step in range(7):
+            places, public = draws.batch(step), draws.public_batch(step)
+            private = (clipped(x[places], y[places], w).sum(axis=0) - 0.2 * draws.noise(step, 5)) / 18.0
+            rows = slice(None) if public is None else public
+            gradient = weight * private + (1 - weight) * clipped(shown[rows], labels[rows], w).mean(axis=0)
+            w = w - size * by @ gradient
+        np.testing.assert_allclose(wanted, w, rtol=1e-9, atol=1e-12)
+    assert seen == list(range(7))

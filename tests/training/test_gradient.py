@@ -9,7 +9,7 @@ from spies import SpyLedger, SpyRows, refused, seeded
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
 from fastpubpriv.losses import LOSSES, predictions
 from fastpubpriv.results.descent import DescentResult
-from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, Sweep, huber_loss, sweep
+from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, huber_loss
 
 BETA = np.array([1.0, -0.2, 5.0])
 APPROX = ApproxDP(1, 1e-6)
@@ -288,66 +288,6 @@ def test_choices_that_are_refused(method, options, words):
     for changes in ({"candidates": 1}, {"clip": 0.0}, {"scaling": "x"}, {"l2": -1.0}):
         with pytest.raises(InputError):
             Exponential(**changes)
-
-
-class Fixed:
-    """Batches and noise that are known."""
-
-    def __init__(self, n, dim, noisy=True):
-        self.n, self.generator, self.noisy = n, np.random.default_rng(4), noisy
-
-    def batch(self, step):
-        return np.flatnonzero(np.random.default_rng(step).random(self.n) < 0.3)
-
-    def public_batch(self, step):
-        return None if step % 2 else np.arange(3 + step)
-
-    def noise(self, step, dim):
-        return self.noisy * np.random.default_rng(100 + step).standard_normal(dim)
-
-
-@pytest.mark.parametrize("kind", ["raw", "clip", "sphere", "batch_sphere"])
-def test_a_sweep_is_a_plain_loop_for_each_setting(kind):
-    rng = np.random.default_rng(6)
-    x, y, shown, labels = rng.normal(size=(60, 5)), rng.normal(size=60), rng.normal(size=(40, 5)), rng.normal(size=40)
-    sizes, weights = np.array([0.1, 0.3, 0.5]), np.array([1.0, 0.4, 0.0])
-    settings = Sweep(
-        step_size=sizes, priv_weight=weights, momentum=0.3, steps=7, clip_norm=0.8, noise_multiplier=0.5, batch_rows=18.0,
-        public_gradient=kind, l2=0.1, radius=0.5, average=True,
-    )  # fmt: skip
-    found = sweep(settings, x, y, x_pub=shown, y_pub=labels, draws=Fixed(60, 5), dtype=np.float64)
-
-    def clipped(rows, targets, w, how):
-        gradients = (rows @ w - targets)[:, None] * rows
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        factor = {"clip": np.minimum(1.0, 0.8 / norms), "sphere": 0.8 / norms}.get(how, 1.0)
-        return gradients * factor
-
-    draws = Fixed(60, 5)
-    for size, weight, wanted in zip(sizes, weights, found, strict=True):
-        w, velocity, total = np.zeros(5), np.zeros(5), np.zeros(5)
-        for step in range(7):
-            places, public = draws.batch(step), draws.public_batch(step)
-            private = (clipped(x[places], y[places], w, "clip").sum(axis=0) - 0.4 * draws.noise(step, 5)) / 18.0
-            rows = slice(None) if public is None else public
-            open_gradient = clipped(shown[rows], labels[rows], w, kind).mean(axis=0)
-            if kind == "batch_sphere":
-                open_gradient *= 0.8 / np.linalg.norm(open_gradient)
-            gradient = weight * private + (1 - weight) * open_gradient + 0.1 * w
-            velocity = 0.3 * velocity - gradient
-            w = w + size * velocity
-            w *= min(1.0, 0.5 / max(np.linalg.norm(w), 1e-30))
-            total += w
-        np.testing.assert_allclose(wanted, total / 7, rtol=1e-9, atol=1e-12)
-
-
-def test_sweeps_that_are_refused():
-    good = {"step_size": [0.1], "steps": 1, "clip_norm": 1.0, "noise_multiplier": 1.0, "batch_rows": 1}
-    for changes in ({"priv_weight": 2.0}, {"public_gradient": "x"}, {"steps": 0}, {"step_size": [math.inf]}):
-        with pytest.raises(InputError):
-            Sweep(**{**good, **changes})
-    with pytest.raises(InputError, match="shape"):
-        sweep(Sweep(**good), np.zeros((3, 2)), np.zeros(4), draws=Fixed(3, 2))
 
 
 def test_coefficients_of_categories_are_about_their_public_mean():

@@ -1,1 +1,1 @@
-"""Training by noisy gradients: Algorithm 1 of paper B, its baselines, and sweeps over their settings on simulated rows."""
+"""Training by noisy gradients: Algorithm 1 of paper B, and its baselines."""
