@@ -1,6 +1,5 @@
 """Training by noisy gradients: what comes out, against plain loops and closed forms; checkpoints; what is refused."""
 
-import math
 
 import numpy as np
 import pytest
