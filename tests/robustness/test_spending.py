@@ -231,8 +231,8 @@ def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
     from contextlib import contextmanager
 
     @contextmanager
-    def careless(self, cost=None):
-        self.account.open(cost=cost)
+    def careless(self, *, before=False):
+        self.account.open(paid=before)
         yield
 
     call, given = CALLS["decode_axis_aligned"], {"budget": NOTIONS["approx"]}
