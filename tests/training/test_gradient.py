@@ -1,6 +1,5 @@
 """Training by noisy gradients: what comes out, against plain loops and closed forms; checkpoints; what is refused."""
 
-
 import numpy as np
 import pytest
 from spies import SpyLedger, SpyRows, refused, seeded
