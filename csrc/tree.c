@@ -3,7 +3,7 @@
  * A row that one pass counts in a leaf and another adds up in its sibling would break the accounting of disjoint clusters. So one
  * fixed sequence of scalar operations decides, without fused multiply-adds or library functions; vectors hold different rows.
  */
-#include "tree.h"
+#include "rowmap.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,20 @@
 #include <immintrin.h>
 #endif
 
+#define FPP_TREE_ROWS 32   /* rows that a node takes at a time; a multiple of every vector */
+#define FPP_TREE_DEPTH 128 /* columns turned at a time: 32 KiB */
 #define FPP_TREE_BLOCK 1024
+
+typedef struct {
+    double *t;         /* (FPP_TREE_DEPTH, FPP_TREE_ROWS) */
+    double *y;         /* (widest projection, FPP_TREE_ROWS) */
+    double *distances; /* (most centers, FPP_TREE_ROWS) */
+} fpp_node_scratch;
+
+/* child (FPP_TREE_ROWS) = which child of a node that is no leaf takes each of so many rows, from 0; -1 for a row with a non-finite
+ * entry where `check` asks for it. */
+typedef void (*fpp_decide)(const fpp_tree_node *node, int64_t dim, const char *const *rows, int32_t is_f32, int32_t check,
+                           const fpp_node_scratch *scratch, int32_t *child);
 
 typedef struct {
     fpp_node_scratch node;
@@ -42,17 +55,13 @@ typedef struct {
 #include "tree_simd.h"
 #endif
 
-FPP_LOCAL fpp_decide fpp_decide_now(void)
-{
-    return FPP_AT_LEVEL(decide);
-}
-
-FPP_LOCAL int64_t fpp_tree_children(const fpp_tree_node *node)
+static int64_t n_children(const fpp_tree_node *node)
 {
     return node->rule == FPP_NODE_LEAF ? 0 : node->rule == FPP_NODE_BALL ? 2 : node->n_centers;
 }
 
-FPP_LOCAL int32_t fpp_node_is_valid(const fpp_tree_node *node, int64_t dim)
+/* Whether a node that is no leaf can take rows of `dim` columns; its children are not looked at. */
+static int32_t is_split(const fpp_tree_node *node, int64_t dim)
 {
     return (node->rule == FPP_NODE_BALL || node->rule == FPP_NODE_NEAREST) && node->origin != NULL && node->centers != NULL
            && node->out_dim >= 1 && node->out_dim <= FPP_DIM_MAX && (node->projection != NULL || node->out_dim == dim)
@@ -63,12 +72,12 @@ static int32_t is_valid_at(const fpp_tree_node *node, int64_t index, int64_t n_n
 {
     /* Children come after their parent, so one ascending sweep visits every node once. */
     return node->rule == FPP_NODE_LEAF
-           || (fpp_node_is_valid(node, dim) && node->n_centers <= n_nodes && node->first_child > index
-               && node->first_child <= n_nodes - fpp_tree_children(node));
+           || (is_split(node, dim) && node->n_centers <= n_nodes && node->first_child > index
+               && node->first_child <= n_nodes - n_children(node));
 }
 
-FPP_LOCAL void fpp_take_scratch(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes, char *base, int64_t *used,
-                                fpp_node_scratch *scratch)
+/* Scratch for any of these nodes; leaves need none. */
+static void take_scratch(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes, char *base, int64_t *used, fpp_node_scratch *scratch)
 {
     int64_t width = 0, centers = 0;
     for (int64_t i = 0; i < n_nodes; i++) {
@@ -94,7 +103,7 @@ static int64_t lay_out(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
             return -1;
         }
     }
-    fpp_take_scratch(dim, nodes, n_nodes, base, &used, &scratch->node);
+    take_scratch(dim, nodes, n_nodes, base, &used, &scratch->node);
     scratch->begin = fpp_take(base, &used, n_nodes * 8);
     scratch->end = fpp_take(base, &used, n_nodes * 8);
     scratch->order = fpp_take(base, &used, FPP_TREE_BLOCK * 4);
@@ -114,7 +123,7 @@ FPP_API int64_t fpp_tree_workspace_size(int64_t dim, const fpp_tree_node *nodes,
 static void share_out(const fpp_tree_node *nodes, const fpp_tree_node *node, int64_t begin, int64_t end, fpp_tree_scratch *scratch,
                       int32_t *labels)
 {
-    const int64_t first = node->first_child, children = fpp_tree_children(node);
+    const int64_t first = node->first_child, children = n_children(node);
     int leaves = 1;
     for (int64_t c = first; c < first + children; c++) {
         leaves &= nodes[c].rule == FPP_NODE_LEAF;
@@ -188,7 +197,7 @@ static int32_t tree_assign(const char *x, int64_t n, int64_t row_stride, int64_t
 {
     fpp_tree_scratch scratch;
     int64_t stride_bytes;
-    const fpp_decide decide = fpp_decide_now();
+    const fpp_decide decide = FPP_AT_LEVEL(decide);
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || workspace == NULL
         || !fpp_is_given(labels, n, (int64_t)sizeof *labels) || lay_out(dim, nodes, n_nodes, NULL, &scratch) < 0) {
         return FPP_ERR_ARGUMENT;

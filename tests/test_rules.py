@@ -268,7 +268,7 @@ def functions_can_be_read_at_once(source: Source) -> list[str]:
     return bad
 
 
-POINTERS = {"inp", "out", "rows", "plain_rows", "strided", "new", "from_buffer"}
+POINTERS = {"inp", "out", "rows", "strided", "new", "from_buffer"}
 BARE = {"ffi.cast", "ffi.addressof", "ffi.gc", "ffi.from_handle"}
 PLAIN = re.compile(r"(u?int(8|16|32|64)_t|double|float)( \*|\[\d*\])")
 

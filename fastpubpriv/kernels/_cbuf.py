@@ -118,13 +118,6 @@ def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
     return _first(chunk), bytes_apart // dtype.itemsize
 
 
-def plain_rows(rows: np.ndarray[Any, Any]) -> tuple[Any, int, int, int]:
-    """Pointer, whether single precision, and shape of C-contiguous rows (n, dim), float64 or float32."""
-    if rows.dtype not in (np.float64, np.float32) or rows.ndim != 2:
-        raise KernelError("rows must be a native float64 or float32 matrix")
-    return inp(rows.reshape(-1)), int(rows.dtype == np.float32), rows.shape[0], rows.shape[1]
-
-
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array, copied only if it is not contiguous, as one that may not be written."""
     view = np.ascontiguousarray(array).view()

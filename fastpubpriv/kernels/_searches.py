@@ -50,12 +50,11 @@ def _race(
     for turn in range(begin, end):
         row = queue[turn]
         nearest, out = math.inf, False
-        for close in (
+        for reach in (
             farthest * above,
             math.inf,
-        ):  # most rows go home in a first round; a second finds how far the others are
-            if close < _TINY:
-                close = _TINY
+        ):  # most rows go home in the first round; the second measures the others
+            close = reach if reach > _TINY else _TINY
             for at in range(m):
                 other = order[at]
                 square = 0.0

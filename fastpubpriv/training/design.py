@@ -29,7 +29,7 @@ class Design:
     source: IntArray  # (p,), the column that each term comes from
     role: IntArray  # (p,), NUMBER, MISSING, LEVEL or OTHER, see `term_values`
     level: FloatArray  # (p,), the category of a term with role 2
-    fill: FloatArray  # (dim,), what stands for a missing number, NaN where a row with one counts for nothing
+    fill: FloatArray  # (dim,), what stands for a missing number, NaN where a row with one is ignored
     centre: FloatArray  # (p,), with scale: a term is standardised to (term - centre) / scale
     scale: FloatArray  # (p,)
     # (p,), public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by

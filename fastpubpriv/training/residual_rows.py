@@ -42,7 +42,7 @@ class ResidualRow:
             out = np.empty((len(chunk), len(z) + 1))
             out[:, :-1] = (lever * z).T
             out[:, -1] = lever * self.weight * np.clip(residual, -self.clip, self.clip)
-            # A row that counts for nothing has no first coordinate, of which a missing cell leaves zero.
+            # A row that is ignored has no first coordinate, of which a missing cell leaves zero.
             out[~np.isfinite(residual) | (norm == 0.0)] = 0.0
         return out
 

@@ -45,7 +45,7 @@ class Rotation:
         return self.row_map.out_dim + 1 + self.weighted
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, D + 1) float32, or with a weight more; a row that counts for nothing has z = 0 or no label."""
+        """Rows (k, dim + 1) as (k, D + 1) float32, or with a weight more; a row that is ignored has z = 0 or no label."""
         label = chunk.shape[1] - 1 - self.weighted
         terms = np.ascontiguousarray(self.design.standardise(chunk[:, :label]))
         dim = self.row_map.out_dim

@@ -28,7 +28,6 @@ def test_a_structure_keeps_its_arrays_alive():
     [
         _cbuf.inp,
         _cbuf.out,
-        lambda x: _cbuf.plain_rows(x)[0],
         lambda x: _cbuf.rows(x, 3)[0],
         lambda x: _cbuf.rows(x[::2], 3)[0],
         lambda x: _cbuf.rows(x[:, :2], 2)[0],

@@ -119,11 +119,8 @@ def find_windows(
     firsts: set[tuple[int, int, int]] = set()
     for k in ((score == best[found[0]]) & (score > anchor_least)).nonzero()[0].tolist():
         column, side, begin, outer, _ = found[:, k].tolist()
-        if (
-            column,
-            side,
-            outer,
-        ) not in firsts:  # of equals the first of a side and width, and of these the one that ends last
+        # Of equals the first of a side and width, and of these the one that ends last.
+        if (column, side, outer) not in firsts:
             firsts.add((column, side, outer))
             anchors[column] = max(anchors[column], (float(score[k]), begin + max(2 * outer, 1) - 1))
     found = found[:, stands]

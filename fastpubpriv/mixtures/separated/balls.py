@@ -20,8 +20,6 @@ from fastpubpriv.results.base import MOST_IN_REPR, Value
 from fastpubpriv.results.words import Table, bracketed, explain
 from fastpubpriv.sources import public_rows
 
-# A terrific ball is empty from its radius to this many times as far.
-SHELL = 11.0
 # Without a least radius the search goes down to this share of the largest: 41 radii, and one more costs next to nothing.
 LEAST_SHARE = 1e-12
 # Squared distances take rows^2 * columns steps where nothing can be pruned: about an hour.
