@@ -123,8 +123,9 @@ def test_a_window_is_found_with_nothing_beside_it():
         for side in range(2):
             counts = np.zeros((2, 2, 2047))
             counts[1, side, place] = 8.0
+            ones = windows.with_both(np.ones(counts.shape))
             empty, (found, anchor) = windows.find_windows(
-                counts, np.ones(counts.shape), np.full((1, 2048), 3.0), 5.0, 1.5
+                windows.with_both(counts), ones, np.full((1, 2048), 3.0), 5.0, 1.5
             )
             assert found.tolist() == [[side, place, 0, 2048]]
             assert anchor == (8.0, place)
@@ -133,6 +134,7 @@ def test_a_window_is_found_with_nothing_beside_it():
 
 def test_both_sides_together_stand_out_most():
     counts = np.array([np.full((2, 2047), 50.0), np.full((2, 2047), 60.0)])
-    (found, anchor), _ = windows.find_windows(counts, np.ones(counts.shape), np.full((2, 2048), 3.0), 5.0, 1.5)
+    ones = windows.with_both(np.ones(counts.shape))
+    (found, anchor), _ = windows.find_windows(windows.with_both(counts), ones, np.full((2, 2048), 3.0), 5.0, 1.5)
     assert len(found) == 2 * (2047 + 2046)
     assert anchor == (100.0, 1)  # two cells: of equals the first

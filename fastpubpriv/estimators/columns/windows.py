@@ -76,9 +76,18 @@ def find(columns: Sequence[Counted], chance: float, shares: Shares) -> list[Foun
     limits, found = thresholds_of(shares.log2_parts, chance, shares.pure), []
     for begin in range(0, len(columns), COLUMNS):
         part = columns[begin : begin + COLUMNS]
-        values = np.array([[each.above, each.below] for each in part])
-        variances = np.array([[each.above_var, each.below_var] for each in part])
+        values = with_both([(each.above, each.below) for each in part])
+        variances = with_both([(each.above_var, each.below_var) for each in part])
         found += find_windows(values, variances, limits, ANCHOR_LEAST, OUTER_HALF)
+    return found
+
+
+def with_both(sides: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """Numbers of cells above each center, below it, and of both sides together: (columns, 3, cells)."""
+    found = np.empty((len(sides), 3, len(sides[0][0])))
+    for lines, (above, below) in zip(found, sides, strict=True):
+        lines[0], lines[1] = above, below
+        np.add(above, below, out=lines[BOTH])
     return found
 
 
@@ -89,17 +98,17 @@ def find_windows(
 
     Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the anchor of the column: the
     deviations, at least `anchor_least`, and the last cell of the window, of one side or both together, that stands out most; -inf,
-    -1 where none does. `values` and `variances` (columns, 2, cells) are counts above the center and below it; an outer half must
-    exceed `outer_half` deviations of its own.
+    -1 where none does. `values` and `variances` are made by `with_both`; an outer half must exceed `outer_half` deviations of its
+    own.
     """
-    columns, cells = len(values), values.shape[2]
-    total, variance = (np.concatenate([each, each[:, :1] + each[:, 1:]], axis=1) for each in (values, variances))
-    std, flat, half = np.sqrt(variance.min(axis=2, keepdims=True)), variance.reshape(-1), total
+    columns, _, cells = values.shape
+    std, flat, total = np.sqrt(variances.min(axis=2, keepdims=True)), variances.reshape(-1), values
     parts = []
     for k, limits in enumerate(thresholds):
         width, outer = 1 << k, (1 << k) // 2
         if k:  # window j begins at cell j
-            half, total = total, total[:, :, :-outer] + total[:, :, outer:]
+            half = total  # that of the width before is let go first: memory may be short
+            total = half[:, :, :-outer] + half[:, :, outer:]
         single = min(anchor_least, limits[0])
         # Few windows come near to standing out: only these are worked out.
         near = total > np.array([[single], [single], [anchor_least]]) * std * (SLACK * math.sqrt(width))
