@@ -24,6 +24,8 @@ import fastpubpriv
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
 MANY_LINES = 700  # said, not refused
+# Lines of all files together. A commit that raises one of them says why.
+MOST_TOTALS = {"package": 52_000, "C library": 10_000, "tests": 47_000}
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 
@@ -606,6 +608,30 @@ def test_seed_rule_lets_through():
 def not_too_long(source: Source) -> list[str]:
     lines = source.text.count("\n")
     return [f"{source.path}: {lines} lines, at most {MOST_LINES}"] if lines > MOST_LINES else []
+
+
+def lines_in_all(part: str) -> int:
+    files = {
+        "package": package,
+        "C library": lambda: [s for s in sources("csrc/*.[ch]") if not re.search(r"/test_|/sampler_tables", s.path)],
+        "tests": lambda: sources("tests/**/*.py"),
+    }
+    return sum(source.text.count("\n") for source in files[part]())
+
+
+def in_all(part: str, lines: int) -> list[str]:
+    most = MOST_TOTALS[part]
+    return [f"{part}: {lines:,} lines in all, at most {most:,}: remove as many"] if lines > most else []
+
+
+@pytest.mark.parametrize("part", MOST_TOTALS)
+def test_no_more_lines_in_all(part):
+    assert in_all(part, lines_in_all(part)) == []
+
+
+@pytest.mark.parametrize("part", MOST_TOTALS)
+def test_total_rule_catches(part):
+    assert in_all(part, MOST_TOTALS[part] + 1)
 
 
 def test_long_files_are_named(capsys):
