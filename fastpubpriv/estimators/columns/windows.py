@@ -163,7 +163,7 @@ def stand(
         after = ends.searchsorted(begin)
         stood = np.minimum(begin - ends[after - 1], ends[after] - last) < most
         before, count = count, int(np.count_nonzero(stood))
-        if count == before:
+        if count in (before, len(windows)):
             break
         ends = np.sort(np.concatenate([held, last[stood]]))
     above_end, below_end = (int(last[stood & (below == side)].max(initial=-1)) for side in (0, 1))
