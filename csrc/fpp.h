@@ -282,10 +282,6 @@ int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t 
  * from its panel on. */
 int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
                             int32_t *workspace, int32_t *counts);
-int64_t fpp_draw_workspace_size(const fpp_mixtures *mix); /* bytes, any alignment; -1 if invalid */
-/* counts (panels FPP_PANEL) = rows x (n, dim) where the code of `own` is larger than that of a later hypothesis, or that of an earlier one
- * larger than that of `own`. */
-int32_t fpp_draw_counts_i32(const fpp_mixtures *mix, const double *x, int64_t n, int64_t own, void *workspace, int32_t *counts);
 /* table (panels, cells, FPP_PANEL): mass of a hypothesis in a cell less the rows in it, in units of 2^-shift rows; sums over cells
  * stay within 31 bits. For each pair i < j with i in `panel`, and both members h: worst[h] = the larger of itself and
  * |(2^shift / 2 + sum of table[h] over cells where i exceeds j) >> shift|. worst (panels FPP_PANEL). */

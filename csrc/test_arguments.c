@@ -239,11 +239,9 @@ static void check_pairs(void)
     bad[6].panels = INT64_C(1) << 60;
     bad[7].dim = bad[7].components = bad[7].panels = FPP_DIM_MAX;
     bad[8].dim = 0;
-    CHECK(fpp_density_workspace_size(NULL) == -1 && fpp_draw_workspace_size(NULL) == -1);
+    CHECK(fpp_density_workspace_size(NULL) == -1);
     for (int i = 0; i < 9; i++) {
         CHECK(fpp_density_workspace_size(&bad[i]) == -1);
-        CHECK(fpp_draw_workspace_size(&bad[i]) == -1);
-        REFUSED(fpp_draw_counts_i32(&bad[i], doubles, 2, 0, scratch, counts));
         REFUSED(fpp_density_codes_i16(&bad[i], doubles, 2, 2, scratch, codes));
     }
     REFUSED(fpp_density_codes_i16(NULL, doubles, 2, 2, scratch, codes));
@@ -258,14 +256,6 @@ static void check_pairs(void)
     REFUSED(fpp_pair_counts_i32(codes, 2, huge, 1, 0, work, counts));
     REFUSED(fpp_pair_counts_i32(codes, 2, 2, huge, 0, work, counts));
     ACCEPTED(fpp_pair_counts_i32(NULL, 0, 0, 1, 0, work, counts));
-    void *draw_work = room(fpp_draw_workspace_size(&mix), 1);
-    REFUSED(fpp_draw_counts_i32(NULL, doubles, 2, 0, draw_work, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, huge, 0, draw_work, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, 2, FPP_PANEL, draw_work, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, 2, 0, NULL, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, 2, 0, draw_work, NULL));
-    ACCEPTED(fpp_draw_counts_i32(&mix, NULL, 0, 63, draw_work, counts));
-    free(draw_work);
     REFUSED(fpp_cell_scores_i32(NULL, 1, 1, 0, 1, counts));
     REFUSED(fpp_cell_scores_i32(work, 1, 1, 0, 1, NULL));
     REFUSED(fpp_cell_scores_i32(work, huge, 1, 0, 1, counts));
