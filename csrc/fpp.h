@@ -23,7 +23,7 @@ extern "C" {
 #define FPP_ERR_FOREIGN 3 /* bytes that are no batch of reports, or not all of one */
 #define FPP_ERR_VERSION 4 /* a batch of reports of another version */
 #define FPP_DIM_MAX 16777216 /* most columns, outputs, nodes, groups, components, panels */
-#define FPP_ABI_VERSION 1    /* raised whenever a program compiled before would go wrong */
+#define FPP_ABI_VERSION 2    /* raised whenever a program compiled before would go wrong */
 int32_t fpp_abi_version(void); /* FPP_ABI_VERSION of the library that runs */
 
 /* Instruction sets. Every level gives the same bits; the level decides the speed only. */

@@ -233,7 +233,7 @@ static void check_pairs(void)
     bad[0].means = NULL;
     bad[1].factors = NULL;
     bad[2].constants = NULL;
-    bad[3].dim = INT64_MAX; /* sizes whose product once wrapped around, to a workspace too small */
+    bad[3].dim = INT64_MAX; /* sizes whose product would wrap around, to a workspace too small */
     bad[4].dim = FPP_DIM_MAX + 1;
     bad[5].components = INT64_C(1) << 60;
     bad[6].panels = INT64_C(1) << 60;
