@@ -1,6 +1,6 @@
 /* Column sums of rows that are read twice: included by sums_simd.h alone, under its macros, for vectors of four doubles. Norms of a group
- * of rows are taken while it is fetched, and the group before it, whose factors are known, is read again from the first cache: nothing is
- * stored but the sums, once for all rows of a group. Rows in memory take the stream up to a third longer, as its code lies. */
+ * of rows are taken while it is fetched, and the group before it, whose factors are known, is read again from the first cache: nothing
+ * is stored but the sums, once for all rows of a group, where the stream stores z of each row. */
 
 enum { AGAIN_ROWS = 8, AGAIN_MOST = 64 }; /* rows of a group; its most columns */
 

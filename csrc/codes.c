@@ -1,8 +1,7 @@
 /* Reports of a few bits: the number of a book of random vectors, drawn without regard to the row, and the number of one of its words.
  *
- * Of a book's words exactly `chosen` are likelier, those nearest to the row. A client has to look at all of them, so words share blocks of
- * normals: with a block for each word, a book of 256 words of 100 columns took three times as long, and one of 10 columns ten times.
- */
+ * Of a book's words exactly `chosen` are likelier, those nearest to the row. A client has to look at all of them, so words share
+ * blocks of normals: a block of FPP_DRAW_BLOCK for each word would be drawn for a few columns of it. */
 #include "reports.h"
 
 #include <math.h>

@@ -128,9 +128,8 @@ TARGET FPP_INLINE NAME(places_u) NAME(narrow_cells)(VI cell)
 #endif
 }
 
-/* counts[first[i] + cell] += 1 for each number. Places go through memory to the counters, LAG numbers later, while the next ones are worked
- * out: one loop after the other took a quarter longer. What is fetched into the second cache is fetched into the first in time, which
- * takes a tenth off here, and nothing off the loops above. */
+/* counts[first[i] + cell] += 1 for each number. Places go through memory to the counters, LAG numbers later, while the next ones are
+ * computed, so that stores to counters and arithmetic overlap. What was fetched into the second cache is fetched into the first here. */
 TARGET FPP_INLINE void NAME(count_strip)(const char *restrict x, int64_t count, const double *restrict center,
                                          const int32_t *restrict first, int32_t log2_parts, int64_t *restrict counts, int is_f32)
 {

@@ -1,4 +1,4 @@
-/* Codes of densities in a third of the time, for mixtures of at most two components with independent columns: included by
+/* Codes of densities by fused instructions, for mixtures of at most two components with independent columns: included by
  * hypotheses_simd.h alone, under the same macros.
  *
  * What a code is, is what `few_densities` and `quantise` make, without fused instructions and with divisions. Here the same polynomials are

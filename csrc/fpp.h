@@ -23,7 +23,7 @@ extern "C" {
 #define FPP_ERR_FOREIGN 3 /* bytes that are no batch of reports, or not all of one */
 #define FPP_ERR_VERSION 4 /* a batch of reports of another version */
 #define FPP_DIM_MAX 16777216 /* most columns, outputs, nodes, groups, components, panels */
-#define FPP_ABI_VERSION 1    /* raised whenever a program compiled before would go wrong */
+#define FPP_ABI_VERSION 2    /* raised whenever a program compiled before would go wrong */
 int32_t fpp_abi_version(void); /* FPP_ABI_VERSION of the library that runs */
 
 /* Instruction sets. Every level gives the same bits; the level decides the speed only. */
@@ -282,10 +282,6 @@ int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t 
  * from its panel on. */
 int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
                             int32_t *workspace, int32_t *counts);
-int64_t fpp_draw_workspace_size(const fpp_mixtures *mix); /* bytes, any alignment; -1 if invalid */
-/* counts (panels FPP_PANEL) = rows x (n, dim) where the code of `own` is larger than that of a later hypothesis, or that of an earlier one
- * larger than that of `own`. */
-int32_t fpp_draw_counts_i32(const fpp_mixtures *mix, const double *x, int64_t n, int64_t own, void *workspace, int32_t *counts);
 /* table (panels, cells, FPP_PANEL): mass of a hypothesis in a cell less the rows in it, in units of 2^-shift rows; sums over cells
  * stay within 31 bits. For each pair i < j with i in `panel`, and both members h: worst[h] = the larger of itself and
  * |(2^shift / 2 + sum of table[h] over cells where i exceeds j) >> shift|. worst (panels FPP_PANEL). */
@@ -344,31 +340,7 @@ int32_t fpp_report_batch_write(const fpp_report_header *header, const int32_t *e
 int32_t fpp_report_batch_read(const uint8_t *bytes, int64_t n_bytes, fpp_report_header *header);
 int32_t fpp_report_batch_entries(const uint8_t *bytes, int64_t n_bytes, int32_t *entries, uint8_t *seeds);
 
-/* ---- Normals: cells of the line, and rows under a mixture; exponentials of whole arrays are the caller's, between two calls --------
- * z, exponents (n, n_edges): (edge - mean) / std and -z^2 / 2 (or NULL). n_edges >= 2. */
-int32_t fpp_normal_scores_f64(const double *edges, int64_t n_edges, const double *means, const double *stds, int64_t n, double *z,
-                              double *exponents);
-/* (n, n_edges - 1) each: differences, from an edge to the next, of Phi(z), phi(z) and z phi(z), the last two only if exponentials
- * (exp of the exponents) are not NULL. z ascends along a row. workspace: 2 n_edges + 16 numbers. */
-int32_t fpp_normal_cells_f64(const double *z, const double *exponentials, int64_t n, int64_t n_edges, double *workspace,
-                             double *inside, double *density, double *tilted);
-
-typedef struct {
-    int64_t size, components, cells; /* mixtures in the batch, and what they have */
-    const double *counts;            /* (cells) */
-    const double *weights;           /* (size, components) */
-    const double *inside;            /* (size, components, cells), from fpp_normal_cells_f64 */
-    const double *z;                 /* (size, components, cells + 1) */
-    double total, noise_variance;
-    int32_t fixed_std;
-} fpp_cell_fit;
-
-/* For n of the mixtures, with exponentials (n, components, cells + 1) of theirs: derivatives of expected counts in log weights, means
- * and, unless fixed, log stds (n, 2 or 3 components, cells), the same times the precision 1 / (noise_variance + expected + 1e-9), and
- * precision times counts less expected (n, cells). workspace: 2 (components + 1) (cells + 1) + 16 numbers. */
-int32_t fpp_normal_slopes_f64(const fpp_cell_fit *fit, const int64_t *rows, const double *exponentials, int64_t n, double *workspace,
-                              double *slopes, double *weighted, double *residuals);
-
+/* ---- Rows under a mixture of normals: the exponentials of shares are the caller's, between two calls ------------------------------- */
 typedef struct {
     int64_t dim, components;
     const double *means, *stds; /* (components, dim) each */

@@ -309,8 +309,6 @@ TARGET static void NAME(count_pairs)(const int16_t *codes, int64_t n, int64_t ca
     }
 }
 
-#include "draws_simd.h"
-
 TARGET FPP_INLINE I NAME(greater)(I a, I b)
 {
     const I mask = a > b;
@@ -377,7 +375,7 @@ TARGET static void NAME(score_cells)(const int32_t *table, int64_t cells, int64_
 }
 
 static const fpp_pair_kernels NAME(pair_kernels) = {
-    NAME(codes), NAME(count_pairs), NAME(count_draws), NAME(score_cells),
+    NAME(codes), NAME(count_pairs), NAME(score_cells),
 };
 
 #undef R

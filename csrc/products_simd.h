@@ -1,8 +1,8 @@
 /* Rows under a LOWER or FULL matrix, for one vector width: the part of rows_simd.h that multiplies. Included by it alone, under the same
  * macros.
  *
- * What z is, is the unfused product, which every processor can do. Where multiplying and adding is one instruction, the fused product takes
- * half of the time; it differs from z by less than a bound that is known for each row. The fused product therefore says what integers a row
+ * What z is, is the unfused product, which every processor can do. Where multiplying and adding is one instruction, the fused
+ * product takes half as many; it differs from z by less than a bound that is known for each row. The fused product therefore says what integers a row
  * becomes unless one of its numbers is so near to halfway between two integers that the bound does not decide: `doubts` finds such rows, and
  * `row_alone` takes them again, unfused. The integers are the same on every processor, and a row in some thousands is taken twice.
  *
@@ -279,7 +279,7 @@ TARGET FPP_INLINE int NAME(row_is_near)(const double *z, int64_t out_dim, double
 }
 
 /* Bit r: the integers of row r, from a fused product, may differ from those of the unfused one. Written so that NaN says so. Where the
- * bound is small, the size of a number is put at the limit, which takes two thirds of the time. */
+ * bound is small, the size of a number is put at the limit, which saves finding it. */
 TARGET static uint64_t NAME(doubts)(const fpp_plan *plan, int64_t rows, const double *norm_sq, const double *factor)
 {
     const double unit = 2.25 * (double)(plan->dim + 2) * 0x1p-53, limit = plan->limit * (1.0 + 0x1p-20);

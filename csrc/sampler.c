@@ -72,8 +72,7 @@ FPP_INLINE int void_zero(int laplace, uint64_t magnitude, uint64_t sign) { retur
 #define GROUP 8 /* draws that are looked at together for one that is undecided */
 
 /* Decides the draws that integers can decide, and writes the indices of the others, ascending, to `open`; returns their number.
- * `split` keeps the serial list out of the first loop, so that it vectorises: 0.8 ns a draw less with AVX2, 1 ns more with SSE2. Reading
- * the table in a loop of its own, and undecided draws as bytes, were no faster. */
+ * `split` keeps the serial list out of the first loop, so that it vectorizes; with SSE2 that does not pay. */
 FPP_INLINE int64_t first_attempts(const uint64_t *restrict first, int laplace, int split, int32_t log2_scale,
                                   const uint64_t *restrict words, int64_t n, int64_t *restrict out, uint16_t *restrict open)
 {

@@ -233,17 +233,15 @@ static void check_pairs(void)
     bad[0].means = NULL;
     bad[1].factors = NULL;
     bad[2].constants = NULL;
-    bad[3].dim = INT64_MAX; /* sizes whose product once wrapped around, to a workspace too small */
+    bad[3].dim = INT64_MAX; /* sizes whose product would wrap around, to a workspace too small */
     bad[4].dim = FPP_DIM_MAX + 1;
     bad[5].components = INT64_C(1) << 60;
     bad[6].panels = INT64_C(1) << 60;
     bad[7].dim = bad[7].components = bad[7].panels = FPP_DIM_MAX;
     bad[8].dim = 0;
-    CHECK(fpp_density_workspace_size(NULL) == -1 && fpp_draw_workspace_size(NULL) == -1);
+    CHECK(fpp_density_workspace_size(NULL) == -1);
     for (int i = 0; i < 9; i++) {
         CHECK(fpp_density_workspace_size(&bad[i]) == -1);
-        CHECK(fpp_draw_workspace_size(&bad[i]) == -1);
-        REFUSED(fpp_draw_counts_i32(&bad[i], doubles, 2, 0, scratch, counts));
         REFUSED(fpp_density_codes_i16(&bad[i], doubles, 2, 2, scratch, codes));
     }
     REFUSED(fpp_density_codes_i16(NULL, doubles, 2, 2, scratch, codes));
@@ -258,14 +256,6 @@ static void check_pairs(void)
     REFUSED(fpp_pair_counts_i32(codes, 2, huge, 1, 0, work, counts));
     REFUSED(fpp_pair_counts_i32(codes, 2, 2, huge, 0, work, counts));
     ACCEPTED(fpp_pair_counts_i32(NULL, 0, 0, 1, 0, work, counts));
-    void *draw_work = room(fpp_draw_workspace_size(&mix), 1);
-    REFUSED(fpp_draw_counts_i32(NULL, doubles, 2, 0, draw_work, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, huge, 0, draw_work, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, 2, FPP_PANEL, draw_work, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, 2, 0, NULL, counts));
-    REFUSED(fpp_draw_counts_i32(&mix, doubles, 2, 0, draw_work, NULL));
-    ACCEPTED(fpp_draw_counts_i32(&mix, NULL, 0, 63, draw_work, counts));
-    free(draw_work);
     REFUSED(fpp_cell_scores_i32(NULL, 1, 1, 0, 1, counts));
     REFUSED(fpp_cell_scores_i32(work, 1, 1, 0, 1, NULL));
     REFUSED(fpp_cell_scores_i32(work, huge, 1, 0, 1, counts));
@@ -342,36 +332,8 @@ static void check_columns(void)
 
 static void check_normals(void)
 {
-    const int64_t rows[2] = {1, 0}, outside[2] = {0, 2};
-    double z[8], e[8], inside[8], density[8], tilted[8], work[32], length_sq[4], radii[3] = {1.0, 1.0, 1.0}, out[18], weighted[18];
+    double length_sq[4], radii[3] = {1.0, 1.0, 1.0}, out[18];
     uint8_t whole[2];
-    REFUSED(fpp_normal_scores_f64(NULL, 4, doubles, doubles, 2, z, e));
-    REFUSED(fpp_normal_scores_f64(doubles, 1, doubles, doubles, 2, z, e));
-    REFUSED(fpp_normal_scores_f64(doubles, 4, NULL, doubles, 2, z, e));
-    REFUSED(fpp_normal_scores_f64(doubles, 4, doubles, doubles, huge, z, e));
-    REFUSED(fpp_normal_scores_f64(doubles, 4, doubles, doubles, 2, NULL, e));
-    ACCEPTED(fpp_normal_scores_f64(doubles, 4, doubles, doubles, 2, z, e));
-    REFUSED(fpp_normal_cells_f64(NULL, e, 2, 4, work, inside, density, tilted));
-    REFUSED(fpp_normal_cells_f64(z, e, 2, 1, work, inside, density, tilted));
-    REFUSED(fpp_normal_cells_f64(z, e, -1, 4, work, inside, density, tilted));
-    REFUSED(fpp_normal_cells_f64(z, e, 2, 4, NULL, inside, density, tilted));
-    REFUSED(fpp_normal_cells_f64(z, e, 2, 4, work, inside, NULL, tilted));
-    ACCEPTED(fpp_normal_cells_f64(z, NULL, 2, 4, work, inside, NULL, NULL));
-    ACCEPTED(fpp_normal_cells_f64(z, e, 2, 4, work, inside, density, tilted));
-    const fpp_cell_fit fit = {.size = 2, .components = 1, .cells = 3, .counts = doubles, .weights = doubles, .inside = inside,
-                              .z = z, .total = 10.0, .noise_variance = 1.0};
-    fpp_cell_fit bad[4] = {fit, fit, fit, fit};
-    bad[0].counts = bad[1].weights = bad[2].z = NULL;
-    bad[3].cells = 0;
-    for (int i = 0; i < 4; i++) {
-        REFUSED(fpp_normal_slopes_f64(&bad[i], rows, e, 2, work, out, weighted, tilted));
-    }
-    REFUSED(fpp_normal_slopes_f64(NULL, rows, e, 2, work, out, weighted, tilted));
-    REFUSED(fpp_normal_slopes_f64(&fit, rows, NULL, 2, work, out, weighted, tilted));
-    REFUSED(fpp_normal_slopes_f64(&fit, rows, e, 2, NULL, out, weighted, tilted));
-    REFUSED(fpp_normal_slopes_f64(&fit, outside, e, 2, work, out, weighted, tilted));
-    REFUSED(fpp_normal_slopes_f64(&fit, NULL, e, 2, work, out, weighted, tilted));
-    ACCEPTED(fpp_normal_slopes_f64(&fit, rows, e, 2, work, out, weighted, tilted));
     const fpp_normals at = {.dim = 2, .components = 1, .means = doubles, .stds = doubles}, without = {.dim = 2, .components = 1};
     CHECK(fpp_statistic_tiles(NULL, 2) == -1 && fpp_statistic_tiles(&without, 2) == -1 && fpp_statistic_tiles(&at, huge) == -1);
     double *tiles = room(fpp_statistic_tiles(&at, 2) * (int64_t)sizeof *tiles, 1);

@@ -95,23 +95,6 @@ static void test_codes(int64_t panels, int64_t components, int64_t dim, int32_t 
         CHECK(top == (finite ? INT16_MAX : 0));
     }
     CHECK(fpp_density_codes_i16(&mix, x, n, n - 1, work, codes) == FPP_ERR_ARGUMENT);
-    const int64_t hypotheses = panels * FPP_PANEL, owns[] = {0, hypotheses / 2 - 1, hypotheses - 1};
-    int32_t *counts = room(hypotheses, sizeof *counts);
-    void *draw_work = room(fpp_draw_workspace_size(&mix), 1);
-    for (int i = 0; i < 3; i++) {
-        CHECK(fpp_draw_counts_i32(&mix, x, n, owns[i], draw_work, counts) == FPP_OK);
-        for (int64_t j = 0; j < hypotheses; j++) {
-            int32_t held = 0;
-            for (int64_t r = 0; r < n; r++) {
-                const int16_t mine = code_at(codes, n, r, owns[i]), theirs = code_at(codes, n, r, j);
-                held += j > owns[i] ? mine > theirs : theirs > mine;
-            }
-            CHECK(counts[j] == held);
-        }
-    }
-    CHECK(fpp_draw_counts_i32(&mix, x, n, hypotheses, draw_work, counts) == FPP_ERR_ARGUMENT);
-    free(counts);
-    free(draw_work);
     free(means);
     free(factors);
     free(constants);

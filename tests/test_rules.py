@@ -815,7 +815,6 @@ NO_TWIN = {
     "key_bytes": "a bound on memory; measured instead",
     "merge_bytes": "a bound on memory; measured instead",
     "density_room": "empty memory",
-    "draw_room": "empty memory",
     "cells_apart": "how far counters lie apart",
     "workspace": "memory, and a law as C reads it",
     "prepare": "compiles, and finds nothing",

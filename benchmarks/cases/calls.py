@@ -218,7 +218,7 @@ def axis_aligned_call(n: int, dim: int) -> Case:
 
 
 def choice_call(n: int) -> Case:
-    """A choice at pure epsilon among 1,000 candidates, of which 1,024 public draws each are compared pair by pair."""
+    """A choice at pure epsilon among 1,000 candidates, of which 512 public draws each are compared pair by pair."""
     rng = np.random.default_rng(0)
     x, public = rng.standard_normal((n, 3)), rng.standard_normal((40, 3))
     given = {"x_pub": public, "n_components": 2, "budget": PureDP(1.0), "method": "public_list", "progress": False}

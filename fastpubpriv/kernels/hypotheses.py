@@ -99,27 +99,6 @@ def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt
     _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, work, _cbuf.out(counts)))
 
 
-def draw_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
-    """Scratch for `draw_counts`, for one call at a time: half a kilobyte for each hypothesis, and more for many columns."""
-    return np.empty(int(lib.fpp_draw_workspace_size(_mixtures(table))), dtype=np.uint8)
-
-
-def draw_counts(
-    points: FloatArray, table: MixtureTable, own: int, counts: npt.NDArray[np.int32], room: npt.NDArray[np.uint8]
-) -> None:
-    """counts (panels PANEL,) = points (n, dim) where `own` has a larger code than each later hypothesis, each earlier one than it.
-
-    `room` is scratch from `draw_room`.
-    """
-    _cbuf.expect("points", points, np.float64, (points.shape[0], table.dim))
-    _cbuf.expect("counts", counts, np.int32, (table.panels * PANEL,))
-    mixtures = _mixtures(table)
-    if room.size < lib.fpp_draw_workspace_size(mixtures):
-        raise KernelError("draw_counts: the scratch is of a shorter list")
-    work, found = _cbuf.out(room), _cbuf.out(counts)
-    _cbuf.check(lib.fpp_draw_counts_i32(mixtures, _cbuf.inp(points), points.shape[0], own, work, found))
-
-
 def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
     """worst (panels PANEL,) = larger of itself and what pairs of `panel` with later ones give; table (panels, cells, PANEL)."""
     panels, cells = table.shape[:2]

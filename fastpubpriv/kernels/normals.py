@@ -1,6 +1,6 @@
-"""Normals: masses of cells of the line and the slopes of a fit to them, and the statistic of rows under a mixture (C, no GIL).
+"""The statistic of rows under a mixture of normals (C, no GIL), rounded operation by operation.
 
-Exponentials of whole arrays are NumPy's, between two calls of the library; everything else is rounded operation by operation.
+The shares of the components, which take exponentials, are computed in NumPy between two calls of the library.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import KernelError
+from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
@@ -19,85 +18,6 @@ from fastpubpriv.kernels._cext import ffi, lib
 def _room(numbers: int, name: str) -> FloatArray:
     """So many numbers of this thread's memory, kept between calls."""
     return _cbuf.scratch(8 * numbers, name)[: 8 * numbers].view(np.float64)
-
-
-def _scores(means: FloatArray, stds: FloatArray, edges: FloatArray, exponents: FloatArray | None) -> FloatArray:
-    """(edge - mean) / std and, into `exponents`, minus half its square, (size, components, edges) each."""
-    means, stds = np.ascontiguousarray(means), np.ascontiguousarray(stds)
-    z = np.empty((*means.shape, len(edges)))
-    found = ffi.NULL if exponents is None else _cbuf.out(exponents.reshape(-1))
-    given = (
-        _cbuf.inp(np.ascontiguousarray(edges)),
-        len(edges),
-        _cbuf.inp(means.reshape(-1)),
-        _cbuf.inp(stds.reshape(-1)),
-    )
-    _cbuf.check(lib.fpp_normal_scores_f64(*given, means.size, _cbuf.out(z.reshape(-1)), found))
-    return z
-
-
-def cell_masses(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mass of each normal (size, components) between ascending edges, (size, components, cells), and the edges in stds."""
-    z = _scores(means, stds, edges, None)
-    inside = np.empty((*means.shape, len(edges) - 1))
-    work = _room(2 * len(edges) + 16, "normal cells")
-    given = _cbuf.inp(z.reshape(-1)), ffi.NULL, means.size, len(edges), _cbuf.out(work)
-    _cbuf.check(lib.fpp_normal_cells_f64(*given, _cbuf.out(inside.reshape(-1)), ffi.NULL, ffi.NULL))
-    return inside, z
-
-
-def cell_parts(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Differences of Phi(z), phi(z) and z phi(z) from edge to edge, (size, components, cells) each."""
-    exponents = np.empty((*means.shape, len(edges)))
-    z = _scores(means, stds, edges, exponents)
-    with np.errstate(under="ignore"):
-        np.exp(exponents, out=exponents)
-    inside, density, tilted = np.empty((3, *means.shape, len(edges) - 1))
-    work = _room(2 * len(edges) + 16, "normal cells")
-    given = _cbuf.inp(z.reshape(-1)), _cbuf.inp(exponents.reshape(-1)), means.size, len(edges), _cbuf.out(work)
-    found = (_cbuf.out(each.reshape(-1)) for each in (inside, density, tilted))
-    _cbuf.check(lib.fpp_normal_cells_f64(*given, *found))
-    return inside, density, tilted
-
-
-def cell_slopes(
-    counts: FloatArray,
-    weights: FloatArray,
-    masses: tuple[FloatArray, FloatArray],
-    total: float,
-    noise_variance: float,
-    rows: IntArray,
-    fixed_std: bool,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of the mixtures `rows`: slopes of expected counts and the same times the precision, (rows, p, cells), and weighted residuals.
-
-    `masses` are their `cell_masses`. The parameters are log weights, means and log stds (these not with `fixed_std`); residuals
-    are (rows, cells).
-    """
-    inside, z = masses
-    size, components, cells = inside.shape
-    _cbuf.expect("counts", counts, np.float64, (cells,))
-    _cbuf.expect("weights", weights, np.float64, (size, components))
-    _cbuf.expect("masses", inside, np.float64, (size, components, cells))
-    _cbuf.expect("edges", z, np.float64, (size, components, cells + 1))
-    _cbuf.expect("rows", rows, np.int64, (len(rows),))
-    if len(rows) and not 0 <= rows.min() <= rows.max() < size:
-        raise KernelError(f"rows must be numbers of {size} mixtures")
-    with np.errstate(all="ignore"):
-        chosen = z[rows]
-        exponentials = -0.5 * chosen
-        exponentials *= chosen
-        np.exp(exponentials, out=exponentials)
-    arrays = (_cbuf.inp(array.reshape(-1)) for array in (counts, weights, inside, z))
-    fit = _cbuf.new("fpp_cell_fit *", (size, components, cells, *arrays, total, noise_variance, int(fixed_std)))
-    slopes, weighted = np.empty((2, len(rows), components * (2 if fixed_std else 3), cells))
-    residuals = np.empty((len(rows), cells))
-    work = _room(2 * (components + 1) * (cells + 1) + 16, "normal cells")
-    given = fit, _cbuf.inp(rows), _cbuf.inp(exponentials.reshape(-1)), len(rows), _cbuf.out(work)
-    _cbuf.check(
-        lib.fpp_normal_slopes_f64(*given, *(_cbuf.out(each.reshape(-1)) for each in (slopes, weighted, residuals)))
-    )
-    return slopes, weighted, residuals
 
 
 class RowStatistic:

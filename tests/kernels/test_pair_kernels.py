@@ -220,13 +220,3 @@ def test_wrong_arguments_are_refused():
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 8, kernels.density_room(table))
     with pytest.raises(KernelError, match="shorter list"):
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 0, kernels.density_room(table)[:-8])
-    counts, room = np.zeros(PANEL, dtype=np.int32), kernels.draw_room(table)
-    for own in (-1, PANEL):
-        with pytest.raises(KernelError):
-            kernels.draw_counts(np.zeros((3, 2)), table, own, counts, room)
-    with pytest.raises(KernelError):
-        kernels.draw_counts(np.zeros((3, 1)), table, 0, counts, room)
-    with pytest.raises(KernelError):
-        kernels.draw_counts(np.zeros((3, 2)), table, 0, counts[:-1].copy(), room)
-    with pytest.raises(KernelError, match="shorter list"):
-        kernels.draw_counts(np.zeros((3, 2)), table, 0, counts, room[:-8])

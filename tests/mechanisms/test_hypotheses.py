@@ -12,12 +12,15 @@ from helpers import accounts
 from hypothesis_cases import cdf, random_list
 from releases import release_choice_of
 from scipy import stats
+from twins import hypotheses as twin
 
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import hypotheses as kernels
+from fastpubpriv.kernels.hypotheses import PANEL
 from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.selection import hypotheses as mechanism
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.densities import DensitySets
+from fastpubpriv.mechanisms.selection.densities import DensitySets, PublicDraws
 from fastpubpriv.mechanisms.selection.hypotheses import YatracosSets
 from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
@@ -367,6 +370,21 @@ def test_density_scores_against_a_direct_count(full):
             want[h] = max(want[h], abs((2 * n * int(drawn) + draws) // (2 * draws) - held))
     # Rows whose two log densities are within 1/2048 may be in neither set.
     assert np.abs(evaluation.scores(private_rows(rows), ONE) - want).max() <= 1
+
+
+@pytest.mark.parametrize("draws", [255, 256, 300])
+def test_masses_are_counts_of_the_codes_of_all_draws(draws):
+    """Three panels of hypotheses, and draws that are less, as many and more than are coded at once."""
+    listed = random_list(np.random.default_rng(draws), 2 * PANEL + 3, 2, 2)
+    masses = DensitySets.prepare(listed, draws=draws, threads=2).masses
+    public = PublicDraws(listed, draws=draws)
+    codes = np.empty((public.table.panels, draws, PANEL), dtype=np.int16)
+    expected = np.empty(public.table.panels * PANEL, dtype=np.int32)
+    for own in (0, 1, PANEL - 1, PANEL, PANEL + 30, 2 * PANEL, 2 * PANEL + 2):
+        kernels.density_codes(public.of(own), public.table, codes, 0, kernels.density_room(public.table))
+        twin.draw_counts(codes, own, expected)
+        np.testing.assert_array_equal(masses[own], expected[: listed.size])
+        assert 0 < masses[own].max() <= draws
 
 
 def test_masses_from_draws_are_near_the_true_ones():

@@ -6,7 +6,6 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from fastpubpriv.kernels import normals as kernels
 from fastpubpriv.mixtures.axis_aligned import binned_em
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
 from fastpubpriv.mixtures.axis_aligned.binned_em import (
@@ -303,9 +302,7 @@ def refined_the_long_way(cells, mixtures, steps):
     score, damping = misfit(cells, part), np.full(part.size, 1e-2)
     for _ in range(steps):
         every = np.arange(part.size)
-        curvature, gradient = binned_em._normal_equations(
-            part, kernels.cell_masses(part.means, part.stds, cells.edges), cells, every, False
-        )
+        curvature, gradient = binned_em._normal_equations(part, cell_masses(part, cells.edges), cells, every, False)
         diagonal = np.einsum("spp->sp", curvature)
         curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
@@ -345,5 +342,17 @@ def test_masses_of_cells_are_those_of_both_tails():
     z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
     upper = z[..., :-1] > 0.0
     expected = np.where(upper, ndtr(-z[..., :-1]) - ndtr(-z[..., 1:]), ndtr(z[..., 1:]) - ndtr(z[..., :-1]))
-    assert np.array_equal(cell_masses(mixtures, edges), expected)
+    assert np.array_equal(cell_masses(mixtures, edges)[0], expected)
     assert np.array_equal(cell_parts(mixtures, edges)[0], expected)
+
+
+def test_hostile_mixtures_do_no_harm():
+    """Widths of zero, means far away and numbers that are none: no warning, no exception, and good mixtures beside them stay."""
+    edges = np.array([-np.inf, -1.0, 0.0, 1e-300, 2.0, 1e300, np.inf])
+    means = np.array([[0.0, 1e300, -np.inf, np.nan, 1.0, 0.0, 0.0]])
+    stds = np.array([[0.0, 1e-300, 1.0, 1.0, np.inf, np.nan, 1.0]])
+    parts = cell_parts(Mixtures(np.ones((1, 7)), means, stds), edges)
+    alone = cell_parts(Mixtures(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
+    for part, good in zip(parts, alone, strict=True):
+        assert np.isnan(part[0, 5]).all()
+        assert np.array_equal(part[:, 6:], good)

@@ -33,7 +33,8 @@ MOST_HYPOTHESES = 20_000
 CHUNK_ROWS = 2048
 _BLOCK_ROWS = 32
 _BLOCK_WORK = 2**28  # operations, a few hundredths of a second
-_DRAW_WORK = 1e11  # multiplications of densities at public draws, a few seconds
+_BLOCK_DRAWS = 256  # coded at once, so that the codes of a thousand hypotheses stay in the second-level cache
+_DRAW_WORK = 1e10  # multiplications of densities at public draws, some two seconds of one core
 _TINY = 2.0**-53
 
 
@@ -195,6 +196,17 @@ def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
     return numbers
 
 
+def ahead(codes: Codes, own: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    """Draws (hypotheses,) at which the code of `own` is above that of a later hypothesis, or below that of an earlier one."""
+    panel, place = divmod(own, PANEL)
+    mine = codes[panel, :, place, None]
+    found = np.empty((len(codes), PANEL), dtype=np.uint16)
+    np.less(mine, codes[:panel]).sum(axis=1, dtype=np.uint16, out=found[:panel])
+    np.greater(mine, codes[panel:]).sum(axis=1, dtype=np.uint16, out=found[panel:])
+    np.less(mine, codes[panel, :, :place]).sum(axis=0, dtype=np.uint16, out=found[panel, :place])
+    return found.reshape(-1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DensitySets:
     """Hypotheses on any number of columns: A_ij holds the points at which the code of i is above that of j.
@@ -215,15 +227,18 @@ class DensitySets:
     ) -> DensitySets:
         """Draw from each hypothesis and count in which sets the draws lie."""
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
-        size, table = hypotheses.size, public.table
-        masses = np.empty((size, size), dtype=np.uint16)
-
-        buffers = Lent(lambda: (np.empty(table.panels * PANEL, dtype=np.int32), kernels.draw_room(table)))
+        size, table, block = hypotheses.size, public.table, min(public.draws, _BLOCK_DRAWS)
+        masses = np.zeros((size, size), dtype=np.uint16)
+        shape = table.panels, block, PANEL
+        buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(table)))
 
         def work(own: int) -> None:
-            with buffers.one() as (counts, room):
-                kernels.draw_counts(public.of(own), table, own, counts, room)
-                masses[own] = counts[:size]
+            points = public.of(own)
+            with buffers.one() as (codes, room):
+                for begin in range(0, public.draws, block):
+                    drawn = points[begin : begin + block]
+                    kernels.density_codes(drawn, table, codes, 0, room)
+                    masses[own] += ahead(codes[:, : len(drawn)], own)[:size]
 
         share_out(work, size, threads=threads)
         return cls(table, masses, public.draws)

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.kernels import normals as kernels
 
 Parts = tuple[FloatArray, FloatArray, FloatArray]
 # Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
 LEAST_WEIGHT = 1e-3
 _SAME_SCORE = 2.0**-10
 _MOST_DAMPING = 1e6
+_ROOT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
+_FARTHEST = 40.0  # standard deviations from which the product of an edge and its density is zero
 _BATCH = 1 << 21  # entries of one (starts, components, edges) array
 
 
@@ -90,19 +92,46 @@ def cell_parts(mixtures: Mixtures, edges: FloatArray) -> Parts:
 
     With z the edges in standard deviations: differences of Phi(z), of phi(z) and of z phi(z).
     """
-    return kernels.cell_parts(mixtures.means, mixtures.stds, edges)
+    with np.errstate(all="ignore"):
+        z = _standardized(mixtures, edges)
+        return _inside(z), *_densities(z)
 
 
-def cell_masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
-    """The first of `cell_parts` alone."""
-    return kernels.cell_masses(mixtures.means, mixtures.stds, edges)[0]
+def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The first of `cell_parts`, and the edges in standard deviations (size, components, edges)."""
+    with np.errstate(all="ignore"):
+        z = _standardized(mixtures, edges)
+        return _inside(z), z
+
+
+def _standardized(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
+    z: FloatArray = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
+    return z
+
+
+def _inside(z: FloatArray) -> FloatArray:
+    """Normal mass between neighbors of ascending z (..., edges), by the nearer tail: Phi near one has no digits left."""
+    tail = ndtr(-np.abs(z))
+    left, right = tail[..., :-1], tail[..., 1:]
+    above = z > 0.0
+    mass: FloatArray = np.where(above[..., :-1], left - right, right - left)
+    around = above[..., 1:] & ~above[..., :-1]
+    mass[around] = ndtr(z[..., 1:][around]) - left[around]
+    return mass
+
+
+def _densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Differences of phi(z) and of z phi(z) from edge to edge."""
+    density = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
+    tilted = np.where(np.abs(z) < _FARTHEST, z, 0.0) * density
+    return np.diff(density), np.diff(tilted)
 
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     """Mass of each mixture in each cell, (size, cells)."""
     found = np.empty((mixtures.size, len(edges) - 1))
     for rows in _batches(mixtures, len(edges)):
-        found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges))
+        found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0])
     return found
 
 
@@ -161,13 +190,31 @@ class Fit:
     spread: FloatArray
 
 
+def _slopes(
+    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of the mixtures `rows`: derivatives of expected counts in the parameters of `Fit` (rows, p, cells), the inverse variance of
+    each count, and residuals divided by that variance (rows, cells).
+    """
+    inside, z = (part[rows] for part in masses)
+    shares = mixtures.weights[rows][:, :, None]
+    with np.errstate(all="ignore"):
+        density, tilted = _densities(z)
+    mass = np.sum(shares * inside, axis=1)
+    blocks = [shares * (inside - mass[:, None, :]), -shares * density]
+    if not fixed_std:
+        blocks.append(-shares * tilted)
+    expected, slopes = cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
+    precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
+    return slopes, precision, precision * (cells.counts - expected)
+
+
 def _normal_equations(
     mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `kernels.cell_masses`."""
-    given = cells.counts, mixtures.weights, masses, float(cells.total), cells.noise_std**2, rows
-    slopes, weighted, residuals = kernels.cell_slopes(*given, fixed_std)
-    curvature = np.matmul(weighted, slopes.transpose(0, 2, 1))
+    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `cell_masses`."""
+    slopes, precision, residuals = _slopes(mixtures, masses, cells, rows, fixed_std)
+    curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
     gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
     # The log weights matter up to a constant only: pin their weighted sum.
     components = mixtures.weights.shape[1]
@@ -204,7 +251,7 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
     """
     least = 0.25 * cells.resolution
     weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
-    found = kernels.cell_masses(means, stds, cells.edges)
+    found = cell_masses(start, cells.edges)
     score = _misfit(cells, np.einsum("sk,skg->sg", weights, found[0]))
     curvature, gradient = _normal_equations(
         Mixtures(weights, means, stds), found, cells, np.arange(start.size), fixed_std
@@ -216,7 +263,7 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
         damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
         step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
         tried = moved(Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std)
-        found = kernels.cell_masses(tried.means, tried.stds, cells.edges)
+        found = cell_masses(tried, cells.edges)
         tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, found[0]))
         gain = score[live] - tried_score
         better = tried_score < score[live]

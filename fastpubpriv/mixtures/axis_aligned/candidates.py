@@ -41,7 +41,7 @@ def linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
     """Expected counts of the atoms, and the same weighted by precision."""
     smooth = np.maximum(cells.counts, 0.0)
     precision = 1.0 / (cells.noise_std**2 + smooth)
-    shapes = cells.total * cell_masses(found, cells.edges)[:, 0, :]
+    shapes = cells.total * cell_masses(found, cells.edges)[0][:, 0, :]
     return shapes, shapes * precision
 
 
