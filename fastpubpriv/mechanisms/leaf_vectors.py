@@ -16,7 +16,7 @@ import numpy as np
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import leaves
-from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.maps import RowMap, RowTree
 from fastpubpriv.mechanisms.axis_features import AxisFeatures
@@ -93,7 +93,7 @@ class LeafVectorsQuery(Query):
             for target, features, row_map, part in squared:
                 own = grouped[begins[target] : begins[target + 1]]
                 if len(own):
-                    kernels.rows_sum(features(own), row_map, part)
+                    row_kernels.rows_sum(features(own), row_map, part)
 
     @property
     def row_cost(self) -> int:

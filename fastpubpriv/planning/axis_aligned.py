@@ -8,7 +8,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.mechanisms.selection.hypotheses import slack_at
-from fastpubpriv.mixtures.axis_aligned.learn import METHODS, MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
+from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS, MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
 from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes, wanted_accuracy
 from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
@@ -32,7 +32,7 @@ def plan_axis_aligned_mixture(
     if n_components is None:
         raise InputError("plan('axis_aligned_mixture') needs n_components=")
     components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    wanted = METHODS.choose(method)
+    wanted = AXIS_ALIGNED_METHODS.choose(method)
     if candidates is not None:
         candidates = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     failure = failure_probability(failure_prob)
@@ -40,8 +40,8 @@ def plan_axis_aligned_mixture(
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         # With too few rows for the blocks the error is infinite, so that `plan` can solve for rows.
-        least = max(each.least_rows for each in METHODS.values())
-        chosen = METHODS[chosen_method(wanted, dim=dim, n_priv=max(n_priv, least), has_public=n_pub > 0, budget=budget)]
+        least = max(each.least_rows for each in AXIS_ALIGNED_METHODS.values())
+        chosen = AXIS_ALIGNED_METHODS[chosen_method(wanted, dim=dim, n_priv=max(n_priv, least), has_public=n_pub > 0, budget=budget)]
         size = chosen.candidates if candidates is None else candidates
         details = {
             "candidates": float(size),
@@ -58,14 +58,14 @@ def plan_axis_aligned_mixture(
         return slack_at(size, rows, epsilon, failure), details
 
     def more(n_priv: int, budget: Budget) -> dict[str, float]:
-        chosen = METHODS[chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)]
+        chosen = AXIS_ALIGNED_METHODS[chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)]
         if not isinstance(budget, ApproxDP):
             return {}
         own = {} if chosen.details is None else chosen.details(components, budget)
         return own | list_decoding_details(components, dim, closeness, budget, failure)
 
     def gaussian(n_priv: int, budget: Budget) -> bool:
-        chosen = METHODS[chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)]
+        chosen = AXIS_ALIGNED_METHODS[chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)]
         return chosen.predict is not None  # the others choose from a list
 
     return Forecast(predict=predict, unit=UNIT, more=more, gaussian=gaussian)

@@ -13,7 +13,7 @@ from fastpubpriv.estimators.ladder.norms import CountShares
 from fastpubpriv.estimators.ladder.public_base import plain_strength
 from fastpubpriv.estimators.ladder.rungs import outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.estimators.learners import METHODS
+from fastpubpriv.estimators.learners import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.estimators.preconditioned import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.preconditioner import precondition_bounds, trace_bounds
 from fastpubpriv.estimators.radii import Mode, failure_probability
@@ -46,7 +46,7 @@ def plan_gaussian(
     )
     chosen, structure = choose_method(method, structure, options)
     if chosen.predict is None and chosen is not LADDER:
-        able = ", ".join(repr(name) for name, each in METHODS.items() if each.predict is not None or each is LADDER)
+        able = ", ".join(repr(name) for name, each in GAUSSIAN_METHODS.items() if each.predict is not None or each is LADDER)
         raise InputError(f"plan('gaussian') has no prediction for method={method!r}; it has one for {able}")
     return _ladder(dim, n_pub, structure) if chosen is LADDER else _preconditioned(dim, n_pub, chosen, options)
 

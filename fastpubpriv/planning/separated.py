@@ -16,7 +16,7 @@ from fastpubpriv.mixtures.separated.learn import (
     check_components,
     component_errors,
 )
-from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, search_draws, tree_depth
+from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS, Shape, choose_method as choose_search, search_draws, tree_depth
 from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.planning.mixtures import mixture_needs
@@ -41,14 +41,14 @@ def plan_separated_mixture(
         raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
     # As many private rows as components there will be.
     k, weight = check_components(n_components, min_weight, n_pub, n_pub)
-    wanted = METHODS.choose(method)
+    wanted = SEARCH_METHODS.choose(method)
     checked_mode: Mode = validation.choice("mode", mode, ("practical", "theory"))
     failure = failure_probability(failure_prob)
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=checked_mode, failure_prob=failure)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure = isinstance(budget, PureDP)
-        chosen = choose_method(wanted, shape, pure=pure)
+        chosen = choose_search(wanted, shape, pure=pure)
         depth = tree_depth(chosen, shape)
         if pure and depth:
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
