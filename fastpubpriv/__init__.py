@@ -31,23 +31,19 @@ if _TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
-    from fastpubpriv.histograms.bins import BinGrid, DyadicBins, ProductBins
-    from fastpubpriv.histograms.stable import stable_histogram
+    from fastpubpriv.histograms import BinGrid, DyadicBins, ProductBins, stable_histogram
     from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
     from fastpubpriv.mixtures.select import Hypotheses, select_hypothesis
-    from fastpubpriv.mixtures.separated.balls import Ball, terrific_ball
     from fastpubpriv.mixtures.separated.baselines import no_public_baseline, public_only
     from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
-    from fastpubpriv.mixtures.separated.supercluster import supercluster
+    from fastpubpriv.mixtures.separated.public_shapes import Ball, supercluster, terrific_ball
     from fastpubpriv.mixtures.separated.tree import ClusterTree
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-    from fastpubpriv.results.descent import DescentResult
     from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.results.histogram import HistogramResult
-    from fastpubpriv.results.mixture import MixtureResult
-    from fastpubpriv.results.selection import SelectionResult
-    from fastpubpriv.results.training import TrainingResult
+    from fastpubpriv.results.mixture import MixtureResult, SelectionResult
+    from fastpubpriv.results.models import DescentResult, TrainingResult
     from fastpubpriv.sources import Rows
     from fastpubpriv.training.train import linear_regression, logistic_regression, train
     from fastpubpriv.warming import warmup
@@ -124,22 +120,22 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
-    "Ball": "fastpubpriv.mixtures.separated.balls",
-    "terrific_ball": "fastpubpriv.mixtures.separated.balls",
+    "Ball": "fastpubpriv.mixtures.separated.public_shapes",
+    "terrific_ball": "fastpubpriv.mixtures.separated.public_shapes",
     "no_public_baseline": "fastpubpriv.mixtures.separated.baselines",
     "public_only": "fastpubpriv.mixtures.separated.baselines",
     "MixtureResult": "fastpubpriv.results.mixture",
     "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned.learn",
     "learn_separated_mixture": "fastpubpriv.mixtures.separated.learn",
-    "supercluster": "fastpubpriv.mixtures.separated.supercluster",
+    "supercluster": "fastpubpriv.mixtures.separated.public_shapes",
     "ClusterTree": "fastpubpriv.mixtures.separated.tree",
-    "BinGrid": "fastpubpriv.histograms.bins",
-    "DyadicBins": "fastpubpriv.histograms.bins",
+    "BinGrid": "fastpubpriv.histograms",
+    "DyadicBins": "fastpubpriv.histograms",
     "HistogramResult": "fastpubpriv.results.histogram",
-    "ProductBins": "fastpubpriv.histograms.bins",
-    "stable_histogram": "fastpubpriv.histograms.stable",
+    "ProductBins": "fastpubpriv.histograms",
+    "stable_histogram": "fastpubpriv.histograms",
     "Hypotheses": "fastpubpriv.mixtures.select",
-    "SelectionResult": "fastpubpriv.results.selection",
+    "SelectionResult": "fastpubpriv.results.mixture",
     "select_hypothesis": "fastpubpriv.mixtures.select",
     "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
@@ -154,8 +150,8 @@ _HOMES = {
     "MeanResult": "fastpubpriv.results.estimates",
     "PCAResult": "fastpubpriv.results.estimates",
     "Rows": "fastpubpriv.sources",
-    "DescentResult": "fastpubpriv.results.descent",
-    "TrainingResult": "fastpubpriv.results.training",
+    "DescentResult": "fastpubpriv.results.models",
+    "TrainingResult": "fastpubpriv.results.models",
     "linear_regression": "fastpubpriv.training.train",
     "logistic_regression": "fastpubpriv.training.train",
     "train": "fastpubpriv.training.train",

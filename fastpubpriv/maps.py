@@ -1,4 +1,6 @@
-"""Values that say what a pass does with a row: the map of a row to numbers, the way down a cluster tree, a list of mixtures.
+"""Values that say what a pass does with a row: maps to numbers and gradients, cluster trees, laws of local reports.
+
+Values that say what a pass does with a row: the map of a row to numbers, the way down a cluster tree, a list of mixtures.
 
 They are frozen and can be pickled. `kernels` turns them into what C reads, and `reference` reads them as they are.
 """
@@ -9,7 +11,7 @@ import enum
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -355,3 +357,112 @@ def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
         raise InputError(f"{name} must be finite")
     array.flags.writeable = False
     return array
+
+
+# Maps of a labelled row to what it adds to a gradient: frozen values that `kernels` and `reference` read.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResidualMap(_Value):
+    """What a labelled row (z, label) adds to a gradient: factor(row) (spread z), rounded to a grid and checked.
+
+    factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
+
+    With `weighted`, a row is (z, label, weight), and its factor is multiplied by the weight, at most 1; 0 unless that is above 0.
+
+    `residual` (prediction, label) -> float is minus the derivative of a loss in the prediction <slope, z>; Numba can compile it.
+    `clip` bounds residuals in units of `scale`, `radius` bounds |spread z|, `quant_bound` is Q with dim Q^2 <= 2^53.
+
+    Guarantees
+    ----------
+    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    """
+
+    slope: FloatArray
+    spread: FloatArray
+    residual: Callable[[float, float], float]
+    scale: float
+    clip: float
+    radius: float
+    inv_step: float
+    quant_bound: int
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
+        object.__setattr__(self, "spread", _public("spread", self.spread, self.slope.shape, required=True))
+        for name in ("scale", "clip", "radius", "inv_step"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.dim):
+            raise InputError(f"dim * quant_bound**2 must be at most 2**53, got dim={self.dim}, Q={self.quant_bound}")
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of z."""
+        return len(self.slope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GradientMap(_Value):
+    """What a labelled row (z, label) adds to a gradient that is clipped as a whole: c z, rounded to a grid and checked.
+
+    `weights` (dim,): c = s min(1, clip_norm / (|s| |z|)), s = residual(<weights, z>, label). `weights` (outputs, dim): s has one
+    entry for each output, residual(scores, label, s) fills it in, and c z is a matrix (outputs, dim). A row whose s or label
+    is not finite adds nothing.
+
+    `residual` is minus the derivative of a loss in its predictions; Numba can compile it. `quant_bound` is Q, outputs dim Q^2 <=
+    2^53.
+
+    Guarantees
+    ----------
+    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    """
+
+    weights: FloatArray
+    residual: Callable[..., Any]
+    clip_norm: float
+    inv_step: float
+    quant_bound: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, self.weights.ndim))))
+        for name in ("clip_norm", "inv_step"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.weights.size):
+            raise InputError(
+                f"outputs * dim * quant_bound**2 must be at most 2**53, got {self.weights.shape}, Q={self.quant_bound}"
+            )
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of z."""
+        return int(self.weights.shape[-1])
+
+
+# How local reports are drawn, as `kernels` and `reference` read it.
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLaw:
+    """How the report of one user is drawn (`fpp_report_law` in fpp.h)."""
+
+    dim: int  # columns of a row and of a report
+    gaussian: bool  # False: a cap of the sphere; True: a tail of a normal law
+    log2_grid: int  # reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate
+    ball: bool  # True: rows lie in the ball of `radius`; False: only their direction counts
+    threshold: float  # least cosine, or least value, inside of the cap
+    miss: float  # probability of a draw from outside of the cap
+    radius: float  # of the ball
+    tail: float = 0.5  # for seeds: probability of taking one outside of the cap
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLaw:
+    """How a user chooses a word of a book of random vectors (`fpp_report_book` in fpp.h)."""
+
+    words: int  # words of a book
+    chosen: int  # how many of them, those nearest to the row, are likelier
+    miss: int  # of 2^62: the probability of another word
+    vectors: ReportLaw  # columns, ball and radius of the rows, and the grid of the words

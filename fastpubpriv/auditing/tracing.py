@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.auditing.bounds import AuditReport, checked_claim, epsilon_lower_bound
+from fastpubpriv.auditing.black_box import AuditReport, checked_claim, epsilon_lower_bound
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.randomizers import Randomizer

@@ -15,10 +15,10 @@ from fastpubpriv.estimators.ladder.rungs import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.preconditioned import DEFAULT_COND_MAX, Options, preconditioned
 from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.methods import Method
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import GaussianResult
+from fastpubpriv.run import Method
 
 
 def choose_method(method: Any, structure: Any, options: Options) -> tuple[Method, str]:

@@ -11,21 +11,20 @@ from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, Predictor, count
+from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, Predictor, count
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.reading import Form, read_numbers
-from fastpubpriv.results.base import Value
-from fastpubpriv.results.words import Table, explain, readers_epsilon
+from fastpubpriv.results.base import Table, Value, explain, readers_epsilon
 
 # Where the function of each task is: plan_<task>.
 _HOMES = {
-    "mean": "mean",
-    "coinpress_mean": "mean",
-    "weighted_mean": "mean",
-    "gaussian": "gaussian",
-    "separated_mixture": "separated",
-    "axis_aligned_mixture": "axis_aligned",
-    "select_hypothesis": "selection",
+    "mean": "forecasts",
+    "coinpress_mean": "forecasts",
+    "weighted_mean": "forecasts",
+    "gaussian": "forecasts",
+    "separated_mixture": "forecasts",
+    "axis_aligned_mixture": "forecasts",
+    "select_hypothesis": "forecasts",
     "train": "train",
 }
 

@@ -16,11 +16,9 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.base import CHUNK_BYTES, CHUNK_BYTES_IN_PLACE, Chunk, Rows, default_chunk_rows
-from fastpubpriv.sources.views.each import read_and_changed
+from fastpubpriv.sources.views import read_and_changed
 from fastpubpriv.threads.guard import call_guarded
-from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
-from fastpubpriv.threads.progress import Progress
-from fastpubpriv.threads.steps import Lent, run_steps, run_stream
+from fastpubpriv.threads.pool import Lent, Progress, available_cpus, in_worker, max_threads, run_steps, run_stream
 from fastpubpriv.validation import integer
 
 Accumulators = tuple[Any, ...]

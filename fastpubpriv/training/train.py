@@ -14,8 +14,7 @@ from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.descent import DescentResult
-from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.choosing import Exponential

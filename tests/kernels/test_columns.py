@@ -5,7 +5,7 @@ import pytest
 from twins import columns as reference
 
 from fastpubpriv import InputError, KernelError
-from fastpubpriv.kernels import columns as kernels
+from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.maps import ColumnBox, RowMap
 
 SIDE = [2047 << parts for parts in range(3)]

@@ -8,8 +8,8 @@ import pytest
 from row_cases import LEVELS, instruction_set
 from twins import hypotheses as reference
 
-from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.maps import MixtureTable
 
 STEP = 1.0 / 2048

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from row_cases import LEVELS, instruction_set
 
-from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.maps import MixtureTable
 
 HALF_LOG_TWO = 0.34657359027997264

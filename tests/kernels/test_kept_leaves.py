@@ -7,7 +7,7 @@ from test_tree_routing import grown
 from twins import leaves as reference
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import leaves as kernels
+from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import KeptNodes
 from fastpubpriv.maps import MatrixKind, RowTree
 

@@ -7,7 +7,7 @@ import pytest
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels.hypotheses import mixture_table
+from fastpubpriv.kernels.densities import mixture_table
 from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.maps import MatrixKind, RowMap, RowTree, Rule, Split
 

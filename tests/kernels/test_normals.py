@@ -6,7 +6,7 @@ from scipy.special import ndtr
 from twins import normals as reference
 
 from fastpubpriv import KernelError
-from fastpubpriv.kernels import normals as kernels
+from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels._cext import lib
 
 

@@ -70,7 +70,7 @@ def test_theory_constants_at_the_theorems_size(seed):
 
 
 def test_theory_constants_give_nothing_where_the_premise_fails(monkeypatch):
-    from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
+    from fastpubpriv.mixtures.list_decoding import decoders as decoder_stages
 
     values = np.random.default_rng(0).normal(size=20_000)
     monkeypatch.setattr(decoder_stages, "scale_list_bound", lambda w: 1)

@@ -1,4 +1,4 @@
-"""Signed dyadic cells and boxes of columns, in readable NumPy: equal bits to `kernels.columns`."""
+"""Signed dyadic cells and boxes of columns, in readable NumPy: equal bits to `kernels.rows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of hypotheses in readable NumPy: the same integers as `kernels.hypotheses` (codes: within one)."""
+"""Pairs of hypotheses in readable NumPy: the same integers as `kernels.densities` (codes: within one)."""
 
 from __future__ import annotations
 

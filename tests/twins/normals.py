@@ -1,4 +1,4 @@
-"""Twins of `kernels.normals` in NumPy and SciPy: normals in cells of the line, and the statistic of rows under a mixture."""
+"""Twins of `kernels.densities` in NumPy and SciPy: normals in cells of the line, and the statistic of rows under a mixture."""
 
 from __future__ import annotations
 

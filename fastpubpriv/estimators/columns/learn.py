@@ -18,12 +18,11 @@ from fastpubpriv.estimators.columns.scales import lower_medians
 from fastpubpriv.estimators.columns.shares import Shares, check_grids, divide, draws
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.estimators.regions import MOST_BEYOND
-from fastpubpriv.kernels.columns import cells_apart
+from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.columns import STATUSES
-from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.estimates import STATUSES, MeanResult
 from fastpubpriv.run import Run
 
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted

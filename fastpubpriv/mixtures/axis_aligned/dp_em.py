@@ -12,21 +12,19 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.normals import RowStatistic
-from fastpubpriv.mechanisms import rowwise
-from fastpubpriv.mechanisms.selection.hypotheses import check_rows
-from fastpubpriv.mechanisms.statistics import StatisticSum
-from fastpubpriv.mechanisms.sums import check_sum_grids
-from fastpubpriv.methods import allowance_of
-from fastpubpriv.mixtures.axis_aligned import public_em
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, hypotheses_of, iterating
-from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
+from fastpubpriv.kernels.densities import RowStatistic
+from fastpubpriv.mechanisms import group_covariances
+from fastpubpriv.mechanisms.selection import check_rows
+from fastpubpriv.mechanisms.sums import StatisticSum, check_sum_grids
+from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned.em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.axis_aligned.public_list import standardised
+from fastpubpriv.mixtures.axis_aligned.types import AxisMethod, Learned, Task, choose, hypotheses_of, iterating
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run
+from fastpubpriv.run import Run, allowance_of
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.interleaved import interleave_rows
+from fastpubpriv.sources.views import interleave_rows
 
 STEPS = 3
 GROWTH = 3  # of the budget from one iteration to the next: only the last one's noise stays in the answer
@@ -100,7 +98,7 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
             found = rows.distances(part if part.strides[1] == part.itemsize else np.ascontiguousarray(part))
             joint = constants[:, None] - 0.5 * found[0]
             share = np.exp(joint - np.maximum.reduce(joint, axis=0))
-            share /= rowwise.total(share)
+            share /= group_covariances.total(share)
             rows.moments(found, share, (radii.share, radii.first, radii.second), out[begin : begin + size])
     return out
 
@@ -153,14 +151,14 @@ def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArr
 def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Parameters, FloatArray]:
     """The likeliest of several fits to the public rows, and the least standard deviation of each column."""
     rows, center, scale = standardised(public, known_std=known_std)
-    found = public_em.fit(
+    found = em.fit(
         rows,
-        public_em.starts(rows, components, PUBLIC_STARTS, seed=PUBLIC_SEED),
+        em.starts(rows, components, PUBLIC_STARTS, seed=PUBLIC_SEED),
         steps=100,
         prior=0.3,
         fixed_std=known_std,
     )
-    best = int(public_em.likeliest(found, rows)[0])
+    best = int(em.likeliest(found, rows)[0])
     return Parameters(
         found.weights[best], center + scale * found.means[best], scale * found.stds[best]
     ), STD_FLOOR * scale

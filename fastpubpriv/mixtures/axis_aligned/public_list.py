@@ -10,10 +10,10 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.mechanisms.selection.hypotheses import check_rows
-from fastpubpriv.mixtures.axis_aligned import public_em
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, choosing, hypotheses_of
-from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR, Batch
+from fastpubpriv.mechanisms.selection import check_rows
+from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned.em import PUBLIC_SEED, STD_FLOOR, Batch
+from fastpubpriv.mixtures.axis_aligned.types import AxisMethod, Learned, Task, choose, choosing, hypotheses_of
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 
 PLAIN_STARTS = 20
@@ -42,9 +42,9 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Batch:
     size = PLAIN_STARTS + BOOTSTRAPS
     drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((PLAIN_STARTS, len(rows))), drawn])
-    centres = public_em.starts(rows, components, size, seed=PUBLIC_SEED)
-    found = public_em.fit(rows, centres, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
-    return found[public_em.likeliest(found, rows)]
+    centres = em.starts(rows, components, size, seed=PUBLIC_SEED)
+    found = em.fit(rows, centres, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
+    return found[em.likeliest(found, rows)]
 
 
 def scattered(heads: Batch, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Batch:
@@ -72,7 +72,7 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
     """
     n = len(rows)
-    centres = public_em.starts(rows, components, _PAIR_STARTS, seed=PUBLIC_SEED + 4)
+    centres = em.starts(rows, components, _PAIR_STARTS, seed=PUBLIC_SEED + 4)
     uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=PUBLIC_SEED + 5)
     away = np.einsum("skd,skd->sk", centres, centres)[:, :, None] - 2.0 * centres @ rows.T
     near = np.argsort(away + np.einsum("nd,nd->n", rows, rows), axis=2)
@@ -82,9 +82,9 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
     stds = np.ones_like(centres) if known_std else np.abs(partner - centres) * np.sqrt(0.5) * octave
     batch = Batch(np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR))
-    held = public_em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
+    held = em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
     batch = Batch(held.weights, batch.means, batch.stds)
-    return batch[public_em.likeliest(batch, rows)[:size]]
+    return batch[em.likeliest(batch, rows)[:size]]
 
 
 def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Batch:
@@ -97,9 +97,9 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     parts.append(from_pairs(rows, components, few, known_std=known_std))
     left = size - sum(part.size for part in parts)
     if left > 0:
-        score = len(rows) * public_em.log_likelihood(heads, rows)
+        score = len(rows) * em.log_likelihood(heads, rows)
         parts.append(scattered(heads, score, len(rows), left, known_std=known_std))
-    found = public_em.stacked(parts)[:size]
+    found = em.stacked(parts)[:size]
     return Batch(found.weights, center + scale * found.means, scale * found.stds)
 
 

@@ -23,24 +23,20 @@ from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.maps import Rule
 from fastpubpriv.mixtures.bounded import bounded
-from fastpubpriv.mixtures.separated.balls import refuse_too_much
-from fastpubpriv.mixtures.separated.leaf_gaussians import (
+from fastpubpriv.mixtures.separated.leaf_estimates import (
     LeafEstimates,
     check_leaf_grids,
+    check_leaf_ladder_grids,
+    leaf_bases,
     leaf_draws,
     leaf_frames,
     leaf_gram_noise,
-    learn_leaves,
-)
-from fastpubpriv.mixtures.separated.leaf_ladder import (
-    check_leaf_ladder_grids,
-    leaf_bases,
     leaf_ladder_draws,
     learn_leaf_ladder,
+    learn_leaves,
 )
-from fastpubpriv.mixtures.separated.public_fit import overall_variance
-from fastpubpriv.mixtures.separated.scaling import Scaling
-from fastpubpriv.mixtures.separated.search import Clustering, Search
+from fastpubpriv.mixtures.separated.public_shapes import Scaling, refuse_too_much
+from fastpubpriv.mixtures.separated.search_state import Clustering, Search
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
     SearchMethod,
@@ -51,7 +47,7 @@ from fastpubpriv.mixtures.separated.searches import (
     search_scaling,
     tree_depth,
 )
-from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.mixtures.separated.tree import ClusterTree, overall_variance
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen

@@ -1,0 +1,285 @@
+"""Densities of mixtures: pairs of hypotheses, masses of normals in cells, and the statistic of rows under a mixture.
+
+Pairs of hypotheses: codes of densities at rows, counts of Scheffe sets, scores over cells (C, one thread, no GIL).
+
+Hypotheses stand in panels of PANEL: hypothesis j is entry j % PANEL of panel j // PANEL.
+
+Normals: masses of cells of the line and the slopes of a fit to them, and the statistic of rows under a mixture (C, no GIL).
+
+Exponentials of whole arrays are NumPy's, between two calls of the library; everything else is rounded operation by operation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import KernelError
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.maps import MixtureTable
+
+PANEL: int = lib.FPP_PANEL
+LARGEST_COUNT = 2**31 - 1
+TOP_CODE: int = lib.FPP_TOP_CODE  # of the hypothesis with the largest density at a row
+CODES_PER_NAT: int = lib.FPP_CODES_PER_NAT
+_ABSENT = -1e300
+
+
+def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+    """Array (hypotheses, ...) as (panels, ..., PANEL), the last panel filled up."""
+    size = array.shape[0]
+    panels = -(-size // PANEL)
+    full = np.full((panels * PANEL, *array.shape[1:]), fill, dtype=array.dtype)
+    full[:size] = array
+    return np.ascontiguousarray(np.moveaxis(full.reshape(panels, PANEL, *array.shape[1:]), 1, -1))
+
+
+def mixture_table(weights: FloatArray, means: FloatArray, spreads: FloatArray) -> MixtureTable:
+    """Table of mixtures with weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim)."""
+    dim = means.shape[2]
+    if spreads.ndim == 3:
+        factors = 1.0 / np.sqrt(spreads)
+        log_factor = np.log(factors).sum(axis=2)
+    else:
+        scale = np.sqrt(np.diagonal(spreads, axis1=2, axis2=3))
+        correlation = spreads / (scale[..., :, None] * scale[..., None, :])
+        inverse = np.linalg.inv(np.linalg.cholesky(correlation)) / scale[..., None, :]
+        log_factor = np.log(np.diagonal(inverse, axis1=2, axis2=3)).sum(axis=2)
+        rows, columns = np.tril_indices(dim)
+        factors = inverse[..., rows, columns]
+    with np.errstate(divide="ignore"):
+        constants = np.log(weights) + log_factor - 0.5 * dim * math.log(2.0 * math.pi)
+    constants[weights == 0.0] = _ABSENT
+    return MixtureTable(panelled(means, 0.0), panelled(factors, 1.0), panelled(constants, _ABSENT), spreads.ndim == 4)
+
+
+def density_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
+    """Scratch for `density_codes`, for one call at a time: a kilobyte for each eight hypotheses."""
+    return np.empty(int(lib.fpp_density_workspace_size(_mixtures(table))), dtype=np.uint8)
+
+
+def density_codes(
+    points: FloatArray,
+    table: MixtureTable,
+    codes: npt.NDArray[np.int16],
+    first: int,
+    room: npt.NDArray[np.uint8],
+) -> None:
+    """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim).
+
+    `room` is scratch from `density_room`.
+    """
+    panels, capacity = table.panels, codes.shape[1]
+    n = points.shape[0]
+    _cbuf.expect("points", points, np.float64, (n, table.dim))
+    _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    if not 0 <= first <= first + n <= capacity:
+        raise KernelError("density_codes: the rows do not fit into the codes")
+    if n == 0:
+        return
+    mixtures = _mixtures(table)
+    if room.size < lib.fpp_density_workspace_size(mixtures):
+        raise KernelError("density_codes: the scratch is of a shorter list")
+    target = _cbuf.out(codes.reshape(-1)[first * PANEL :])
+    work = ffi.from_buffer("double[]", room, require_writable=True)
+    _cbuf.check(lib.fpp_density_codes_i16(mixtures, _cbuf.inp(points), n, capacity, work, target))
+
+
+def _mixtures(table: MixtureTable) -> Any:
+    """The C side of a table; it keeps the arrays alive."""
+    parts = [_cbuf.inp(array.reshape(-1)) for array in (table.means, table.factors, table.constants)]
+    return _cbuf.new("fpp_mixtures *", (table.dim, table.constants.shape[1], table.panels, int(table.lower), *parts))
+
+
+def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:
+    """counts (PANEL, (panels - panel) PANEL) += rows in which hypotheses of `panel` have the larger code; codes as above."""
+    panels, capacity = codes.shape[:2]
+    _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    _cbuf.expect("counts", counts, np.int32, (PANEL, (panels - panel) * PANEL))
+    work = ffi.from_buffer("int32_t[]", _cbuf.scratch(lib.FPP_PAIR_WORKSPACE, "pairs"), require_writable=True)
+    _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, work, _cbuf.out(counts)))
+
+
+def draw_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
+    """Scratch for `draw_counts`, for one call at a time: half a kilobyte for each hypothesis, and more for many columns."""
+    return np.empty(int(lib.fpp_draw_workspace_size(_mixtures(table))), dtype=np.uint8)
+
+
+def draw_counts(
+    points: FloatArray, table: MixtureTable, own: int, counts: npt.NDArray[np.int32], room: npt.NDArray[np.uint8]
+) -> None:
+    """counts (panels PANEL,) = points (n, dim) where `own` has a larger code than each later hypothesis, each earlier one than it.
+
+    `room` is scratch from `draw_room`.
+    """
+    _cbuf.expect("points", points, np.float64, (points.shape[0], table.dim))
+    _cbuf.expect("counts", counts, np.int32, (table.panels * PANEL,))
+    mixtures = _mixtures(table)
+    if room.size < lib.fpp_draw_workspace_size(mixtures):
+        raise KernelError("draw_counts: the scratch is of a shorter list")
+    work, found = _cbuf.out(room), _cbuf.out(counts)
+    _cbuf.check(lib.fpp_draw_counts_i32(mixtures, _cbuf.inp(points), points.shape[0], own, work, found))
+
+
+def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
+    """worst (panels PANEL,) = larger of itself and what pairs of `panel` with later ones give; table (panels, cells, PANEL)."""
+    panels, cells = table.shape[:2]
+    _cbuf.expect("table", table, np.int32, (panels, cells, PANEL))
+    _cbuf.expect("worst", worst, np.int32, (panels * PANEL,))
+    _cbuf.check(lib.fpp_cell_scores_i32(_cbuf.inp(table), cells, panels, panel, shift, _cbuf.out(worst)))
+
+
+def pair_roots(
+    parts: tuple[FloatArray, FloatArray, FloatArray],
+    grids: FloatArray,
+    own: int,
+    roots: FloatArray,
+    counts: IntArray,
+) -> None:
+    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1.
+
+    `parts` are constants log(weight / deviation), means and 1 / deviations (size, components); `grids` (size, points) ascending.
+    """
+    size, components = parts[0].shape
+    for part in parts:
+        _cbuf.expect("parts", part, np.float64, (size, components))
+    _cbuf.expect("grids", grids, np.float64, (size, grids.shape[1]))
+    _cbuf.expect("roots", roots, np.float64, (size - own - 1, roots.shape[1]))
+    _cbuf.expect("counts", counts, np.int64, (size - own - 1,))
+    if own + 1 == size:
+        return
+    inputs = [_cbuf.inp(part) for part in (*parts, grids)]
+    most = roots.shape[1]
+    _cbuf.check(
+        lib.fpp_pair_roots_f64(
+            *inputs, size, components, grids.shape[1], own, most, _cbuf.out(roots), _cbuf.out(counts)
+        )
+    )
+
+
+def _room(numbers: int, name: str) -> FloatArray:
+    """So many numbers of this thread's memory, kept between calls."""
+    return _cbuf.scratch(8 * numbers, name)[: 8 * numbers].view(np.float64)
+
+
+def _scores(means: FloatArray, stds: FloatArray, edges: FloatArray, exponents: FloatArray | None) -> FloatArray:
+    """(edge - mean) / std and, into `exponents`, minus half its square, (size, components, edges) each."""
+    means, stds = np.ascontiguousarray(means), np.ascontiguousarray(stds)
+    z = np.empty((*means.shape, len(edges)))
+    found = ffi.NULL if exponents is None else _cbuf.out(exponents.reshape(-1))
+    given = (
+        _cbuf.inp(np.ascontiguousarray(edges)),
+        len(edges),
+        _cbuf.inp(means.reshape(-1)),
+        _cbuf.inp(stds.reshape(-1)),
+    )
+    _cbuf.check(lib.fpp_normal_scores_f64(*given, means.size, _cbuf.out(z.reshape(-1)), found))
+    return z
+
+
+def cell_masses(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mass of each normal (size, components) between ascending edges, (size, components, cells), and the edges in stds."""
+    z = _scores(means, stds, edges, None)
+    inside = np.empty((*means.shape, len(edges) - 1))
+    work = _room(2 * len(edges) + 16, "normal cells")
+    given = _cbuf.inp(z.reshape(-1)), ffi.NULL, means.size, len(edges), _cbuf.out(work)
+    _cbuf.check(lib.fpp_normal_cells_f64(*given, _cbuf.out(inside.reshape(-1)), ffi.NULL, ffi.NULL))
+    return inside, z
+
+
+def cell_parts(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Differences of Phi(z), phi(z) and z phi(z) from edge to edge, (size, components, cells) each."""
+    exponents = np.empty((*means.shape, len(edges)))
+    z = _scores(means, stds, edges, exponents)
+    with np.errstate(under="ignore"):
+        np.exp(exponents, out=exponents)
+    inside, density, tilted = np.empty((3, *means.shape, len(edges) - 1))
+    work = _room(2 * len(edges) + 16, "normal cells")
+    given = _cbuf.inp(z.reshape(-1)), _cbuf.inp(exponents.reshape(-1)), means.size, len(edges), _cbuf.out(work)
+    found = (_cbuf.out(each.reshape(-1)) for each in (inside, density, tilted))
+    _cbuf.check(lib.fpp_normal_cells_f64(*given, *found))
+    return inside, density, tilted
+
+
+def cell_slopes(
+    counts: FloatArray,
+    weights: FloatArray,
+    masses: tuple[FloatArray, FloatArray],
+    total: float,
+    noise_variance: float,
+    rows: IntArray,
+    fixed_std: bool,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of the mixtures `rows`: slopes of expected counts and the same times the precision, (rows, p, cells), and weighted residuals.
+
+    `masses` are their `cell_masses`. The parameters are log weights, means and log stds (these not with `fixed_std`); residuals
+    are (rows, cells).
+    """
+    inside, z = masses
+    size, components, cells = inside.shape
+    _cbuf.expect("counts", counts, np.float64, (cells,))
+    _cbuf.expect("weights", weights, np.float64, (size, components))
+    _cbuf.expect("masses", inside, np.float64, (size, components, cells))
+    _cbuf.expect("edges", z, np.float64, (size, components, cells + 1))
+    _cbuf.expect("rows", rows, np.int64, (len(rows),))
+    if len(rows) and not 0 <= rows.min() <= rows.max() < size:
+        raise KernelError(f"rows must be numbers of {size} mixtures")
+    with np.errstate(all="ignore"):
+        chosen = z[rows]
+        exponentials = -0.5 * chosen
+        exponentials *= chosen
+        np.exp(exponentials, out=exponentials)
+    arrays = (_cbuf.inp(array.reshape(-1)) for array in (counts, weights, inside, z))
+    fit = _cbuf.new("fpp_cell_fit *", (size, components, cells, *arrays, total, noise_variance, int(fixed_std)))
+    slopes, weighted = np.empty((2, len(rows), components * (2 if fixed_std else 3), cells))
+    residuals = np.empty((len(rows), cells))
+    work = _room(2 * (components + 1) * (cells + 1) + 16, "normal cells")
+    given = fit, _cbuf.inp(rows), _cbuf.inp(exponentials.reshape(-1)), len(rows), _cbuf.out(work)
+    _cbuf.check(
+        lib.fpp_normal_slopes_f64(*given, *(_cbuf.out(each.reshape(-1)) for each in (slopes, weighted, residuals)))
+    )
+    return slopes, weighted, residuals
+
+
+class RowStatistic:
+    """Statistic of rows under a mixture, a block of rows at a time: `distances`, then `moments` with the shares that follow."""
+
+    def __init__(self, means: FloatArray, stds: FloatArray) -> None:
+        _cbuf.expect("stds", stds, np.float64, means.shape)
+        self._components, self._dim = means.shape
+        moments = _cbuf.inp(means.reshape(-1)), _cbuf.inp(stds.reshape(-1))
+        self._at = _cbuf.new("fpp_normals *", (self._dim, self._components, *moments))
+
+    def distances(self, chunk: npt.NDArray[Any]) -> tuple[FloatArray, npt.NDArray[np.uint8], FloatArray]:
+        """Squared lengths (components, n) of rows in standard deviations, whether each is finite (n,), and what `moments` reads."""
+        n = len(chunk)
+        x, stride = _cbuf.rows(chunk, self._dim)
+        tiles = _room(lib.fpp_statistic_tiles(self._at, n), "normal tiles")
+        length_sq, whole = np.empty((self._components, n)), np.empty(n, dtype=np.uint8)
+        call = lib.fpp_normal_distances_f64 if chunk.itemsize == 8 else lib.fpp_normal_distances_f32
+        found = _cbuf.out(tiles), _cbuf.out(length_sq.reshape(-1)), _cbuf.out(whole)
+        _cbuf.check(call(x, n, stride, self._at, *found))
+        return length_sq, whole, tiles
+
+    def moments(
+        self,
+        distances: tuple[FloatArray, npt.NDArray[np.uint8], FloatArray],
+        share: FloatArray,
+        radii: tuple[float, float, float],
+        out: FloatArray,
+    ) -> None:
+        """Fill out (n, components (1 + dim or 1 + 2 dim)) from what `distances` gave for these rows, and shares (components, n)."""
+        length_sq, whole, tiles = distances
+        n = len(whole)
+        moments = 2 if radii[2] > 0.0 else 1
+        _cbuf.expect("share", share, np.float64, (self._components, n))
+        _cbuf.expect("out", out, np.float64, (n, self._components * (1 + moments * self._dim)))
+        given = (_cbuf.inp(each) for each in (tiles, length_sq.reshape(-1), share.reshape(-1), whole))
+        _cbuf.check(
+            lib.fpp_normal_statistic_f64(*given, n, self._at, ffi.new("double[]", radii), _cbuf.out(out.reshape(-1)))
+        )
