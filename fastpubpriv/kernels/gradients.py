@@ -41,7 +41,7 @@ _NUMBERED = {
 }
 
 
-def add_gradients(
+def _add_gradients(
     chunk: npt.NDArray[Any],
     sums: IntArray,
     *,
@@ -71,7 +71,7 @@ def add_gradients(
     pointers = {
         name: _cbuf.inp(np.ascontiguousarray(array, dtype=np.float64).reshape(-1)) for name, array in arrays.items()
     }
-    loss = loss_fields(residual, outputs=weights.ndim == 2)
+    loss = _loss_fields(residual, outputs=weights.ndim == 2)
     given = _cbuf.new("fpp_gradient_map *", {**fields, **pointers, **loss})
     x, stride = _cbuf.rows(rows, width)
     workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
@@ -87,10 +87,10 @@ def add_gradients(
 
 def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
     """Compile a residual that is none of ours, for the calls to come."""
-    loss_fields(residual, outputs=outputs)
+    _loss_fields(residual, outputs=outputs)
 
 
-def loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:
+def _loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:
     """The fields of a map that say which loss it is."""
     if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:
         return {"loss": _NUMBERED[residual.make], "numbers": list(residual.numbers)}
@@ -110,7 +110,7 @@ def gradient_sum(
     With places (k,), of the rows at these positions, which are read where they lie.
     """
     m = gradient_map
-    add_gradients(
+    _add_gradients(
         chunk,
         sums,
         places=places,
@@ -126,7 +126,7 @@ def gradient_sum(
 def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
     """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last, or a weight after it."""
     m = residual_map
-    add_gradients(
+    _add_gradients(
         chunk,
         sums,
         weights=m.slope,

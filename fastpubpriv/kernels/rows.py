@@ -17,7 +17,7 @@ from fastpubpriv.maps import ColumnBox, RowMap
 # A row map as C reads it.
 
 
-def map_table(row_map: RowMap) -> Any:
+def _map_table(row_map: RowMap) -> Any:
     """The C side of a map."""
     center, matrix, offset = [
         ffi.NULL if v is None else ffi.from_buffer("double[]", v)
@@ -75,7 +75,7 @@ def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatA
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any]:
     """Pointer and stride of the rows, workspace, and map as C sees it."""
     pointer, stride = _cbuf.rows(chunk, row_map.dim)
-    cmap = map_table(row_map)
+    cmap = _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
     return pointer, stride, work, cmap
 
@@ -144,7 +144,7 @@ def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: In
     """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64; no chunk is written."""
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     x, stride = _cbuf.rows(chunk, box.dim)
-    table, cmap = _table(box), map_table(row_map)
+    table, cmap = _table(box), _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
     given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
     _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
@@ -157,7 +157,7 @@ def boxed_shell_counts(
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
     _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
     x, stride = _cbuf.rows(chunk, box.dim)
-    table, cmap = _table(box), map_table(row_map)
+    table, cmap = _table(box), _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
     given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
     _cbuf.check(lib.fpp_boxed_shell_counts(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
