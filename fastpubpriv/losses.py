@@ -150,8 +150,7 @@ class Loss:
     def _residuals_of(self, predicted: FloatArray, known: FloatArray) -> FloatArray:
         with np.errstate(all="ignore"):
             if self.residuals is not None:
-                found: FloatArray = np.asarray(self.residuals(predicted, known), dtype=np.float64)
-                return found
+                return np.asarray(self.residuals(predicted, known), dtype=np.float64)
             plain, found = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
             for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
                 if self.scores:
@@ -164,13 +163,11 @@ class Loss:
         """See `RowLoss.value`."""
         if self.values is None:
             raise InputError(f"the loss {self.name!r} has no function of values")
-        found: FloatArray = np.asarray(self.values(predictions(weights, x), y))
-        return found
+        return np.asarray(self.values(predictions(weights, x), y))
 
     def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
         """See `RowLoss.gradient`."""
-        found: FloatArray = -self.residuals_of(predictions(weights, x), y)[:, None] * x
-        return found
+        return -self.residuals_of(predictions(weights, x), y)[:, None] * x
 
 
 def squared_residual(prediction: float, label: float) -> float:

@@ -330,8 +330,7 @@ def audit_randomizer(
         payload = randomizer.privatize(np.tile(data, (runs, 1))).payload
         if isinstance(randomizer, SubsetSelection):
             return names_near_word(randomizer, payload, row).astype(np.float64)
-        found: FloatArray = directions(randomizer, integers(randomizer, payload))[:, 0]
-        return found
+        return directions(randomizer, integers(randomizer, payload))[:, 0]
 
     return audit(
         along,

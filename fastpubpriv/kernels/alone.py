@@ -53,8 +53,7 @@ def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, label
 
 def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
     """Which rows have finite entries and a finite label."""
-    found: BoolArray = np.isfinite(rows).all(axis=1) & np.isfinite(labels)
-    return found
+    return np.isfinite(rows).all(axis=1) & np.isfinite(labels)
 
 
 def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, found: FloatArray) -> None:
@@ -85,8 +84,7 @@ def _by_residuals(loss: Loss, weights: FloatArray, rows: FloatArray, labels: Flo
     residuals = np.zeros(len(rows))
     for i, given in enumerate(zip(predictions(weights, rows).tolist(), labels.tolist(), strict=True)):
         residuals[i] = attempt(partial(_number, residual, *given)) or 0.0
-    found: FloatArray = -residuals[:, None] * rows
-    return found
+    return -residuals[:, None] * rows
 
 
 def _number(function: Callable[..., Any], *given: float) -> float:

@@ -62,8 +62,7 @@ def workspace(law: ReportLaw) -> tuple[Any, Any]:
     """The law as C sees it, and memory for a call: those of this thread's last call, if the law is the same object."""
     if _last.law is not law:
         _last.prepare(law)
-    found: tuple[Any, Any] = _last.given
-    return found
+    return _last.given
 
 
 # Batches of reports as bytes (C); `csrc/wire.c` says which bytes.

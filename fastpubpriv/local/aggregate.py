@@ -413,8 +413,7 @@ class Aggregator:
     def _mean(self, state: _Sums) -> FloatArray:
         if not state.count:
             raise InputError("no reports yet: add some first")
-        found: FloatArray = state.sums.astype(np.float64) * (2.0**-32 * self._unit() / state.count)
-        return found
+        return state.sums.astype(np.float64) * (2.0**-32 * self._unit() / state.count)
 
     def variance(self) -> FloatArray:
         """Variance of one report's vector in each coordinate, (dim,), as seen in the reports; at least two are needed."""
@@ -422,8 +421,7 @@ class Aggregator:
         if state.count < 2:
             raise InputError("a variance needs at least two reports")
         square = state.squares.astype(np.float64) * (2.0**-32 / state.count) * self._unit() ** 2
-        found: FloatArray = np.maximum(square - self._mean(state) ** 2, 0.0) * (state.count / (state.count - 1.0))
-        return found
+        return np.maximum(square - self._mean(state) ** 2, 0.0) * (state.count / (state.count - 1.0))
 
     def _unit(self) -> float:
         randomizer = self.randomizer

@@ -32,8 +32,7 @@ def _scaled(rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 def row_norms(rows: FloatArray) -> FloatArray:
     """Lengths of rows (n, dim) of any size, (n,)."""
     largest, _, lengths = _scaled(rows)
-    found: FloatArray = largest * lengths
-    return found
+    return largest * lengths
 
 
 def public_norm_bound(public: FloatArray) -> float:
@@ -47,8 +46,7 @@ def public_norm_bound(public: FloatArray) -> float:
 
 def shortened(rows: FloatArray, bound: float) -> FloatArray:
     """Rows, each at most as long as `bound`."""
-    found: FloatArray = rows * np.minimum(1.0, bound / np.maximum(row_norms(rows), 1e-300))[:, None]
-    return found
+    return rows * np.minimum(1.0, bound / np.maximum(row_norms(rows), 1e-300))[:, None]
 
 
 def directions_of(rows: FloatArray) -> FloatArray:

@@ -209,5 +209,4 @@ def directions(randomizer: Randomizer, whole: npt.NDArray[np.int32]) -> FloatArr
         factor = grid * np.minimum(1.0, length_limit(randomizer) / np.maximum(norms * grid, 1.0))
     else:
         factor = np.where(norms > 0.0, 1.0 / np.maximum(norms, 1.0), 0.0)
-    found: FloatArray = wide * factor[:, None]
-    return found
+    return wide * factor[:, None]

@@ -374,8 +374,7 @@ def _projected(weights: FloatArray, centre: FloatArray, radius: float) -> FloatA
     """The nearest point of the ball."""
     moved = weights - centre
     length = float(np.sqrt(np.sum(moved * moved)))
-    found: FloatArray = centre + moved * min(1.0, radius / length if length > 0.0 else 1.0)
-    return found
+    return centre + moved * min(1.0, radius / length if length > 0.0 else 1.0)
 
 
 def _loss(loss: Any) -> tuple[str, RowLoss]:

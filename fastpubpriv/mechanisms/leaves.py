@@ -143,8 +143,7 @@ class LeafGramQuery(LeafSumQuery):
         if not self.triangle:
             return squares
         upper = np.triu_indices(squares.shape[1])
-        triangles: IntArray = squares[:, upper[0], upper[1]]
-        return triangles
+        return squares[:, upper[0], upper[1]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -78,8 +78,7 @@ def cell_edges(hypotheses: Hypotheses, cells: int) -> FloatArray:
         points = np.sort((means[:, None] + std[:, None] * _CELL_REACH).ravel())
     points = points[np.isfinite(points)]
     places = np.linspace(0, len(points) - 1, cells - 1).round().astype(np.int64)
-    edges: FloatArray = np.unique(points[places])
-    return edges
+    return np.unique(points[places])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,8 +244,7 @@ def numbered(size: int) -> IntArray:
     table = np.zeros((size, size), dtype=np.int64)
     upper = np.triu_indices(size, 1)
     table[upper] = np.arange(len(upper[0]))
-    found: IntArray = table + table.T
-    return found
+    return table + table.T
 
 
 Codes = np.ndarray[Any, np.dtype[np.int16]]
@@ -414,8 +412,7 @@ def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[Pai
 
 def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
     """floor(n drawn / draws + 1/2): the rows among n that correspond to `drawn` of `draws` public draws."""
-    numbers: IntArray = (2 * n * drawn.astype(np.int64) + draws) // (2 * draws)
-    return numbers
+    return (2 * n * drawn.astype(np.int64) + draws) // (2 * draws)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -389,8 +389,7 @@ def scheffe_sets(cover: Cover, first: int, last: int) -> tuple[IntArray, IntArra
 
     def edge(point: FloatArray) -> IntArray:
         number = np.clip(np.rint((point - cover.low) / cover.step) + 1.0, 0.0, cover.cuts + 1.0)
-        numbers: IntArray = number.astype(np.int64)
-        return numbers
+        return number.astype(np.int64)
 
     return edge(low), edge(high), outside
 

@@ -79,8 +79,7 @@ def fixed_size_replace(rate: float, noise_multiplier: float) -> StepProfile:
 
 
 def _log_expm1(epsilon: FloatArray) -> FloatArray:
-    result: FloatArray = epsilon + np.log(-np.expm1(-epsilon))
-    return result
+    return epsilon + np.log(-np.expm1(-epsilon))
 
 
 def _rounded_up(gain: FloatArray, cost: FloatArray, epsilon: FloatArray, far: FloatArray) -> FloatArray:
@@ -89,8 +88,7 @@ def _rounded_up(gain: FloatArray, cost: FloatArray, epsilon: FloatArray, far: Fl
     `far` is the largest |a|. The threshold x is where the difference is largest, so its own rounding counts only squared.
     """
     error = ULP * (16.0 + 2.0 * epsilon + 4.0 * far * far) * (gain + cost)
-    result: FloatArray = np.clip(gain - cost + error, 0.0, 1.0)
-    return result
+    return np.clip(gain - cost + error, 0.0, 1.0)
 
 
 def _replace(epsilon: FloatArray, *, q: float, z: float) -> FloatArray:
@@ -178,8 +176,7 @@ def half_masses(losses: FloatArray, deltas: FloatArray) -> FloatArray:
 
 def falling(deltas: FloatArray) -> FloatArray:
     """The least values above `deltas` that never rise. From the right: a dip by rounding must not be spread."""
-    result: FloatArray = np.maximum.accumulate(deltas[::-1])[::-1]
-    return result
+    return np.maximum.accumulate(deltas[::-1])[::-1]
 
 
 def loss_law(step: StepProfile, above: FloatArray, below: FloatArray) -> LossLaw:

@@ -337,8 +337,7 @@ class PCAResult(Result):
         The projection of private rows stays private data.
         """
         array = points(rows, self.dim, self.columns, finite=False)
-        projected: FloatArray = (array - self.center) @ self.components.T
-        return projected
+        return (array - self.center) @ self.components.T
 
     def _estimate(self) -> tuple[str, Any]:
         return "eigenvalues", self.eigenvalues
@@ -434,15 +433,13 @@ class GaussianResult(Result):
         Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
         """
         normals: FloatArray = draw_normals((n, self.dim), random_state=random_state)
-        drawn: FloatArray = self.mean + normals @ factor_of(self.covariance).T
-        return drawn
+        return self.mean + normals @ factor_of(self.covariance).T
 
     def log_prob(self, rows: Any) -> FloatArray:
         """Log density of the released Gaussian at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
         array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
         half, constant = log_density(array, self.mean, factor_of(self.covariance))
-        density: FloatArray = -half - constant
-        return density
+        return -half - constant
 
     def plot(
         self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None, bounds: Any = None

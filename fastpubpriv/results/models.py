@@ -233,8 +233,7 @@ class TrainingResult(Result):
     @property
     def standard_error(self) -> FloatArray:
         """Standard deviation of each coefficient, (terms,); NaN where `status` says "few_public_rows"."""
-        found: FloatArray = np.sqrt(np.diag(self.covariance)[1:]) * self._known
-        return found
+        return np.sqrt(np.diag(self.covariance)[1:]) * self._known
 
     @property
     def intercept_error(self) -> float:

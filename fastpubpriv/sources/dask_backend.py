@@ -274,8 +274,7 @@ class _Plan:
 
     def _ranges(self, rows: Rows) -> Iterable[tuple[int, int]]:
         def ends(source: Rows) -> IntArray:
-            found: IntArray = next(s for s, known in zip(self._starts, self._sources, strict=True) if known is source)
-            return found
+            return next(s for s, known in zip(self._starts, self._sources, strict=True) if known is source)
 
         return itertools.pairwise(remote.cuts(rows, ends).tolist())
 

@@ -215,8 +215,7 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
 
 def _places(texts: Any, levels: Sequence[str]) -> FloatArray:
     """The places of texts in a list. A quote within a cell stands there twice, so it does in the list."""
-    found: FloatArray = arrow_places(texts, [level.replace('"', '""') for level in levels])
-    return found
+    return arrow_places(texts, [level.replace('"', '""') for level in levels])
 
 
 def _numbers(texts: Any) -> FloatArray:

@@ -250,8 +250,7 @@ class _Members:
     def mask(self, begin: int, end: int) -> BoolArray:
         """Whether each of the rows begin to end is in the block."""
         marks = np.arange(begin, end, dtype=np.uint64) * _GOLDEN
-        inside: BoolArray = (marks >= self.low) & (marks <= self.high)
-        return inside
+        return (marks >= self.low) & (marks <= self.high)
 
     def before(self, row: int) -> int:
         """Rows of the block among the first `row` rows of the source."""
@@ -299,8 +298,7 @@ class Interleaved(View):
             return self._rows.block(0, 0)
         places = self._members.positions(begin, end)
         first = int(places[0])
-        taken: Chunk = self._rows.block(first, int(places[-1]) + 1)[places - first]
-        return taken
+        return self._rows.block(first, int(places[-1]) + 1)[places - first]
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         if begin == end:

@@ -60,8 +60,7 @@ def unseen(cells: Cells, means: FloatArray, stds: FloatArray, *, widest: float =
     """
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
     width = cells.edges[place + 1] - cells.edges[place]
-    found: BoolArray = (stds < 0.5 * width) & (width <= widest)
-    return found
+    return (stds < 0.5 * width) & (width <= widest)
 
 
 def unevenness(cells: Cells, edges: FloatArray, step: float, phase: float) -> tuple[float, float]:

@@ -130,8 +130,7 @@ def shrunken(
 def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, noise: float) -> BoolArray:
     """Which components (k,) have means or widths that noise and few rows leave too far open; `noise` is that of the average."""
     precision = 1.0 / (weights / n + noise**2) + n_pub / weights
-    found: BoolArray = 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
-    return found
+    return 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
 
 
 def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArray) -> Parameters:

@@ -307,8 +307,7 @@ def log_joint(batch: Batch, rows: FloatArray) -> FloatArray:
 
 def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
     """Rows less means in one column, (size, n, k)."""
-    found: FloatArray = rows[None, :, None, column] - means[:, None, :, column]
-    return found
+    return rows[None, :, None, column] - means[:, None, :, column]
 
 
 def log_likelihood(batch: Batch, rows: FloatArray) -> FloatArray:

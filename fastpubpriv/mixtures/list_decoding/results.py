@@ -102,8 +102,7 @@ def mean_steps(accuracy: float) -> FloatArray:
     scales."""
     alpha = validation.positive("accuracy", accuracy)
     most = math.ceil(1.0 / alpha)
-    steps: FloatArray = alpha * np.arange(-most, most + 1).astype(np.float64)
-    return steps
+    return alpha * np.arange(-most, most + 1).astype(np.float64)
 
 
 def std_factors(accuracy: float) -> FloatArray:

@@ -73,8 +73,7 @@ def find_components(
         return search.finish([search.root()])
     find = method.learn if shape.mode == "practical" else method.theory
     assert find is not None
-    found: Clustering = find(search)
-    return found
+    return find(search)
 
 
 def checked_search(method: str, shape: Shape, structure: str, public: FloatArray, *, pure: bool) -> SearchMethod:

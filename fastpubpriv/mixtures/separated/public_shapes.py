@@ -65,8 +65,7 @@ def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
         index = min(index, int(np.flatnonzero(best > 0.0)[-1]))
         chosen.append(index)
         best = np.minimum(best, squared_distances(points, points[index]))
-    start: FloatArray = points[chosen]
-    return start
+    return points[chosen]
 
 
 def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
@@ -475,8 +474,7 @@ def _whitener(rows: FloatArray, groups: IntArray) -> FloatArray:
     if correlation is None:
         return 1.0 / spreads
     values, vectors = spectrum(correlation)
-    whitener: FloatArray = (vectors / np.sqrt(values)) @ vectors.T / spreads
-    return whitener
+    return (vectors / np.sqrt(values)) @ vectors.T / spreads
 
 
 def _cost(rows: FloatArray, groups: IntArray) -> float:
