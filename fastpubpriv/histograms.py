@@ -247,7 +247,9 @@ def stable_histogram(
     )
     check_memory(partitions, rows.n, run.executor)
     running.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))
-    check_event(run, partitions, law)
+    # Raise now, before the debit, if the budget has no grid for these histograms.
+    slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
+    stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
     with run.paid():
         released = run.release(
             StableHistograms(partitions=partitions, law=law, pad_all=pad == "all"),
@@ -264,12 +266,6 @@ def stable_histogram(
             provenance={"bins": "argument"},
             **run.fields(0),
         )
-
-
-def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> None:
-    """Raise now, before the debit, if the budget has no grid for these histograms."""
-    slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
-    stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
 
 
 def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:

@@ -130,12 +130,6 @@ def require_squares(name: str, dim: int, count: int) -> None:
     require_memory(name, dim, 8 * dim * dim * count)
 
 
-def check_budget_against(budget: Budget, n_priv: int) -> None:
-    """Warn about a delta that protects nobody; everything in the warning is public."""
-    if isinstance(budget, ApproxDP):
-        budget.warn_if_weak(n_priv)
-
-
 def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
     """Warn, from public numbers alone, when the public rows by themselves are predicted to be closer."""
     if predicted > public_only:
@@ -266,7 +260,9 @@ def start(
     if progress is not None and not isinstance(progress, bool):
         raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
     account = Account(name, budget, draws=draws, reserved=reserved, ledger=ledger, random_state=random_state)
-    check_budget_against(budget, rows.n)
+    # Warn about a delta that protects nobody; everything in the warning is public.
+    if isinstance(budget, ApproxDP):
+        budget.warn_if_weak(rows.n)
     most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
     return Run(account, rows, Executor(threads=threads, progress=progress, max_memory=most))
 

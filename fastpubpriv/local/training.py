@@ -52,18 +52,14 @@ def best_steps(
     sum(1 / G_i^2). E |sum(g_i / G_i^2)|^2 is at most total + (total clip)^2, the second term only for several rows.
     """
     squares = [total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)]
-    plain = _convex(totals, squares, radius)
+    # One length for all: the sum of lengths^2 E |.|^2 is then as large as the squared radius.
+    spread, weight = math.fsum(squares), math.fsum(totals)
+    length = radius / math.sqrt(spread)
+    plain = Steps([length] * len(totals), totals, radius * math.sqrt(spread) / weight)
     if convexity is None:
         return plain
     strong = _strongly_convex(totals, squares, convexity)
     return strong if strong.excess_bound < plain.excess_bound else plain
-
-
-def _convex(totals: Sequence[float], squares: Sequence[float], radius: float) -> Steps:
-    """One length for all: the sum of lengths^2 E |.|^2 is then as large as the squared radius."""
-    spread, weight = math.fsum(squares), math.fsum(totals)
-    length = radius / math.sqrt(spread)
-    return Steps([length] * len(totals), totals, radius * math.sqrt(spread) / weight)
 
 
 def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexity: float) -> Steps:

@@ -237,19 +237,6 @@ def task_arguments(task: str) -> tuple[str, ...]:
     return tuple(inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters)
 
 
-def _forecast(task: str, arguments: dict[str, Any]) -> Forecast:
-    """The forecast of a task, whose own arguments alone are accepted."""
-    allowed = task_arguments(task)
-    for name in arguments:
-        if name not in allowed:
-            raise InputError(
-                f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
-            )
-    if "dim" not in arguments:
-        raise InputError(f"plan({task!r}) needs dim=, the number of columns")
-    return TASKS[task](**arguments)
-
-
 def plan(
     task: str,
     *,
@@ -348,7 +335,16 @@ def plan(
         n_priv = count("n_priv", n_priv, minimum=1)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
-    forecast = _forecast(task, arguments)
+    # The forecast of a task, whose own arguments alone are accepted.
+    allowed = task_arguments(task)
+    for name in arguments:
+        if name not in allowed:
+            raise InputError(
+                f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
+            )
+    if "dim" not in arguments:
+        raise InputError(f"plan({task!r}) needs dim=, the number of columns")
+    forecast = TASKS[task](**arguments)
     predict = forecast.predict
     solved_for = "error"
     if n_priv is None and budget is not None and error is not None:

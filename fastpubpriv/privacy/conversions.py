@@ -49,10 +49,6 @@ def _up(value: float) -> float:
     return math.nextafter(value * (1 + _MARGIN), math.inf)
 
 
-def _down(value: float) -> float:
-    return math.nextafter(value * (1 - _MARGIN), 0.0)
-
-
 def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """The largest found x in [low, high] with keeps(x); `low` is taken to keep. Bisection that returns the safe end."""
     if keeps(high):
@@ -251,7 +247,8 @@ def bun_steinke_rho(epsilon: Number, delta: Number) -> float:
     e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
     log_inverse = -math.log(d)
     root = e / (math.sqrt(log_inverse + e) + math.sqrt(log_inverse))
-    return _down(root * root)
+    value = root * root
+    return math.nextafter(value * (1 - _MARGIN), 0.0)
 
 
 def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:

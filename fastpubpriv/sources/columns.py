@@ -55,14 +55,6 @@ def names_of_columns(columns: Any) -> Sequence[Any] | None:
     return columns.names if isinstance(columns, TextColumns) else columns
 
 
-def coded_labels(labels: Iterable[Any], columns: Any) -> list[Any]:
-    """Labels that were chosen, those of columns of text as `Coded`."""
-    if not isinstance(columns, TextColumns):
-        return list(labels)
-    texts = columns.texts
-    return [Coded(each, texts[each]) if isinstance(each, str) and each in texts else each for each in labels]
-
-
 def name_of(label: Any) -> str:
     """The name of a column, as rows have it: that of a column of text keeps its list."""
     return label if isinstance(label, Coded) else str(label)
@@ -144,7 +136,11 @@ def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: b
     repeated = [label for label, count in Counter(chosen).items() if count > 1]
     if repeated:
         raise InputError(f"column {listed(repeated)} was chosen twice: choose each column once")
-    return coded_labels(chosen, columns)
+    # Labels that were chosen, those of columns of text as `Coded`.
+    if not isinstance(columns, TextColumns):
+        return list(chosen)
+    texts = columns.texts
+    return [Coded(each, texts[each]) if isinstance(each, str) and each in texts else each for each in chosen]
 
 
 def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any) -> None:

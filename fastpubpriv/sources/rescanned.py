@@ -177,7 +177,14 @@ def check_dask(frame: Any) -> None:
             continue
         below = list(step.dependencies())
         if kind == "AsType":
-            _check_types(step, what)
+            asked = step.operand("dtypes")
+            targets = asked.values() if isinstance(asked, dict) else [asked]
+            held = _types(step.frame)
+            floats = all(
+                isinstance(target, str | type | np.dtype) and np.dtype(target).kind == "f" for target in targets
+            )
+            if not floats or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in held):
+                _refuse(what, "AsType, which fails for some values")
         elif kind in _DASK_ARITHMETIC:
             if any(getattr(dtype, "char", "") == "O" for each in below for dtype in _types(each)):
                 _refuse(what, f"{kind} of objects, which may fail for some of them")
@@ -186,15 +193,6 @@ def check_dask(frame: Any) -> None:
         if len(below) > 1 and len({source for each in below for source in _sources(each)}) > 1:
             _refuse(what, f"{kind} of two frames, which are put together by their index")
         waiting += below
-
-
-def _check_types(step: Any, what: str) -> None:
-    asked = step.operand("dtypes")
-    targets = asked.values() if isinstance(asked, dict) else [asked]
-    held = _types(step.frame)
-    floats = all(isinstance(target, str | type | np.dtype) and np.dtype(target).kind == "f" for target in targets)
-    if not floats or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in held):
-        _refuse(what, "AsType, which fails for some values")
 
 
 def _types(step: Any) -> list[Any]:

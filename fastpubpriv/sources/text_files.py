@@ -157,7 +157,11 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[Column]) -> list[Flo
         begin[whole] = lines.begin[whole] if index == 0 else commas[first + index - 1] + 1
         end[whole] = lines.end[whole] if index == width - 1 else commas[first + index]
         if len(quotes):
-            _unquote(codes, begin, end)
+            # Move both ends of each quoted cell inwards, so that the quotes are left out.
+            at = np.flatnonzero(end - begin >= 2)
+            at = at[(codes[begin[at]] == QUOTE) & (codes[end[at] - 1] == QUOTE)]
+            begin[at] += 1
+            end[at] -= 1
         texts = _texts(codes, begin, end)
         columns.append(_numbers(texts) if levels is None else _places(texts, levels))
     return columns
@@ -188,14 +192,6 @@ def _covered(n: int, begin: Positions, end: Positions) -> BoolArray:
     steps[begin[some]] += 1
     steps[end[some]] -= 1
     return np.cumsum(steps[:n], dtype=np.int8).astype(np.bool_)
-
-
-def _unquote(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> None:
-    """Move both ends of each quoted cell inwards, so that the quotes are left out."""
-    at = np.flatnonzero(end - begin >= 2)
-    at = at[(codes[begin[at]] == QUOTE) & (codes[end[at] - 1] == QUOTE)]
-    begin[at] += 1
-    end[at] -= 1
 
 
 def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:

@@ -97,5 +97,5 @@ def test_the_fuzzer_finds_a_plus_sign_that_text_elsewhere_forbids(monkeypatch):
 
 
 def test_the_fuzzer_finds_quotes_that_join_lines(monkeypatch):
-    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted: text_files.read_lines(path, True))
+    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted, read=text_files.read_lines: read(path, True))
     finds(REPLACEMENTS(check_replacement))

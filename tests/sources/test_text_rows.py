@@ -130,7 +130,7 @@ def a_filter_that_knows_too_little(monkeypatch):
 
 
 def quotes_that_join_lines(monkeypatch):
-    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted: text_files.read_lines(path, True))
+    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted, read=text_files.read_lines: read(path, True))
 
 
 def long_lines_that_are_no_rows(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -178,11 +178,6 @@ def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterat
             np.array([component for _, component in slots], dtype=np.int64),
             np.array([weight for weight, _ in slots], dtype=np.float64) / r,
         )
-
-
-def product_size(sizes: Sequence[int]) -> int:
-    """Length of the product of lists, as an exact integer."""
-    return math.prod(sizes)
 
 
 def _sizes(n_components: int, resolution: int) -> tuple[int, int]:
@@ -390,4 +385,6 @@ class AxisAlignedLists(_Lists):
         """Length of the product of all columns' fine lists, exact; each column at accuracy / dim, so that products are at
         accuracy."""
         alpha = validation.positive("accuracy", accuracy)
-        return product_size([self.net_size(column, alpha / self.dim) for column in range(self.dim)])
+        # Length of the product of lists, as an exact integer.
+        sizes = [self.net_size(column, alpha / self.dim) for column in range(self.dim)]
+        return math.prod(sizes)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.parameters import FAILURE_PROB
-from fastpubpriv.privacy import ApproxDP, Budget, StableHistogramEvent, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, stable_event
 from fastpubpriv.results.histogram import noise_quantile
 
 SCALE_MASS = 0.2718  # least share of |X - X'| / sqrt(2) of one Gaussian in the best dyadic bin
@@ -58,16 +58,12 @@ def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: 
     >>> round(histogram_error(ApproxDP(epsilon=1, delta=1e-6), 10_000, 0.05), 1)
     51.7
     """
-    event = _event(budget, n, histograms)
-    beta = validation.probability("failure_prob", failure_prob)
-    return event.count_threshold + noise_quantile(event.law, event.count_noise_std, beta / (2 * n * histograms))
-
-
-def _event(budget: Budget, n: int, histograms: int) -> StableHistogramEvent:
     if not isinstance(budget, ApproxDP):
         raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     # The number of rows enters through the size of the integers only, and not beyond 2^35.
-    return stable_event(budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0)
+    event = stable_event(budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0)
+    beta = validation.probability("failure_prob", failure_prob)
+    return event.count_threshold + noise_quantile(event.law, event.count_noise_std, beta / (2 * n * histograms))
 
 
 def _least_rows(needed: Callable[[int], float]) -> int:
