@@ -3,14 +3,6 @@
 Needs scikit-learn 1.6 or newer (`pip install fastpubpriv[sklearn]`). Every fit spends its budget again: also a fit of a clone, and
 every fit inside cross-validation or a grid search. With `ledger=` (the path of a ledger file) the fits are added up and refused at
 its total; without one, every fit after the first of a process gives a PrivacyWarning that says what has been spent.
-
-What the estimators share: parameters that can be cloned, one spending fit, and columns that are matched by name.
-
-The start of a pipeline: private means and scales, and private principal components.
-
-Densities: one Gaussian, and a mixture of separated Gaussians.
-
-Linear models: regression of a number, and of one of two classes.
 """
 
 from __future__ import annotations
@@ -96,8 +88,8 @@ class PublicPrivateEstimator(BaseEstimator):
         tags.non_deterministic = True
         return tags
 
-    def _spend(self, x: Any, x_pub: Any, call: Callable[..., Any]) -> Any:
-        """Return call(budget=, ledger=, random_state=), with what a fit has to check before and to count after."""
+    def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
+        """Return call(x, x_pub=, budget=, ledger=, random_state=, ...), with what a fit checks before and counts after."""
         if x_pub is None:
             raise InputError(NEEDS_PUBLIC)
         if not isinstance(self.budget, Budget):
@@ -109,7 +101,8 @@ class PublicPrivateEstimator(BaseEstimator):
         # Only the form of the table is looked at: how many columns, and their names.
         validate_data(self, x, skip_check_array=True)
         with self._charged() as ledger:
-            result = call(budget=self.budget, ledger=ledger, random_state=self.random_state)
+            seed = self.random_state
+            result = call(x, x_pub=x_pub, budget=self.budget, ledger=ledger, random_state=seed, **given)
         self.result_ = result
         return result
 
@@ -172,7 +165,7 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
-        result = self._spend(X, X_pub, lambda **given: estimate_gaussian(X, x_pub=X_pub, structure="diagonal", **given))
+        result = self._spend(estimate_gaussian, X, X_pub, structure="diagonal")
         scale = np.sqrt(np.diag(result.covariance))
         self.mean_, self.scale_ = result.mean, np.where(scale > 0.0, scale, 1.0)
         return self
@@ -231,9 +224,7 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
             columns = _num_features(X_pub) if X_pub is not None else self.n_components
             if self.n_components > columns:
                 raise InputError(f"n_components={self.n_components} is more than the {columns} columns")
-        result = self._spend(
-            X, X_pub, lambda **given: estimate_gaussian(X, x_pub=X_pub, structure=self.structure, **given)
-        )
+        result = self._spend(estimate_gaussian, X, X_pub, structure=self.structure)
         values, vectors = np.linalg.eigh(result.covariance)
         kept = np.argsort(values)[::-1][: self.n_components]
         components = vectors[:, kept].T
@@ -309,11 +300,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
         result = self._spend(
-            X,
-            X_pub,
-            lambda **given: estimate_gaussian(
-                X, x_pub=X_pub, method=self.method, structure=self.structure, bounds=self.bounds, **given
-            ),
+            estimate_gaussian, X, X_pub, method=self.method, structure=self.structure, bounds=self.bounds
         )
         self.mean_, self.covariance_ = result.mean, result.covariance
         return self
@@ -367,18 +354,14 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
         result = self._spend(
+            learn_separated_mixture,
             X,
             X_pub,
-            lambda **given: learn_separated_mixture(
-                X,
-                x_pub=X_pub,
-                n_components=self.n_components,
-                min_weight=self.min_weight,
-                method=self.method,
-                structure=self.structure,
-                bounds=self.bounds,
-                **given,
-            ),
+            n_components=self.n_components,
+            min_weight=self.min_weight,
+            method=self.method,
+            structure=self.structure,
+            bounds=self.bounds,
         )
         self.weights_, self.means_, self.covariances_ = result.weights, result.means, result.covariances
         return self
@@ -459,13 +442,9 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
         """
         _check_labels(X_pub, y_pub)
         result = self._spend(
-            X,
-            X_pub,
-            lambda **given: linear_regression(
-                X, y, x_pub=X_pub, y_pub=y_pub, weights_pub=weights_pub, weights_priv=weights_priv,
-                weight_cap=self.weight_cap, method=self.method, x_bounds=self.x_bounds, y_bounds=self.y_bounds,
-                categories=self.categories, y_scale=self.y_scale, **given,
-            ),
+            linear_regression, X, X_pub, y_priv=y, y_pub=y_pub, weights_pub=weights_pub, weights_priv=weights_priv,
+            weight_cap=self.weight_cap, method=self.method, x_bounds=self.x_bounds, y_bounds=self.y_bounds,
+            categories=self.categories, y_scale=self.y_scale,
         )  # fmt: skip
         self._keep(result)
         return self
@@ -532,14 +511,9 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         if classes.shape != (2,) or any(each != each for each in classes.tolist()) or classes[0] == classes[1]:
             raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
         result = self._spend(
-            X,
-            X_pub,
-            lambda **given: logistic_regression(
-                X, _coded(y, classes), x_pub=X_pub, y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
-                method=self.method, weights_pub=weights_pub, weights_priv=weights_priv, weight_cap=self.weight_cap,
-                x_bounds=self.x_bounds, categories=self.categories, class_weight=_coded_weights(self.class_weight, classes),
-                **given,
-            ),
+            logistic_regression, X, X_pub, y_priv=_coded(y, classes), y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
+            method=self.method, weights_pub=weights_pub, weights_priv=weights_priv, weight_cap=self.weight_cap,
+            x_bounds=self.x_bounds, categories=self.categories, class_weight=_coded_weights(self.class_weight, classes),
         )  # fmt: skip
         self._keep(result)
         self.classes_ = classes

@@ -32,8 +32,7 @@ from fastpubpriv.estimators.radii import (
     step_count,
 )
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
-from fastpubpriv.mechanisms.scores import CELLS
-from fastpubpriv.mechanisms.scores import MOST_DENSITIES as MOST_HYPOTHESES
+from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.learn import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
@@ -342,12 +341,13 @@ def plan_axis_aligned_mixture(
     failure = failure_probability(failure_prob)
     closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
 
+    def chosen_for(n_priv: int, budget: Budget) -> Any:
+        name = chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
+        return AXIS_ALIGNED_METHODS[name]
+
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         # With too few rows for the blocks the error is infinite, so that `plan` can solve for rows.
-        least = max(each.least_rows for each in AXIS_ALIGNED_METHODS.values())
-        chosen = AXIS_ALIGNED_METHODS[
-            chosen_method(wanted, dim=dim, n_priv=max(n_priv, least), has_public=n_pub > 0, budget=budget)
-        ]
+        chosen = chosen_for(max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget)
         size = chosen.candidates if candidates is None else candidates
         details = {
             "candidates": float(size),
@@ -364,19 +364,14 @@ def plan_axis_aligned_mixture(
         return slack_at(size, rows, epsilon, failure), details
 
     def more(n_priv: int, budget: Budget) -> dict[str, float]:
-        chosen = AXIS_ALIGNED_METHODS[
-            chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
-        ]
+        chosen = chosen_for(n_priv, budget)
         if not isinstance(budget, ApproxDP):
             return {}
         own = {} if chosen.details is None else chosen.details(components, budget)
         return own | list_decoding_details(components, dim, closeness, budget, failure)
 
     def gaussian(n_priv: int, budget: Budget) -> bool:
-        chosen = AXIS_ALIGNED_METHODS[
-            chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
-        ]
-        return chosen.predict is not None  # the others choose from a list
+        return chosen_for(n_priv, budget).predict is not None  # the others choose from a list
 
     return Forecast(predict=predict, unit=AXIS_ALIGNED_UNIT, more=more, gaussian=gaussian)
 
@@ -410,7 +405,7 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
     if candidates is None:
         raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
     size = validation.integer(
-        "candidates", candidates, minimum=2, maximum=MOST_COMPARED if dim == 1 else MOST_HYPOTHESES
+        "candidates", candidates, minimum=2, maximum=MOST_COMPARED if dim == 1 else MOST_DENSITIES
     )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

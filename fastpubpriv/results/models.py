@@ -316,14 +316,13 @@ class TrainingResult(Result):
         column has an axis in its own unit.
         """
         from fastpubpriv.results import plots
-        from fastpubpriv.results import plots as plotting
 
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
         public = width * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
         lower, upper = self.confidence_interval(level)
         estimates = [
-            plotting.Estimate("private", self.coefficients, lower, upper),
-            plotting.Estimate(
+            plots.Estimate("private", self.coefficients, lower, upper),
+            plots.Estimate(
                 "public only",
                 self.public_coefficients,
                 self.public_coefficients - public,
@@ -332,8 +331,8 @@ class TrainingResult(Result):
         ]
         roles = self.design.get("role", [])
         levels = [role in (columns.LEVEL, columns.OTHER) for role in roles] or [False] * len(self.terms)
-        if len(self.terms) <= plotting.MAX_PANELS and not any(levels):
-            return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        if len(self.terms) <= plots.MAX_PANELS and not any(levels):
+            return plots.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
         unit = "log-odds" if self.loss == "logistic" else "label"
         return plots.plot_coefficients(
             estimates, terms=self.terms, groups=plots.strips(self.terms, self.design.get("source"), levels),
