@@ -18,8 +18,7 @@ from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import beta_quantile
-from fastpubpriv.reading import Form
-from fastpubpriv.results.base import Table, Value, read_price
+from fastpubpriv.results.base import Form, Table, Value, read_price
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and what a test of two data sets proves.
 

@@ -1,4 +1,11 @@
-"""Gradients of labelled rows as exact integers, for losses of the library and of the caller.
+"""Gradients of labelled rows: as exact integers for a loss, and row by row for a function of the caller.
+
+Functions of the caller's over private rows: each call gets one row, and nothing of any other.
+
+What a row adds to a sum may depend on that row alone, to the last bit. A function of many rows does not promise that: `x @ weights`
+of NumPy adds up in another order beside other rows, and a sign makes a whole gradient of a last bit.
+
+Gradients of labelled rows as exact integers, for losses of the library and of the caller.
 
 Gradients of labelled rows, each clipped as a whole, as exact integers (C, one thread, no GIL).
 
@@ -12,18 +19,118 @@ NumPy in blocks is no choice here: its matrix products add in an order that depe
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv import losses
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import KernelError
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cbuf import aligned
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels._jit import callback
+from fastpubpriv.kernels._jit import callback, row_loop
+from fastpubpriv.losses import Loss, RowLoss, predictions
 from fastpubpriv.maps import GradientMap, ResidualMap
+from fastpubpriv.threads.guard import attempt
+
+CALL = 10_000  # nanoseconds of a call with some operations of NumPy on a row
+
+PerRow = Callable[[FloatArray, FloatArray, FloatArray], Any]
+
+
+def is_compiled(gradient: PerRow) -> bool:
+    """Whether Numba has compiled the function, so that rows can be handed to it in a compiled loop."""
+    return hasattr(gradient, "py_func") and not isinstance(gradient, MethodType)
+
+
+def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+    """gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) for each of k rows, together (k, *weights.shape).
+
+    Zero for a row at which the function raises, returns another shape, or a number that is not finite. It is not shown a row with
+    an entry or a label that is not finite, which has zero as well.
+    """
+    x, y = (np.ascontiguousarray(each, dtype=np.float64) for each in (rows, labels))
+    usable = _whole(x, y)
+    if not usable.all():
+        found: FloatArray = np.zeros((len(x), *weights.shape))
+        found[usable] = row_gradients(gradient, weights, x[usable], y[usable])
+        return found
+    found = np.zeros((len(x), *weights.shape))
+    if is_compiled(gradient):
+        row_loop(gradient)(np.ascontiguousarray(weights), x, y, found)
+    else:
+        _call_each(gradient, weights, x, y, found)
+    found[~np.isfinite(found).all(axis=tuple(range(1, found.ndim)))] = 0.0
+    return found
+
+
+def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
+    """Which rows have finite entries and a finite label."""
+    return np.isfinite(rows).all(axis=1) & np.isfinite(labels)
+
+
+def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, found: FloatArray) -> None:
+    """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next.
+
+    The memory is aligned, because some BLAS add up in another order where an array begins elsewhere.
+    """
+    given = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
+    for i in range(len(x)):
+        for array, content in zip(given, (weights, x[i], y[i]), strict=True):
+            array[...] = content
+        one = attempt(lambda: np.asarray(gradient(*(each[...] for each in given)), dtype=np.float64))
+        if one is not None and one.shape == (1, *weights.shape):
+            found[i] = one[0]
+
+
+def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+    """Gradients (k, dim) of a loss at k private rows; zero for a row that it cannot handle, and as `row_gradients` says."""
+    if not isinstance(loss, Loss):
+        return row_gradients(loss.gradient, weights, rows, labels)
+    found = loss.gradient(weights, rows, labels) if loss.ours else _by_residuals(loss, weights, rows, labels)
+    found[~(_whole(rows, labels) & np.isfinite(found).all(axis=1))] = 0.0
+    return found
+
+
+def _by_residuals(loss: Loss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+    residual = getattr(loss.residual, "py_func", loss.residual)
+    residuals = np.zeros(len(rows))
+    for i, given in enumerate(zip(predictions(weights, rows).tolist(), labels.tolist(), strict=True)):
+        residuals[i] = attempt(partial(_number, residual, *given)) or 0.0
+    return -residuals[:, None] * rows
+
+
+def _number(function: Callable[..., Any], *given: float) -> float:
+    return float(function(*given))
+
+
+def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Gradients (k, dim) at public rows; InputError, which may quote them, where the loss fails or returns another shape."""
+    try:
+        # Copies: a function that writes into its arguments must not change the public rows.
+        found = np.asarray(loss.gradient(weights.copy(), x.copy(), y.copy()), dtype=np.float64)
+    except Exception as error:
+        raise InputError(
+            f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
+            "and returns an array with one gradient for each row"
+        ) from error
+    if found.shape != x.shape:
+        raise InputError(f"gradient() must return shape {x.shape} for these rows, got {found.shape}")
+    return found
+
+
+def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: float) -> FloatArray:
+    """values(scores, labels) of one row at its scores (models,) under several models; NaN where it fails or they are not finite."""
+    nothing: FloatArray = np.full(len(scores), np.nan)
+    if not (np.isfinite(scores).all() and np.isfinite(label)):
+        return nothing
+    one = attempt(lambda: np.asarray(values(scores.copy(), np.full(len(scores), label)), dtype=np.float64))
+    return one if one is not None and one.shape == scores.shape else nothing
+
 
 # What the kernels over labelled rows share: the call of C, which gets a loss of ours by number and another one as a callback.
 

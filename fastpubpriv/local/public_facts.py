@@ -11,7 +11,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.alone import public_gradients
+from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 
 # What public rows tell in the local model: a norm bound, the moments of a row, and what shortening takes from the mean.

@@ -14,16 +14,15 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.alone import loss_gradients, public_gradients
+from fastpubpriv.kernels.gradients import loss_gradients, public_gradients
 from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.public_facts import PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
-from fastpubpriv.reading import Form
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Result, Table, frozen
+from fastpubpriv.results.base import Form, Result, Table, frozen
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import name_argument
 

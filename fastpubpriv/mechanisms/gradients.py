@@ -27,7 +27,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.kernels.alone import CALL, PerRow, is_compiled, row_gradients
+from fastpubpriv.kernels.gradients import CALL, PerRow, is_compiled, row_gradients
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.maps import GradientMap, ResidualMap, RowMap
 from fastpubpriv.mechanisms.sums import Measurement, Released, sum_grid

@@ -27,8 +27,8 @@ from scipy.special import ndtr
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import densities as kernels
-from fastpubpriv.kernels.alone import CALL, row_values
 from fastpubpriv.kernels.densities import LARGEST_COUNT
+from fastpubpriv.kernels.gradients import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
 from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.candidates import Chosen, Hypotheses

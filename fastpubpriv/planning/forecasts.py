@@ -36,7 +36,7 @@ from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.learn import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
-from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes, wanted_accuracy
+from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated.leaf_estimates import leaf_costs
 from fastpubpriv.mixtures.separated.learn import (
     LADDER_STAGE,

@@ -14,8 +14,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.reading import Form, read_numbers
-from fastpubpriv.results.base import Table, Value
+from fastpubpriv.results.base import Form, Table, Value, read_numbers
 
 # The sample sizes that paper A's regularity conditions ask for.
 

@@ -13,8 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, Predictor, count
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.reading import Form, read_numbers
-from fastpubpriv.results.base import Table, Value, explain, readers_epsilon
+from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
 # Where the function of each task is: plan_<task>.
 _HOMES = {

@@ -15,8 +15,18 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
-from fastpubpriv.reading import Form, read_array, refuse_no_covariances
-from fastpubpriv.results.base import LEVEL, Column, Result, Table, Value, tally, told_bounds
+from fastpubpriv.results.base import (
+    LEVEL,
+    Column,
+    Form,
+    Result,
+    Table,
+    Value,
+    read_array,
+    refuse_no_covariances,
+    tally,
+    told_bounds,
+)
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 
 # What released counts say about each column of a mean: a status, what could not be seen, and how far clipping may mislead.

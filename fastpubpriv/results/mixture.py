@@ -17,8 +17,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.reading import Form, refuse_no_covariances
-from fastpubpriv.results.base import Column, Result, Table, tally, told_bounds
+from fastpubpriv.results.base import Column, Form, Result, Table, refuse_no_covariances, tally, told_bounds
 from fastpubpriv.results.gaussians import factor_of, log_density
 
 # A released mixture of Gaussians, whichever method made it.

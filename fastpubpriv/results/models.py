@@ -17,12 +17,10 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import listed, points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.reading import Form
-from fastpubpriv.results.base import LEVEL, Result, Table
+from fastpubpriv.results.base import LEVEL, Form, Result, Table
 from fastpubpriv.sources import private_rows
-from fastpubpriv.sources.columns import TextColumns, places
 from fastpubpriv.sources.dask_backend import is_dask
-from fastpubpriv.sources.tables import is_arrow, is_frame, is_lazy, is_series
+from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy, is_series, places
 
 # Rows that a released model predicts for: their cells as numbers, text by the lists that the model was trained with.
 

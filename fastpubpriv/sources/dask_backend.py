@@ -24,10 +24,9 @@ from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.sources import remote
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.base import Chunk, Cluster, Rows
-from fastpubpriv.sources.columns import TextColumns, choose, name_of, names_of_columns
 from fastpubpriv.sources.remote import Failed, Form, Part, Pass, Place
 from fastpubpriv.sources.rescanned import check_dask
-from fastpubpriv.sources.tables import frame_rows
+from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, name_of, names_of_columns
 from fastpubpriv.threads.guard import call_foreign
 
 FAN_IN = 8  # parts that one task merges: the answers of 4,096 chunks pass through four levels

@@ -14,9 +14,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
-from fastpubpriv.sources.columns import ColumnRows, TextColumns, places
 from fastpubpriv.sources.open import label_cells, private_rows, public_table_of, refuse_shared_memory
-from fastpubpriv.sources.tables import is_frame, is_series
+from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places
 from fastpubpriv.sources.views import View, each_row
 from fastpubpriv.threads.guard import call_guarded, name_argument
 

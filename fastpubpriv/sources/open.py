@@ -14,12 +14,15 @@ from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import ArrayRows, ChunkRows, plain_list
 from fastpubpriv.sources.base import OPENERS, PathLike, Rows
-from fastpubpriv.sources.columns import Coded, ColumnRows, TextColumns, asked_columns, names_of_columns, plain_text
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, is_directory, lazy_rows, stream_rows
 from fastpubpriv.sources.tables import (
+    Coded,
+    ColumnRows,
     ParquetRows,
+    TextColumns,
     arrow_rows,
+    asked_columns,
     frame_rows,
     is_arrow,
     is_dataset,
@@ -27,6 +30,8 @@ from fastpubpriv.sources.tables import (
     is_lazy,
     is_series,
     load_pyarrow,
+    names_of_columns,
+    plain_text,
     series_as_row,
 )
 from fastpubpriv.sources.text_files import CsvRows, public_table

@@ -20,8 +20,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import FastPubPrivError, InputError, KernelError
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
-from fastpubpriv.sources.columns import Coded
-from fastpubpriv.sources.tables import frame_rows
+from fastpubpriv.sources.tables import Coded, frame_rows
 from fastpubpriv.sources.views import View
 from fastpubpriv.threads.guard import call_foreign, passes, replace_error
 from fastpubpriv.threads.pool import alone

@@ -17,8 +17,15 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import check_count
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
-from fastpubpriv.sources.columns import choose, name_of
-from fastpubpriv.sources.tables import batch_rows, checked_schema, float_dtype, load_pyarrow, polars_frame_rows
+from fastpubpriv.sources.tables import (
+    batch_rows,
+    checked_schema,
+    choose,
+    float_dtype,
+    load_pyarrow,
+    name_of,
+    polars_frame_rows,
+)
 from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
 from fastpubpriv.validation import path_name
 

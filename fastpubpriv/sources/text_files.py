@@ -38,8 +38,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import check_count, existing_file
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
-from fastpubpriv.sources.columns import arrow_places, assemble, choose, name_of
-from fastpubpriv.sources.tables import load_pyarrow
+from fastpubpriv.sources.tables import arrow_places, assemble, choose, load_pyarrow, name_of
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
 MAX_LINE_BYTES = 1 << 24  # a longer line is read as an empty one, so that no line fills the memory

@@ -9,9 +9,9 @@ from typing import Any
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.columns import plain_text
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled, weighted_rows
 from fastpubpriv.sources.open import texts_of_column, texts_of_labels
+from fastpubpriv.sources.tables import plain_text
 from fastpubpriv.training.stated import Stated
 
 Texts = dict[str, tuple[str, ...]]

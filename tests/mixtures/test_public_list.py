@@ -8,8 +8,8 @@ from scipy import stats
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv import ZCDP, InputError, PureDP
 from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardised
 from fastpubpriv.mixtures.axis_aligned.em import Batch
-from fastpubpriv.mixtures.axis_aligned.public_list import from_pairs, public_candidates, scattered, standardised
 
 
 def test_likelihood_is_that_of_scipy():

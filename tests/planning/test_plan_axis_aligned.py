@@ -10,7 +10,7 @@ from fastpubpriv.mechanisms.selection import slack_at
 from fastpubpriv.mixtures.axis_aligned.dp_em import em_error
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS
 from fastpubpriv.mixtures.axis_aligned.list_decoding_method import MAX_CANDIDATES, check_feasible, least_list
-from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
+from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.planning import forecasts
 
 APPROX = ApproxDP(1, 1e-6)

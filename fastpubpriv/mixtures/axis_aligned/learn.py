@@ -16,10 +16,10 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators.bounded import checked_bounds
 from fastpubpriv.estimators.whitening import known_root
 from fastpubpriv.mechanisms.selection import required_rows
-from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, list_decoding_method, public_list, univariate
+from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, list_decoding_method, univariate
 from fastpubpriv.mixtures.axis_aligned.types import AxisMethod, Learned, Task, component_status, public_ties
 from fastpubpriv.mixtures.bounded import bounded
-from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
+from fastpubpriv.mixtures.list_decoding.results import wanted_accuracy
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
@@ -36,7 +36,7 @@ ITERATE_FROM, ITERATE_FROM_PURE = 4_000, 10_000
 
 
 METHODS: Registry[AxisMethod] = Registry(
-    univariate.METHOD, column_modes.METHOD, public_list.METHOD, dp_em.METHOD, list_decoding_method.METHOD, auto=True
+    univariate.METHOD, column_modes.METHOD, dp_em.PUBLIC_LIST, dp_em.METHOD, list_decoding_method.METHOD, auto=True
 )
 
 

@@ -23,13 +23,16 @@ from fastpubpriv.mixtures.list_decoding.decoders import (
     scale_partitions,
 )
 from fastpubpriv.mixtures.list_decoding.results import (
+    DYADIC_SCALES,
     gaussian_net,
     gaussian_net_size,
+    mean_rows,
     mean_steps,
     mixture_net,
     mixture_net_size,
+    mixture_sizes,
+    selection_rows,
 )
-from fastpubpriv.mixtures.list_decoding.sizes import DYADIC_SCALES, mean_rows, mixture_sizes, selection_rows
 from fastpubpriv.privacy import Budget, stable_event
 from fastpubpriv.sources.views import split_rows
 

@@ -19,12 +19,14 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
-from fastpubpriv.mixtures.list_decoding import sizes
-from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
-from fastpubpriv.mixtures.list_decoding.sizes import (
+from fastpubpriv.mixtures.list_decoding import results
+from fastpubpriv.mixtures.list_decoding.results import (
     DYADIC_SCALES,
     MEAN_MASS,
     SCALE_MASS,
+    AxisAlignedLists,
+    MeanLists,
+    ScaleLists,
     mean_list_bound,
     scale_list_bound,
 )
@@ -48,7 +50,7 @@ def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
     weight = validation.positive("min_weight", min_weight)
     if not LEAST_WEIGHT <= weight <= 1.0:
         raise InputError(f"min_weight must lie in [{LEAST_WEIGHT:g}, 1], got {min_weight!r}")
-    most = validation.integer("max_scales", max_scales, minimum=1, maximum=sizes.DYADIC_SCALES)
+    most = validation.integer("max_scales", max_scales, minimum=1, maximum=results.DYADIC_SCALES)
     return Thresholds(min_weight=weight, theory=theory, max_scales=most)
 
 
@@ -311,7 +313,7 @@ def decode_variances(
         **running.asked(ledger, random_state, threads, progress),
     )
     if thresholds.theory:
-        needed = sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
+        needed = results.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
         found = release_scales(run, thresholds)
@@ -396,7 +398,7 @@ def decode_means(
         **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     if thresholds.theory:
-        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
         lists = [column[0] for column in release_means(run, scales, thresholds)]
@@ -561,7 +563,7 @@ def decode_axis_aligned(
     scales = [[1.0]] * rows.dim
     run = start("decode_axis_aligned", white, budget, [(mean_partitions(scales), rows.n)], **options)
     if thresholds.theory:
-        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
     with run.paid():
         return _lists(run, release_means(run, scales, thresholds), thresholds, rows.columns, factor)
@@ -575,14 +577,14 @@ def _decode(
     if rows.n < 4:
         raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
     first, second = split_rows(rows, 1, 1)
-    most = rows.dim * min(thresholds.scale_bound, sizes.DYADIC_SCALES)
+    most = rows.dim * min(thresholds.scale_bound, results.DYADIC_SCALES)
     # As many histograms of means as there may be scales; the real number is known after the first release.
     stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
     run = start(name, rows, budget, stages, **options)
     if thresholds.theory:
         needed = 2 * max(
-            sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
-            sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
+            results.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
+            results.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
         )
         warn_few(name, thresholds, needed, rows.n)
     epsilon, delta = run.account.approx_left

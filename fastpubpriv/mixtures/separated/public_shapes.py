@@ -19,8 +19,7 @@ from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.reading import Form
-from fastpubpriv.results.base import MOST_IN_REPR, Table, Value, bracketed, explain
+from fastpubpriv.results.base import MOST_IN_REPR, Form, Table, Value, bracketed, explain
 from fastpubpriv.sources import public_rows
 
 # k-means++ on public rows: small, deterministic, and without randomness that privacy could depend on.

@@ -14,8 +14,7 @@ from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.mixtures.separated.public_shapes import column_scaling, kmeans
-from fastpubpriv.reading import read_json
-from fastpubpriv.results.base import Table, Value
+from fastpubpriv.results.base import Table, Value, read_json
 
 # The cluster tree: released balls, projections and centres that send each row to a leaf. Private rows are never cut up.
 

@@ -13,7 +13,7 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.alone import row_values
+from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
