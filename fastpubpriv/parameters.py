@@ -149,6 +149,27 @@ ledger : str, optional
     "test_seed": """\
 random_state : int, optional
     For tests only.""",
+    "audited": """\
+randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
+    To be audited.
+claim : PureDP or ApproxDP, optional
+    By default the cost that it states.""",
+    "confidence": """\
+confidence : float
+    Of the report.""",
+    "audit_report": """\
+Returns
+-------
+AuditReport
+
+Raises
+------
+InputError
+    Arguments out of range.
+
+Privacy
+-------
+The rows are made up.""",
     "raises": """\
 InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",
@@ -160,7 +181,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def _filled(line: re.Match[str]) -> str:
     text = "\n".join(_TEXTS[name] for name in line[2].split(", "))
-    return "\n".join(line[1] + each for each in text.split("\n"))
+    return "\n".join((line[1] + each).rstrip() for each in text.split("\n"))
 
 
 def with_shared_texts(docstring: str) -> str:

@@ -16,6 +16,7 @@ from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import directions, integers
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import beta_quantile
 from fastpubpriv.results.base import Form, Table, Value, read_price
@@ -174,6 +175,7 @@ def checked_claim(claim: Budget) -> tuple[float, float]:
 # Black-box audits: run a mechanism on two neighbours, count one event, and bound epsilon from below.
 
 
+@shared_docs
 def audit(
     statistic: Callable[[Any, int], Any],
     data: Any,
@@ -199,8 +201,7 @@ def audit(
         Counted runs on each data set.
     threshold : float, optional
         Fixed beforehand. None: chosen by a quarter as many runs of its own on each, which are not counted.
-    confidence : float
-        Of the report.
+    {confidence}
     name : str
         For the report.
 
@@ -277,6 +278,7 @@ def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> flo
     return float(grid[int(np.argmax(scores))])
 
 
+@shared_docs
 def audit_randomizer(
     randomizer: Randomizer, *, claim: Budget | None = None, runs: int = 20_000, confidence: float = 0.99
 ) -> AuditReport:
@@ -286,27 +288,12 @@ def audit_randomizer(
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-        To be audited.
-    claim : PureDP or ApproxDP, optional
-        By default the cost that it states.
+    {audited}
     runs : int
         Reports of each row.
-    confidence : float
-        Of the report.
+    {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {audit_report}
 
     Notes
     -----
@@ -343,6 +330,7 @@ def audit_randomizer(
     )
 
 
+@shared_docs
 def audit_weighted_mean(
     budget: Budget, *, claim: Budget | None = None, n_priv: int = 4, runs: int = 2000, confidence: float = 0.99
 ) -> AuditReport:
@@ -358,21 +346,9 @@ def audit_weighted_mean(
         Rows, at least one.
     runs : int
         On each data set; one takes about a millisecond.
-    confidence : float
-        Of the report.
+    {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {audit_report}
 
     Notes
     -----

@@ -15,7 +15,7 @@ from fastpubpriv.auditing.black_box import AuditReport, checked_claim, epsilon_l
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.parameters import FAILURE_PROB
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import draw_uniforms
 
@@ -207,6 +207,7 @@ def audit_by_tracing(
     )
 
 
+@shared_docs
 def trace_weighted_mean(
     budget: Budget,
     *,
@@ -228,21 +229,9 @@ def trace_weighted_mean(
         Of the rows.
     runs : int
         Each takes a millisecond or two.
-    confidence : float
-        Of the report.
+    {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {audit_report}
 
     Notes
     -----
@@ -278,6 +267,7 @@ def trace_weighted_mean(
     return dataclasses.replace(found, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
 
 
+@shared_docs
 def trace_randomizer(
     randomizer: Randomizer,
     *,
@@ -290,29 +280,14 @@ def trace_randomizer(
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-        To be audited.
-    claim : PureDP or ApproxDP, optional
-        By default the cost that it states.
+    {audited}
     n_reports : int
         In each mean; an attacker who sees single reports, as a server does, is the strongest.
     runs : int
         Means.
-    confidence : float
-        Of the report.
+    {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {audit_report}
 
     Examples
     --------

@@ -93,6 +93,13 @@ class Forecast:
     gaussian: Callable[[int, Budget], bool] = always
 
 
+def budget_maker(notion: type[Budget], delta: Any = None) -> Callable[[float], Budget]:
+    """Budgets of a notion by their rho or epsilon; `delta` belongs to ApproxDP."""
+    if delta is not None:
+        return lambda amount: ApproxDP(epsilon=amount, delta=delta)
+    return (lambda amount: PureDP(epsilon=amount)) if notion is PureDP else (lambda amount: ZCDP(rho=amount))
+
+
 def count(name: str, value: Any, *, minimum: int = 0) -> int:
     """A checked number of rows or columns."""
     return validation.integer(name, value, minimum=minimum, maximum=MOST_COUNT)

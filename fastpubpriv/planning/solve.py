@@ -11,8 +11,17 @@ from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, Predictor, count
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.planning.forecasts import (
+    LEAST_AMOUNT,
+    MOST_AMOUNT,
+    MOST_PURE,
+    MOST_ROWS,
+    Forecast,
+    Predictor,
+    budget_maker,
+    count,
+)
+from fastpubpriv.privacy import ZCDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
 # Where the function of each task is: plan_<task>.
@@ -217,11 +226,7 @@ def _budget_maker(notion: str, delta: float | None) -> Callable[[float], Budget]
     validation.choice("notion", notion, ("zcdp", "approx", "pure"))
     if (notion == "approx") != (delta is not None):
         raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
-    if delta is not None:
-        return lambda amount: ApproxDP(epsilon=amount, delta=delta)
-    if notion == "pure":
-        return lambda amount: PureDP(epsilon=amount)
-    return lambda amount: ZCDP(rho=amount)
+    return budget_maker(PureDP if notion == "pure" else ZCDP, delta)
 
 
 def task_arguments(task: str) -> tuple[str, ...]:

@@ -16,7 +16,15 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, count
+from fastpubpriv.planning.forecasts import (
+    LEAST_AMOUNT,
+    MOST_AMOUNT,
+    MOST_PURE,
+    MOST_ROWS,
+    Forecast,
+    budget_maker,
+    count,
+)
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
@@ -266,7 +274,7 @@ class _Case:
         return predicted < WORTH * alone, _short_of(predicted / alone)
 
     def _worth_budget(self, n_priv: int, budget: Budget) -> float:
-        make = _maker(budget)
+        make = budget_maker(type(budget), getattr(budget, "delta", None))
         most = MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
         return turning_point(
             float(budget.amounts[0]), LEAST_AMOUNT, most, lambda amount: self._worth(n_priv, make(amount))
@@ -275,15 +283,6 @@ class _Case:
 
 def _excess(plan: Prepared) -> float:
     return math.inf if plan.predicted is None else plan.predicted
-
-
-def _maker(budget: Budget) -> Callable[[float], Budget]:
-    """Budgets of the same notion."""
-    if isinstance(budget, ApproxDP):
-        return lambda amount: ApproxDP(epsilon=amount, delta=budget.delta)
-    if isinstance(budget, PureDP):
-        return lambda amount: PureDP(epsilon=amount)
-    return lambda amount: ZCDP(rho=amount)
 
 
 def _short_of(left: float) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import logsumexp
@@ -41,9 +41,9 @@ class Mixtures:
         """Number of mixtures."""
         return len(self.weights)
 
-    def __getitem__(self, index: Any) -> Mixtures:
+    def __getitem__(self, index: Any) -> Self:
         """The mixtures that a slice, mask or index array picks."""
-        return Mixtures(self.weights[index], self.means[index], self.stds[index])
+        return type(self)(self.weights[index], self.means[index], self.stds[index])
 
     def padded(self, components: int) -> Mixtures:
         """The same with empty components added, so that batches of different sizes can be joined."""
@@ -253,22 +253,10 @@ PUBLIC_SEED = 20_240_607
 _ROW_BATCH = 1 << 22
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class Batch(Mixtures):
     """Axis-aligned mixtures: weights (size, k), means and stds (size, k, dim)."""
 
-    weights: FloatArray
-    means: FloatArray
-    stds: FloatArray
-
-    @property
-    def size(self) -> int:
-        """Number of mixtures."""
-        return len(self.weights)
-
-    def __getitem__(self, index: Any) -> Batch:
-        """The mixtures that a slice, mask or index array picks."""
-        return Batch(self.weights[index], self.means[index], self.stds[index])
+    __slots__ = ()
 
 
 def stacked(batches: list[Batch]) -> Batch:
