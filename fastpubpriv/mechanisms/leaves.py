@@ -2,7 +2,7 @@
 
 The private rows are never split into separate data sets: inside the pass, the rows of each chunk are routed down the tree and
 grouped by leaf, and the rows of each leaf go through the map of that leaf. All leaves share the grid (Q), so the sensitivities are
-those of one leaf (`cluster_grids`).
+those of one leaf (`privacy/calibration.py`).
 
 Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
 

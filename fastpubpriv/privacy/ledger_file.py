@@ -417,7 +417,7 @@ class LedgerFile:
         line, check = encode({**record, "nonce": secrets.token_hex(16)}, position.check)
         end = position.offset + len(line)
         try:
-            # Also after an interrupt either the whole line stays or none of it; twice, as in `ledger_lock`.
+            # Also after an interrupt either the whole line stays or none of it; twice, as for the lock.
             try:
                 try:
                     written = os.write(file.fd, line)

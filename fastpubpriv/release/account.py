@@ -151,7 +151,7 @@ class Account:
     The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
     charges its exact cost here first; charging more than the allowance, or drawing more noise than declared, raises before the rows
     are read. Releases over the same disjoint clusters have two totals, one for a row that stays in its cluster and one for a row
-    that moves; together they cost the larger total. `notions.py` has the rules of each notion.
+    that moves; together they cost the larger total. `spending.py` has the rules of each notion.
 
     `charge` takes the price before a query runs, and `fresh_key` gives the key after it. Both serve the process of the debit
     alone: one that is forked afterwards may end a pass, and gets no answer from it.
