@@ -149,27 +149,15 @@ ledger : str, optional
     "test_seed": """\
 random_state : int, optional
     For tests only.""",
-    "audited": """\
+    "randomizer": """\
 randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-    To be audited.
+    To be audited.""",
+    "claim": """\
 claim : PureDP or ApproxDP, optional
     By default the cost that it states.""",
     "confidence": """\
 confidence : float
     Of the report.""",
-    "audit_report": """\
-Returns
--------
-AuditReport
-
-Raises
-------
-InputError
-    Arguments out of range.
-
-Privacy
--------
-The rows are made up.""",
     "raises": """\
 InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",

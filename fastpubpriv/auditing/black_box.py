@@ -288,12 +288,23 @@ def audit_randomizer(
 
     Parameters
     ----------
-    {audited}
+    {randomizer, claim}
     runs : int
         Reports of each row.
     {confidence}
 
-    {audit_report}
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
 
     Notes
     -----
@@ -348,7 +359,18 @@ def audit_weighted_mean(
         On each data set; one takes about a millisecond.
     {confidence}
 
-    {audit_report}
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
 
     Notes
     -----

@@ -231,7 +231,18 @@ def trace_weighted_mean(
         Each takes a millisecond or two.
     {confidence}
 
-    {audit_report}
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
 
     Notes
     -----
@@ -280,14 +291,25 @@ def trace_randomizer(
 
     Parameters
     ----------
-    {audited}
+    {randomizer, claim}
     n_reports : int
         In each mean; an attacker who sees single reports, as a server does, is the strongest.
     runs : int
         Means.
     {confidence}
 
-    {audit_report}
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
 
     Examples
     --------
