@@ -1,7 +1,5 @@
 """Values that say what a pass does with a row: maps to numbers and gradients, cluster trees, laws of local reports.
 
-Values that say what a pass does with a row: the map of a row to numbers, the way down a cluster tree, a list of mixtures.
-
 They are frozen and can be pickled. `kernels` turns them into what C reads, and `reference` reads them as they are.
 """
 

@@ -1,13 +1,10 @@
 """Random and evenly spread numbers that hide nothing, and quantiles, with the bits of SciPy.
 
-Random numbers that hide nothing: starts of public searches, and synthetic rows drawn from released results.
-
 Noise for privacy never comes from here: it is drawn in `release`, from keys. NumPy's old generator is kept for seeds that are
 numbers, because its bits have been promised not to change.
 
-Points that fill a cube evenly: Sobol's sequence, with the bits of `scipy.stats.qmc`, whose import alone takes .4 s.
-
-They are public: starts and candidates of searches that see public rows only, and points at which public laws are compared.
+Points that fill a cube evenly (Sobol's sequence) are public: starts and candidates of searches that see public rows only, and
+points at which public laws are compared.
 """
 
 from __future__ import annotations

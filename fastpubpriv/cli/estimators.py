@@ -1,6 +1,4 @@
-"""The commands that call an estimator, made from its signature.
-
-Commands made from public functions: an option for each parameter, with its default and the text that documents it.
+"""The commands that call an estimator, made from its signature: an option for each parameter, with its default and its text.
 
 Parameters are read in the source of a function: to import it would take longer than `--help` may.
 """

@@ -1,10 +1,6 @@
-"""Densities of mixtures: pairs of hypotheses, masses of normals in cells, and the statistic of rows under a mixture.
-
-Pairs of hypotheses: codes of densities at rows, counts of Scheffe sets, scores over cells (C, one thread, no GIL).
+"""Densities of mixtures: pairs of hypotheses, masses of normals in cells, and the statistic of rows under a mixture (C, no GIL).
 
 Hypotheses stand in panels of PANEL: hypothesis j is entry j % PANEL of panel j // PANEL.
-
-Normals: masses of cells of the line and the slopes of a fit to them, and the statistic of rows under a mixture (C, no GIL).
 
 Exponentials of whole arrays are NumPy's, between two calls of the library; everything else is rounded operation by operation.
 """

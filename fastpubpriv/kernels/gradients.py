@@ -1,19 +1,10 @@
-"""Gradients of labelled rows: as exact integers for a loss, and row by row for a function of the caller.
-
-Functions of the caller's over private rows: each call gets one row, and nothing of any other.
+"""Gradients of labelled rows: as exact integers for a loss (C, one thread, no GIL), and row by row for a function of the caller.
 
 What a row adds to a sum may depend on that row alone, to the last bit. A function of many rows does not promise that: `x @ weights`
-of NumPy adds up in another order beside other rows, and a sign makes a whole gradient of a last bit.
-
-Gradients of labelled rows as exact integers, for losses of the library and of the caller.
-
-Gradients of labelled rows, each clipped as a whole, as exact integers (C, one thread, no GIL).
+of NumPy adds up in another order beside other rows, and a sign makes a whole gradient of a last bit. So each call of a function of
+the caller's gets one row, and NumPy in blocks is no choice for the integer gradients.
 
 The gradient of a row is its residual times the row, so that its norm is a product and it is never written down.
-
-Gradients of labelled rows as exact integers: clipped residuals times weighted rows (C, one thread, no GIL).
-
-NumPy in blocks is no choice here: its matrix products add in an order that depends on the rows beside a row.
 """
 
 from __future__ import annotations

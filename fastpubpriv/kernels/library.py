@@ -1,8 +1,7 @@
 """The C library itself: its instruction sets, and its functions by address.
 
-Functions of the C library by address, for other compiled code (Numba, Cython) in the same process.
-
-The rest of the package does not use this module. Called so, nothing checks arrays: the caller answers for their lengths and types.
+Addresses are for other compiled code (Numba, Cython) in the same process; the rest of the package does not use them. Called so,
+nothing checks arrays: the caller answers for their lengths and types.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Draws from ChaCha20 and a 32-byte key: noise, and local reports. A key must serve one release only.
 
-Draws from ChaCha20 and a 32-byte key. The same key gives the same draws; a key must serve one release only.
-
-Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise
-of a release is `gaussian_floor` or `discrete_laplace`.
+Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise of a release
+is `gaussian_floor` or `discrete_laplace`.
 """
 
 from __future__ import annotations

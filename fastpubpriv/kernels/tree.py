@@ -1,6 +1,4 @@
-"""Rows down a cluster tree, and what reaches its leaves and targets.
-
-Sums and counts of the rows that reach each target of a cluster tree (C, one thread, no GIL).
+"""Rows down a cluster tree, and what reaches its leaves and targets (C, one thread, no GIL).
 
 Where earlier passes have found out how far the rows of an array go, one call moves them on, puts a block of them together and adds
 it up while it is in the second cache. Elsewhere rows go down the tree, are put together, and are added up one target after another:

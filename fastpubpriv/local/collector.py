@@ -1,7 +1,5 @@
 """Streams of batches of reports: a device's end, and a server's.
 
-A server's end of streams of batches: takes what is sound, says what is not, forgets the reports, and can be stored.
-
 Nothing that a stream holds is believed. Where a stream turns out not to hold a batch of this server's randomizer, the rest of it is
 left unread, as nothing says where the next batch would begin; other streams are not affected.
 """

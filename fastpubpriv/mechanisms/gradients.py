@@ -1,16 +1,8 @@
 """Noisy gradients of labelled rows, and the minimum of a strongly convex loss by gradient steps.
 
-Noisy gradients: the sum of the gradients of labelled rows, each clipped as a whole; over all rows or over a secret batch.
+Each gradient is clipped as a whole; the sum is over all rows or over a secret batch.
 
-Privacy notes: `notes/gradient_sum.md`, `notes/sampled_gradient_sum.md`.
-
-Noisy gradients of labelled rows: the released sum of clipped residuals times weighted rows.
-
-Privacy note: `notes/residual_sum.md`.
-
-The minimum of a weighted, strongly convex loss over private and public rows, by a fixed number of gradient steps.
-
-Privacy note: `notes/weighted_minimum.md`.
+Privacy notes: `notes/gradient_sum.md`, `notes/sampled_gradient_sum.md`, `notes/residual_sum.md`, `notes/weighted_minimum.md`.
 """
 
 from __future__ import annotations

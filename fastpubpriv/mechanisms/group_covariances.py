@@ -1,10 +1,8 @@
-"""Sums within a row, for rows that are the columns of an array. The order of addition does not depend on the other rows.
+"""Covariances of many small groups of rows, a private test that they agree, and their private center (in the role of AL21).
 
 `np.add.reduce`, `sum`, `dot` and `@` choose their order of addition, and with it the last bits, by the shape of the whole array:
 the sum of a row alone may differ from its sum within a chunk. What a private row contributes may depend on that row only, so code
-that reads private rows adds up by these functions.
-
-Covariances of many small groups of rows, a private test that they agree, and their private centre (in the role of AL21).
+that reads private rows adds up by the functions below, for rows that are the columns of an array.
 
 Privacy notes: `notes/agreement.md`, `notes/center.md`.
 """

@@ -4,11 +4,7 @@ The private rows are never split into separate data sets: inside the pass, the r
 grouped by leaf, and the rows of each leaf go through the map of that leaf. All leaves share the grid (Q), so the sensitivities are
 those of one leaf (`privacy/calibration.py`).
 
-Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
-
-One vector for each leaf of a cluster tree, of its own length: the mean rungs and the diagonal rungs of a ladder together.
-
-Privacy note: `notes/leaf_vectors.md`.
+Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`, `notes/leaf_vectors.md`.
 """
 
 from __future__ import annotations
@@ -25,7 +21,6 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as row_kernels
-from fastpubpriv.kernels import tree
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.maps import RowMap, RowTree
@@ -360,7 +355,7 @@ class LeafVectorsQuery(Query):
             else:
                 maps[vector.target], totals[vector.target] = row_map, part
         if len(squared) < len(self.vectors):
-            tree.leaf_sums(chunk, self.routes, maps, totals)
+            kernels.leaf_sums(chunk, self.routes, maps, totals)
         if squared:
             grouped, begins = grouped_rows(chunk, self.routes)
             for target, features, row_map, part in squared:

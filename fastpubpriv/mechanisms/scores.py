@@ -1,19 +1,8 @@
 """Scores of hypotheses from private rows: Scheffe sets on the line and in several columns, and clipped log densities.
 
-Scores of hypotheses from Scheffe sets: which sets, what each hypothesis gives them, and how many rows are in them.
-
-Sets and masses are functions of the public list alone; `scores` adds the rows, as whole numbers. Privacy note:
-`notes/hypotheses.md`.
-
-Exact Scheffe sets of mixtures on the line: unions of intervals between the roots of differences of densities.
-
-Privacy note: `notes/hypotheses.md`.
-
-Scheffe sets of mixtures on any number of columns, from codes of their densities at rows and at public draws.
-
-Privacy note: `notes/hypotheses.md`.
-
-Scores of very long lists: clipped log densities, summed over the rows. Time grows with the list, not with its square.
+Sets and masses are functions of the public list alone; `scores` adds the rows, as whole numbers. On the line sets are unions of
+intervals between the roots of differences of densities, or of public cells; in several columns they come from codes of densities
+at rows and at public draws. Clipped log densities are for very long lists: time grows with the list, not with its square.
 
 Privacy note: `notes/hypotheses.md`.
 """

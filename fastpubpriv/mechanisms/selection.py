@@ -1,16 +1,9 @@
 """Private choices: from a public list of mixtures or of models, and among Gaussians on the line.
 
-Private choice from a public list of mixtures by scores of their Scheffe sets or log densities (paper C; MS08, AAK21).
+Mixtures are judged by Scheffe sets or log densities (paper C; MS08, AAK21), models by their loss on private rows, Gaussians on the
+line by Scheffe sets of a cover (in the role of BKSW19).
 
-Privacy note: `notes/hypotheses.md`.
-
-Private choice among Gaussians on the line by Scheffe sets (hypothesis selection, in the role of BKSW19).
-
-Privacy note: `notes/selection.md`.
-
-The choice of one of a public list of models by its loss on private rows.
-
-Privacy note: `notes/loss_choice.md`.
+Privacy notes: `notes/hypotheses.md`, `notes/selection.md`, `notes/loss_choice.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
-Noisy sums, second moments and counts of affinely mapped, clipped private rows.
-
 Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`; what a box is for: `notes/real_columns.md`.
 """
 
@@ -19,7 +17,6 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import rows as boxes
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels import tree
 from fastpubpriv.kernels.tree import Members
@@ -239,7 +236,7 @@ class SumQuery(MembersQuery):
         if self.box is None:
             kernels.rows_sum(chunk, self.row_map, found)
         else:
-            boxes.boxed_sum(chunk, self.box, self.row_map, found)
+            kernels.boxed_sum(chunk, self.box, self.row_map, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
@@ -258,7 +255,7 @@ class GramQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_gram(chunk if self.box is None else boxes.columns_box(chunk, self.box), self.row_map, found)
+        kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
@@ -291,7 +288,7 @@ class ShellQuery(MembersQuery):
         if self.box is None:
             kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
         else:
-            boxes.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
+            kernels.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""

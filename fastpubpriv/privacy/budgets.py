@@ -1,7 +1,5 @@
 """Privacy budgets and costs: exact amounts in one privacy notion, relative to one relation of neighbors.
 
-Privacy budgets and costs: exact amounts in one privacy notion.
-
 A *budget* (`ZCDP`, `ApproxDP`, `PureDP`) is what a person grants: every part is positive and in a sensible range. A
 `Cost` is an amount of the same notion that may be zero or arbitrarily small: what was spent, what remains, what one
 release adds. All amounts are Fractions, so adding 0.1 ten times and subtracting it ten times gives exactly zero.

@@ -1,7 +1,5 @@
 """From a budget to what a run may spend on ideal noise: the budget less what the samplers' error costs.
 
-What it costs that noise is sampled: close to the ideal laws, not equal to them.
-
 Each draw is within a factor e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184
 (SECURITY.md).
 """

@@ -1,7 +1,5 @@
 """Conversions between privacy notions, and composition. Every result errs towards reporting too little privacy.
 
-Conversions between privacy notions. Every result errs towards reporting too little privacy, never too much.
-
 Directions of rounding: an epsilon, delta or cost that comes out is rounded up; a rho or mu that one may spend is
 rounded down. Exact inputs (Fractions, Decimals) are first rounded to a float in the direction that keeps this true.
 The floating-point formulas below avoid cancellation, and the relative margin `_MARGIN` covers what rounding is left.

@@ -22,19 +22,6 @@ from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 from fastpubpriv.privacy.stable_histogram_accounting import Law, singleton_rate, stable_delta
 from fastpubpriv.privacy.stay_move import Clusters
 
-__all__ = [
-    "CHOICE_LAWS",
-    "LOG2_SCALE_MAX",
-    "LOG2_SCALE_MIN",
-    "Event",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "SampledGaussianEvent",
-    "SelectionEvent",
-    "StableHistogramEvent",
-]
-
-
 # What every event answers for itself. Accounts, `release`, records and record/replay ask an event and never its class.
 
 LOG2_SCALE_MIN = 8

@@ -1,9 +1,8 @@
 """The file behind a ledger: append-only lines that are checked, chained, locked and on disk before a debit counts.
 
-What an operation on a ledger holds, and gives back at whatever moment it is interrupted: its turn, open files, their locks.
-
-Python runs signal handlers between its instructions, also between a system call and the assignment of what it returned, and
-Ctrl-C is an exception of such a handler. A child that is forked has a share in every open file. Hence:
+An operation holds its turn, open files and their locks, and gives them back at whatever moment it is interrupted. Python runs
+signal handlers between its instructions, also between a system call and the assignment of what it returned, and Ctrl-C is an
+exception of such a handler. A child that is forked has a share in every open file. Hence:
 
 - A thing is taken and noted down, or crossed out and given back, in one call of C, in which no handler runs (`Held`).
 - What gives back stands twice around the work: an interrupt that meets the first meets the second before it gets away. Between
@@ -14,14 +13,14 @@ Ctrl-C is an exception of such a handler. A child that is forked has a share in 
   goes with the parent; and a child never unlocks. (`fcntl` locks belong to one process, but any close of the file anywhere in
   it would drop them.)
 
-Format. One JSON object per line, ASCII, padded with spaces to a multiple of 1024 bytes (newline included), so that an
-ordinary line lies in one memory page and a killed process cannot leave half of it. The last key, "check", is the
-SHA-256 of the previous line's check and the rest of this line: a changed, missing, doubled or moved line breaks the
-chain. Every debit has a random "nonce", so that no two are alike. The first line is the header.
+Format. One JSON object per line, ASCII, padded with spaces to a multiple of 1024 bytes (newline included), so that an ordinary line
+lies in one memory page and a killed process cannot leave half of it. The last key, "check", is the SHA-256 of the previous line's
+check and the rest of this line: a changed, missing, doubled or moved line breaks the chain. Every debit has a random "nonce", so
+that no two are alike. The first line is the header.
 
-Cutting off whole lines at the end, or putting back an older copy, leaves a valid file; nothing inside a file can show
-that, so keep the file where nobody does it. A process that has read the newer file does notice, whatever was written
-since: the last line that it has verified is no longer where it was.
+Cutting off whole lines at the end, or putting back an older copy, leaves a valid file; nothing inside a file can show that, so keep
+the file where nobody does it. A process that has read the newer file does notice, whatever was written since: the last line that it
+has verified is no longer where it was.
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
 """Composition of many equal steps by their privacy loss distribution.
 
-Closed-form privacy profiles of one step with Gaussian noise on the sum over a random sample of the rows.
+A step adds Gaussian noise to the sum over a random sample of the rows; its profile has a closed form. Lengths are in units of the
+clipping norm C: the noise has standard deviation z = `noise_multiplier`. A profile is the least delta at each epsilon >= 0 for the
+worst pair of neighbours. Every value is rounded up by a stated bound on the rounding of its terms.
 
-Lengths are in units of the clipping norm C: the noise has standard deviation z = `noise_multiplier`. A profile is the least delta
-at each epsilon >= 0 for the worst pair of neighbours. Every value is rounded up by a stated bound on the rounding of its terms.
-
-Derivations: `mechanisms/notes/subsampled_gaussian.md`.
-
-Composition of many equal steps by the law of the privacy loss: a grid of losses, one tilted FFT, all rounding on the safe side.
-
-The profile of one step is replaced by the chords between grid points (connect the dots), which lie above it; the T-fold sum of
-losses is taken by one FFT. The result is high by about T (t + 1) step^2 / 12, t = -d log(delta) / d epsilon; the grid is chosen
-so that this is about 2.5e-4 epsilon and at most 0.001 (`Curve.excess` states it). What lies outside the windows counts as a
-loss of infinity, at most delta / 1000 in total.
+All rounding is on the safe side. The profile of one step is replaced by the chords between grid points (connect the dots), which
+lie above it; the T-fold sum of losses is taken by one FFT. The result is high by about T (t + 1) step^2 / 12, t = -d log(delta) / d
+epsilon; the grid is chosen so that this is about 2.5e-4 epsilon and at most 0.001 (`Curve.excess` states it). What lies outside the
+windows counts as a loss of infinity, at most delta / 1000 in total.
 
 Derivations: `mechanisms/notes/subsampled_gaussian.md`.
 """

@@ -1,11 +1,9 @@
 """How the rows of one training step are chosen, and what a run of noisy sums over them costs.
 
-How the rows of one training step are chosen. Each scheme answers for what its steps cost; accountants never ask for its class.
+Each scheme answers for what its steps cost; accountants never ask for its class. Every result is on the safe side.
 
 Every step adds Gaussian noise of standard deviation noise_multiplier * C to a sum of rows clipped to norm C, and divides by a fixed
 public number. Proofs: `mechanisms/notes/subsampled_gaussian.md`.
-
-What a run of noisy sums over sampled rows costs, and how much noise a budget needs. Every result is on the safe side.
 
 Noise is stated as in the field: `noise_multiplier` is the standard deviation of the noise on the *sum* of clipped rows, in units of
 the clipping norm C. Under replace-one that sum moves by up to 2 C, under add/remove by up to C. Runs without sampling are exact

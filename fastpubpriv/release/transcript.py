@@ -1,8 +1,7 @@
 """The transcript of a run, and what pays for a release.
 
-The transcript of a run: what `release` was asked, with the answers, and the same answers forced on a neighbour.
-
-Off by default. A transcript holds exact private integers, so it must stay in a test or an audit (`fastpubpriv.auditing`).
+A transcript has what `release` was asked, with the answers, and forces the same answers on a neighbor. Off by default. A transcript
+holds exact private integers, so it must stay in a test or an audit (`fastpubpriv.auditing`).
 """
 
 from __future__ import annotations

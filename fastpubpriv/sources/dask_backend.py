@@ -1,7 +1,5 @@
 """Rows of Dask arrays and data frames, and the tasks of a pass over them.
 
-The tasks of a pass over Dask collections.
-
 Each chunk of rows is one task, which runs where its chunk lives, and a tree of tasks merges what they return; its root is
 sent here. A task is named by the kind of its work, a random number of the pass and its place, never by what it reads.
 """

@@ -1,11 +1,7 @@
 """Tables of named columns: Arrow tables and files, frames of pandas and polars, text as places in public lists.
 
-Tables read column by column: numbers, and text as places in public lists.
-
-Columns of text, read as places in public lists of texts.
-
-A cell becomes the place of its text in the list, without the blanks around it; any other cell, a missing one too, becomes NaN. What
-a cell becomes depends on that cell and on the list alone, and no cell makes it fail.
+A cell of a column of text becomes the place of its text in the list, without the blanks around it; any other cell, a missing one
+too, becomes NaN. What a cell becomes depends on that cell and on the list alone, and no cell makes it fail.
 """
 
 from __future__ import annotations

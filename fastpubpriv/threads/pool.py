@@ -1,10 +1,9 @@
 """The thread pool, numbered steps of work in it, and progress bars.
 
-The thread pool: its threads are started when there is work for them, and started again in a forked child process.
-
-No pass depends on the pool. Where threads cannot be started (a limit on threads or on memory), end at once or are busy with other
-passes, the calling thread does the work, so a pass that has been paid for is always finished. `concurrent.futures` does not promise
-this: to start a thread there may raise, or wait forever for a thread that lacks the memory to report that it runs.
+Threads are started when there is work for them, and started again in a forked child process. No pass depends on the pool. Where
+threads cannot be started (a limit on threads or on memory), end at once or are busy with other passes, the calling thread does the
+work, so a pass that has been paid for is always finished. `concurrent.futures` does not promise this: to start a thread there may
+raise, or wait forever for a thread that lacks the memory to report that it runs.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def boxes_by(function):
     counted = mock.Mock(
         side_effect=lambda chunk, box, *given: row_kernels.rows_shell_counts(function(chunk, box), *given)
     )
-    with mock.patch.multiple(sums.boxes, boxed_sum=added, boxed_shell_counts=counted):
+    with mock.patch.multiple(sums.kernels, boxed_sum=added, boxed_shell_counts=counted):
         yield added, counted
 
 

@@ -1,12 +1,7 @@
 """From released histograms to candidate mixtures on the line, and what released cells can show.
 
-What released cells can show: components that stand out of the noise, widths, and the comb that rounded values make.
-
-Cells finer than the rounding of values are full and empty in turn; they are put together. Post-processing of released counts.
-
-From released histograms to candidate mixtures on the line: cells worth counting, and a search for what explains the counts.
-
-Everything here is post-processing of released and public numbers, so none of it has a privacy cost.
+Everything here is post-processing of released and public numbers, so none of it has a privacy cost. Cells finer than the rounding
+of values are full and empty in turn; they are put together.
 """
 
 from __future__ import annotations

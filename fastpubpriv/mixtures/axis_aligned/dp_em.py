@@ -1,7 +1,5 @@
 """Methods that start on public rows: expectation-maximization, and a choice from a list of public mixtures.
 
-A list of mixtures made from public rows, for a private choice at pure epsilon.
-
 The list may depend on the public rows in any way, so all private rows are left for the choice, and the range of the data costs
 nothing.
 """

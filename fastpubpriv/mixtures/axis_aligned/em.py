@@ -1,7 +1,5 @@
 """Expectation-maximization without private rows: on noisy counts of cells of a line, and on public rows.
 
-Mixtures of Gaussians on the line fitted to noisy counts of cells: many starts at once. Post-processing of released numbers.
-
 The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few steps of
 expectation-maximisation bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
 counts at zero, which expectation-maximisation needs, invents mass in every empty cell.

@@ -1,9 +1,8 @@
 """The record of a method for axis-aligned mixtures, its problem and its answer, and columns of rounded values.
 
-Columns in which many rows share a value: counts, answers, constants. A density says little about them, and a status says so.
-
-Nothing is released for it. Differences of pairs of rows are counted in dyadic bins, and a difference of zero is in none of them:
-what the released counts leave unexplained, beyond what a threshold may hide, are pairs that tie. Public rows show theirs.
+Where many rows share a value (counts, answers, constants), a density says little about them, and a status says so. Nothing is
+released for it. Differences of pairs of rows are counted in dyadic bins, and a difference of zero is in none of them: what the
+released counts leave unexplained, beyond what a threshold may hide, are pairs that tie. Public rows show theirs.
 """
 
 from __future__ import annotations

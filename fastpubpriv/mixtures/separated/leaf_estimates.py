@@ -1,15 +1,12 @@
-"""Gaussians of the leaves of a cluster tree: all at once, or each leaf at its own structure of the ladder.
-
-Gaussians of the leaves of a cluster tree, all at once: noisy counts, second moments, means (paper A, Algorithms 7 and 10).
+"""Gaussians of the leaves of a cluster tree: all at once, or each leaf at its own structure of the ladder (paper A,
+Algorithms 7 and 10).
 
 Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; both cases are priced
-exactly, and the number of leaves does not enter (see `mechanisms.leaves`). With Gaussian noise the estimation costs
-rho_cov + max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
+exactly, and the number of leaves does not enter (see `mechanisms.leaves`). With Gaussian noise the estimation costs rho_cov +
+max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
 
-The ladder for the leaves of a cluster tree: each on its own rung, all of them in joint releases.
-
-Counts first; they decide the rungs. Then rounds of second moments for the leaves on the full rung, in step: shares and number of
-rounds are those of the leaf that wants most. Last, one vector for every leaf that is not on the rung "public".
+In the ladder counts come first; they decide the rungs. Then rounds of second moments for the leaves on the full rung, in step:
+shares and number of rounds are those of the leaf that wants most. Last, one vector for every leaf that is not on the rung "public".
 """
 
 from __future__ import annotations

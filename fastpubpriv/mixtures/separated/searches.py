@@ -1,8 +1,7 @@
 """The ways to find the components of a separated mixture: those of practice and those that paper A proves.
 
-The searches of practice: a multi-scale tree, one cut into nearest centres, and public directions alone.
-
-Same primitives as paper A's Algorithms 6 and 9, tuned: nobody is dropped, and a released histogram finds the valley to cut along.
+Practice uses the same primitives as paper A's Algorithms 6 and 9, tuned: nobody is dropped, and a released histogram finds the
+valley to cut along.
 """
 
 from __future__ import annotations
