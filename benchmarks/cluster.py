@@ -20,8 +20,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fastpubpriv.maps import RowMap
 from fastpubpriv.mechanisms.sums import SumQuery
+from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.dask_backend import _Plan
 from fastpubpriv.sources.remote import Pass, tree_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
@@ -22,11 +22,11 @@ from fastpubpriv.mechanisms.histograms import (
     check_memory,
     table_memory,
 )
-from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX
 from fastpubpriv.privacy.stable_histogram_accounting import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
+from fastpubpriv.shared_docs import shared_docs
 
 # Bins over an unbounded domain, fixed in public.
 

@@ -32,8 +32,8 @@ from fastpubpriv.columns import MISSING, NUMBER
 from fastpubpriv.errors import InputError, PrivacyWarning
 from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
-from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
 __all__ = [

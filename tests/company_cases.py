@@ -23,7 +23,7 @@ import fastpubpriv
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms import scores
 from fastpubpriv.mechanisms.sums import StatisticQuery
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor, Query
 

@@ -16,10 +16,10 @@ from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import directions, integers
-from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import beta_quantile
 from fastpubpriv.results.base import Form, Table, Value, read_price
+from fastpubpriv.shared_docs import shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and what a test of two data sets proves.
 

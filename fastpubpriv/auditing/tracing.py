@@ -15,9 +15,9 @@ from fastpubpriv.auditing.black_box import AuditReport, checked_claim, epsilon_l
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import draw_uniforms
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Few enough for the ratio to show, and many enough to be counted.
 _FALSE_ALARMS = 0.1

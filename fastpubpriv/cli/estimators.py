@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 import fastpubpriv as fpp
-from fastpubpriv import parameters as shared
+from fastpubpriv import shared_docs as shared
 from fastpubpriv.cli import options
 from fastpubpriv.cli.options import Decorator
 
@@ -100,7 +100,7 @@ def option_of(parameter: Parameter, names: dict[str, Any], **changes: Any) -> De
     """The option of a parameter, with `changes` to what its documentation says, as for `click.option`."""
     text, value, default = HELP.get(parameter.name) or help_of(parameter.text, names), ..., parameter.default
     if default is not None:
-        # A literal, perhaps by the name of a constant, or a constant of `fastpubpriv.parameters`.
+        # A literal, perhaps by the name of a constant, or a constant of `fastpubpriv.shared_docs`.
         value = getattr(shared, default.id) if isinstance(default, ast.Name) else ast.literal_eval(default)
     made = {"type": type_of(parameter), "help": text, **options.default_of(value), **changes}
     return click.option(options.name_of(parameter.name), parameter.name, **made)

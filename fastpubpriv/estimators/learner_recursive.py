@@ -31,7 +31,7 @@ from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
-from fastpubpriv.run import Method, Run, noise_per_radius
+from fastpubpriv.session import Method, Run, noise_per_radius
 from fastpubpriv.sources.views import pair_rows
 
 SHRINK = 0.6

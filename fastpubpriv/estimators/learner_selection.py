@@ -32,7 +32,7 @@ from fastpubpriv.estimators.matrices import floored, lower_powers
 from fastpubpriv.mechanisms.selection import Cover, CoverChoice
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ApproxDP
-from fastpubpriv.run import Method, Run
+from fastpubpriv.session import Method, Run
 
 MAX_HYPOTHESES = 5000
 SLACK = 1.0

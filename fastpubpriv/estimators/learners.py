@@ -16,7 +16,7 @@ from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
-from fastpubpriv.run import Method, Registry, Run
+from fastpubpriv.session import Method, Registry, Run
 from fastpubpriv.sources.views import pair_rows
 
 

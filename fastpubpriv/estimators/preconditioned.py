@@ -17,7 +17,7 @@ from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.run import Method, Run
+from fastpubpriv.session import Method, Run
 
 DEFAULT_COND_MAX = 1e6
 # Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.

@@ -25,7 +25,7 @@ from fastpubpriv.kernels._cbuf import aligned
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels._jit import callback, row_loop
 from fastpubpriv.losses import Loss, RowLoss, predictions
-from fastpubpriv.maps import GradientMap, ResidualMap
+from fastpubpriv.row_maps import GradientMap, ResidualMap
 from fastpubpriv.threads.guard import attempt
 
 CALL = 10_000  # nanoseconds of a call with some operations of NumPy on a row

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.maps import ReportLaw
+from fastpubpriv.row_maps import ReportLaw
 
 # What a report that is a seed or a code stands for: public, and the same integers on every machine (C, one thread, no GIL).
 

@@ -12,7 +12,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.maps import ColumnBox, RowMap
+from fastpubpriv.row_maps import ColumnBox, RowMap
 
 # A row map as C reads it.
 

@@ -19,7 +19,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf, rows
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.maps import RowMap, RowTree, Split
+from fastpubpriv.row_maps import RowMap, RowTree, Split
 
 # Rows down a cluster tree, and rows put together by leaf (C, one thread, no GIL).
 

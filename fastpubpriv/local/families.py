@@ -21,8 +21,8 @@ from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import GRID, Randomizer
 from fastpubpriv.local.reports import Reports
-from fastpubpriv.maps import CodeLaw, ReportLaw
 from fastpubpriv.release.reports import release_codes
+from fastpubpriv.row_maps import CodeLaw, ReportLaw
 from fastpubpriv.sources import Rows
 
 # The three families of local randomizers.

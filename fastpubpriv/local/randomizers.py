@@ -21,11 +21,11 @@ from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap, log_rest
 from fastpubpriv.local.public_facts import public_norm_bound
 from fastpubpriv.local.reports import Reports, header_of
-from fastpubpriv.maps import ReportLaw
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.privacy.budgets import DELTA_MIN
 from fastpubpriv.privacy.calibrated_budget import pure_slack
 from fastpubpriv.release.reports import release_reports, report_keys
+from fastpubpriv.row_maps import ReportLaw
 from fastpubpriv.sources import Rows, private_rows, public_rows
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import max_threads

@@ -14,8 +14,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import report_codes
 from fastpubpriv.kernels.report_codes import code_integers, seed_integers
 from fastpubpriv.local.parameters import Cap
-from fastpubpriv.maps import ReportLaw
 from fastpubpriv.results.base import read_only
+from fastpubpriv.row_maps import ReportLaw
 
 
 class Randomizer(Protocol):

@@ -23,10 +23,10 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import CODES_PER_NAT, LARGEST_COUNT, PANEL, TOP_CODE
-from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.public_draws import sobol_points
+from fastpubpriv.row_maps import MixtureTable
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.threads.pool import Lent, available_cpus, share_out

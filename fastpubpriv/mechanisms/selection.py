@@ -23,7 +23,6 @@ from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import LARGEST_COUNT
 from fastpubpriv.kernels.gradients import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
-from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.candidates import Chosen, Hypotheses
 from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.scores import (
@@ -48,6 +47,7 @@ from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.release.transcript import Payer
+from fastpubpriv.row_maps import MixtureTable
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.threads.pool import share_out

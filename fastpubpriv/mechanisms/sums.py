@@ -20,7 +20,6 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels import tree
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap, RowTree
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -38,6 +37,7 @@ from fastpubpriv.privacy import (
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import Payer
+from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap, RowTree
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.candidates import Hypotheses
@@ -26,10 +26,10 @@ from fastpubpriv.mechanisms.selection import (
     required_rows,
     slack_at,
 )
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]

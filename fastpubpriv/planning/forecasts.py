@@ -48,10 +48,10 @@ from fastpubpriv.mixtures.separated.learn import (
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
-from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.orders import mixture_needs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.run import Method, allowance_of, noise_per_radius
+from fastpubpriv.session import Method, allowance_of, noise_per_radius
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 # `Forecast`, which each task gives to `plan`: its error for rows and a budget, from public numbers only.
 

@@ -12,9 +12,9 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, read_numbers
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # The sample sizes that paper A's regularity conditions ask for.
 

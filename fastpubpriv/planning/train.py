@@ -28,7 +28,7 @@ from fastpubpriv.planning.forecasts import (
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import noise_per_radius
+from fastpubpriv.session import noise_per_radius
 from fastpubpriv.training.gradient.asking import noise_of
 from fastpubpriv.training.gradient.fit import STEPWISE
 from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem

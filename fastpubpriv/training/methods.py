@@ -18,7 +18,7 @@ from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.mechanisms.gradients import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, check_sum_grids, gram_grid
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Registry, Run, noise_per_radius
+from fastpubpriv.session import Registry, Run, noise_per_radius
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training import newton_logistic as logistic

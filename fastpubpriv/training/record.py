@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastpubpriv.privacy import Budget
-from fastpubpriv.run import Method
+from fastpubpriv.session import Method
 
 WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
 

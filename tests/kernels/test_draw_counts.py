@@ -10,7 +10,7 @@ from twins import hypotheses as reference
 
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import PANEL
-from fastpubpriv.maps import MixtureTable
+from fastpubpriv.row_maps import MixtureTable
 
 STEP = 1.0 / 2048
 

@@ -10,7 +10,7 @@ from twins import residuals as reference
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.losses import logistic_residual, squared_residual
-from fastpubpriv.maps import ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 
 
 def dividing(prediction, label):

@@ -12,7 +12,7 @@ import pytest
 from mixture_cases import Mixture, errors_of, matched, separated
 
 from fastpubpriv import ZCDP, Rows, learn_separated_mixture
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.mixtures.separated import leaf_estimates, searches
 from fastpubpriv.mixtures.separated.search_state import Search
 

@@ -9,7 +9,7 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, Rows
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import leaf_estimates

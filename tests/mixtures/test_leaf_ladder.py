@@ -10,7 +10,7 @@ from spies import seeded
 from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs, replayed
 
 from fastpubpriv import ZCDP, ReplayError, learn_separated_mixture
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.ladder import full

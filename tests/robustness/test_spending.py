@@ -43,7 +43,7 @@ from fastpubpriv import (
     learn_axis_aligned_mixture,
     select_hypothesis,
 )
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.estimators import coinpress
 from fastpubpriv.mechanisms import selection as choosing
 from fastpubpriv.mixtures.list_decoding import decoders

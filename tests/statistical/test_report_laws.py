@@ -12,7 +12,7 @@ import pytest
 from scipy import special, stats
 
 from fastpubpriv.kernels.noise import report_integers
-from fastpubpriv.maps import ReportLaw
+from fastpubpriv.row_maps import ReportLaw
 
 pytestmark = pytest.mark.statistical
 

@@ -13,7 +13,7 @@ from fastpubpriv import ZCDP, ApproxDP, ReplayError, linear_regression, logistic
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.losses import squared_residual
-from fastpubpriv.maps import ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 from fastpubpriv.training import methods, rotated, weighing
 
 M, CAP = 400, 2.0

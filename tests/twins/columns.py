@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.maps import ColumnBox, RowMap
+from fastpubpriv.row_maps import ColumnBox, RowMap
 from twins.rows import rows_shell_counts, rows_sum
 
 _SIZE = np.uint64(2**63 - 1)

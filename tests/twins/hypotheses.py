@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.maps import MixtureTable
+from fastpubpriv.row_maps import MixtureTable
 
 _CODES_PER_NAT = 2048.0
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import IntArray
-from fastpubpriv.maps import ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 from twins._integers import add_rounded, sum_by_halves
 
 

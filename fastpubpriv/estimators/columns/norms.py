@@ -26,7 +26,7 @@ from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 
 LOG2_PARTS = 1
 LEAST, MOST = -480, 480  # exponents of the norms that are told apart: their squares are ordinary numbers

@@ -12,7 +12,7 @@ from fastpubpriv.estimators.ladder.rungs import Outlook, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.run import Method, Run
+from fastpubpriv.session import Method, Run
 
 # How far more private rows are looked for, in doublings.
 MOST_DOUBLINGS = 16

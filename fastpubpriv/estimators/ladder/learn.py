@@ -38,7 +38,7 @@ from fastpubpriv.mechanisms.sums import (
 )
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import chi2_quantile
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 
 # Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
 AT_THE_EDGE = 0.7

@@ -34,7 +34,7 @@ from fastpubpriv.mixtures.axis_aligned.types import (
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run, allowance_of
+from fastpubpriv.session import Run, allowance_of
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import interleave_rows
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
@@ -20,11 +20,11 @@ from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, list_decoding
 from fastpubpriv.mixtures.axis_aligned.types import AxisMethod, Learned, Task, component_status, public_ties
 from fastpubpriv.mixtures.bounded import bounded
 from fastpubpriv.mixtures.list_decoding.results import wanted_accuracy
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.run import Registry
+from fastpubpriv.session import Registry
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows
 

@@ -20,7 +20,7 @@ from fastpubpriv.mechanisms.histograms import StableRelease
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.privacy import ApproxDP
-from fastpubpriv.run import Method, Run
+from fastpubpriv.session import Method, Run
 
 # The record of a method for axis-aligned mixtures, what it is asked, and what it answers.
 

@@ -40,7 +40,7 @@ from fastpubpriv.mixtures.axis_aligned.types import (
 )
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import distant_pairs, interleave_rows
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
@@ -30,9 +30,9 @@ from fastpubpriv.mixtures.list_decoding.results import (
     mean_list_bound,
     scale_list_bound,
 )
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent, stable_event
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, pair_rows, split_rows
 

@@ -14,10 +14,10 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import ApproxDP, Budget, stable_event
 from fastpubpriv.results.base import Form, Result, Table, read_array, tally
 from fastpubpriv.results.histogram import noise_quantile
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 # What the theorems of list decoding and selection ask for, in numbers: list sizes and rows. Public numbers only.
 

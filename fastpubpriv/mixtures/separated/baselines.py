@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
@@ -28,7 +28,6 @@ from fastpubpriv.mixtures.separated.learn import MOST_COMPONENTS, lifted_errors,
 from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers
 from fastpubpriv.mixtures.separated.search_state import Clustering, leading
 from fastpubpriv.mixtures.separated.tree import ClusterTree, cluster_public, column_variances, shrunken
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import (
     ZCDP,
     Budget,
@@ -42,7 +41,8 @@ from fastpubpriv.privacy import (
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_table_of
 
 THIRD = Fraction(1, 3)

@@ -39,7 +39,6 @@ from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recurs
 from fastpubpriv.estimators.preconditioned import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.tree import KeptNodes
-from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.leaves import (
     AxisFeatures,
     LeafCounts,
@@ -51,11 +50,12 @@ from fastpubpriv.mechanisms.leaves import (
 )
 from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
-from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.row_maps import RowTree
+from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 LEAF_COND_MAX = 100.0
 # With dim + 1 public rows the preconditioner must allow for conditions that no number of rounds resolves; the trace bound does not.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
@@ -21,7 +21,6 @@ from fastpubpriv.estimators.ladder.public_base import column_scales, constant_te
 from fastpubpriv.estimators.ladder.rungs import STRUCTURES, Prediction, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.maps import Rule
 from fastpubpriv.mixtures.bounded import bounded
 from fastpubpriv.mixtures.separated.leaf_estimates import (
     LeafEstimates,
@@ -48,11 +47,12 @@ from fastpubpriv.mixtures.separated.searches import (
     tree_depth,
 )
 from fastpubpriv.mixtures.separated.tree import ClusterTree, overall_variance
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.row_maps import Rule
+from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Share of the budget for finding the components, where that asks private rows; the rest is for their Gaussians and weights.
 SEARCH_SHARE = Fraction(3, 10)

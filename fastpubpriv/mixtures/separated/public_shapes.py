@@ -17,9 +17,9 @@ from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.parameters import shared_docs
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.base import MOST_IN_REPR, Form, Table, Value, bracketed, explain
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import public_rows
 
 # k-means++ on public rows: small, deterministic, and without randomness that privacy could depend on.

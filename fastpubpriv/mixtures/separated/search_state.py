@@ -17,7 +17,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, Shell
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, distances
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.release.account import NodePayer, TreeScope
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 
 # Shares of a node's budget: principal directions, then the histogram around a ball.
 DIRECTIONS_SHARE = Fraction(7, 10)

@@ -41,7 +41,7 @@ from fastpubpriv.mixtures.separated.search_state import (
     widest,
 )
 from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
-from fastpubpriv.run import Method, Registry
+from fastpubpriv.session import Method, Registry
 
 # Rows are clipped this much beyond the farthest public row of their node.
 CLIP_MARGIN = 1.15

@@ -12,9 +12,9 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.kernels.tree import Members, tree_assign
-from fastpubpriv.maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.mixtures.separated.public_shapes import column_scaling, kmeans
 from fastpubpriv.results.base import Table, Value, read_json
+from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
 
 # The cluster tree: released balls, projections and centres that send each row to a leaf. Private rows are never cut up.
 

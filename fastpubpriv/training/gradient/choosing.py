@@ -18,7 +18,7 @@ from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
 from fastpubpriv.training.gradient.problem import GradientProblem
 from fastpubpriv.training.gradient.public_fit import PublicFit

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
