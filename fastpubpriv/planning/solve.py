@@ -30,9 +30,9 @@ _HOMES = {
     "coinpress_mean": "forecasts",
     "weighted_mean": "forecasts",
     "gaussian": "forecasts",
-    "separated_mixture": "forecasts",
-    "axis_aligned_mixture": "forecasts",
-    "select_hypothesis": "forecasts",
+    "separated_mixture": "mixture_forecasts",
+    "axis_aligned_mixture": "mixture_forecasts",
+    "select_hypothesis": "mixture_forecasts",
     "train": "train",
 }
 
