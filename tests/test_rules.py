@@ -827,7 +827,7 @@ def test_every_kernel_has_a_twin():
 
 def leaning_twins(source: Source) -> list[str]:
     """A twin stands on NumPy, SciPy and the values that describe a pass, and shares no fault with what it is held against."""
-    values = (f"fastpubpriv.{name}" for name in ("_types", "laws", "maps", "residual_maps"))
+    values = (f"fastpubpriv.{name}" for name in ("_types", "row_maps"))
     allowed = ("twins", "numpy", "scipy", *values, *sys.stdlib_module_names)
     return [
         source.complaint(node, f"a twin imports {name}")
