@@ -26,13 +26,8 @@ from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, 
 
 # Where the function of each task is: plan_<task>.
 _HOMES = {
-    "mean": "forecasts",
-    "coinpress_mean": "forecasts",
-    "weighted_mean": "forecasts",
-    "gaussian": "forecasts",
-    "separated_mixture": "mixture_forecasts",
-    "axis_aligned_mixture": "mixture_forecasts",
-    "select_hypothesis": "mixture_forecasts",
+    **dict.fromkeys(("mean", "coinpress_mean", "weighted_mean", "gaussian"), "forecasts"),
+    **dict.fromkeys(("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "mixture_forecasts"),
     "train": "train",
 }
 
