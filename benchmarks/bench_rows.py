@@ -11,7 +11,7 @@ import pytest
 from benchmarks.cases import limits, loops
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 
 pytestmark = pytest.mark.bench
 

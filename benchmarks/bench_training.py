@@ -13,8 +13,7 @@ import pytest
 
 from benchmarks.cases import training
 from benchmarks.cases.loops import Case
-from fastpubpriv.kernels.gradients import gradient_sum
-from fastpubpriv.kernels.residuals import residual_sum
+from fastpubpriv.kernels.gradients import gradient_sum, residual_sum
 from fastpubpriv.losses import logistic_residual, squared_residual
 
 pytestmark = pytest.mark.bench

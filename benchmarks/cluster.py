@@ -20,10 +20,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fastpubpriv.maps import RowMap
 from fastpubpriv.mechanisms.sums import SumQuery
+from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
-from fastpubpriv.sources.readers.dask_graph import _Plan
+from fastpubpriv.sources.dask_backend import _Plan
 from fastpubpriv.sources.remote import Pass, tree_of
 
 HEADER = ("workers", "chunks", "tasks", "graph, kB", "integers, kB", "seconds a pass", "ms a task")

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.papers.experiment import aligned
 from fastpubpriv.errors import SeededNoiseWarning
-from fastpubpriv.local import starts, train
+from fastpubpriv.local import public_facts, train
 from fastpubpriv.losses import LOSSES
 
 REPORTS, BATCH = 20_000, 100
@@ -78,12 +78,12 @@ def means_of(kind: str, dim: int, n_pub: int, epsilon: float, draws: int) -> lis
     found: dict[Any, list[float]] = {}
     for seed in range(draws):
         problem = Problem(kind, dim, n_pub, np.random.default_rng(seed))
-        begun = starts.PublicStart.of(problem.loss, *problem.public)
+        begun = public_facts.PublicStart.of(problem.loss, *problem.public)
         distance = 2.0 * float(np.linalg.norm(problem.best))
         found.setdefault("public", []).append(problem.excess(begun.weights))
         found.setdefault("zero", []).append(problem.trained(epsilon, clip_norm="public", radius=distance))
         for choice in CHOICES:
-            with mock.patch.multiple(starts, CLIP_QUANTILE=choice[0], REACH=choice[1]):
+            with mock.patch.multiple(public_facts, CLIP_QUANTILE=choice[0], REACH=choice[1]):
                 run = problem.trained(epsilon, start="public", clip_norm="public", radius="public")
             found.setdefault(choice, []).append(run)
     return [float(np.mean(values)) for values in found.values()]

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.cli.info import describe_machine
+from fastpubpriv.cli.tools import describe_machine
 from fastpubpriv.estimators.coinpress import coinpress_mean
 from fastpubpriv.privacy import ZCDP
 

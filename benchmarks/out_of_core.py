@@ -32,7 +32,7 @@ import numpy as np
 
 import fastpubpriv as fpp
 from fastpubpriv.sources import fold
-from fastpubpriv.sources.readers.arrow import ParquetRows
+from fastpubpriv.sources.tables import ParquetRows
 
 NAMES = [*"abcdefg", "y"]
 CENTERS = np.zeros((3, 7))

@@ -26,9 +26,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks import held
 from benchmarks.cases import calls, first_calls, geometry, limits, loops, memory, reports, training
 from benchmarks.goals import GOALS, NONE, verdict
-from fastpubpriv.cli.info import describe_machine
+from fastpubpriv.cli.tools import describe_machine
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels.instructions import NAMES
+from fastpubpriv.kernels.library import NAMES
 
 HEADER = ("hot loop or call", "ours", "x limit", "limit", "peer", "times faster", "goal")
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"

@@ -12,7 +12,7 @@ import secrets
 import numba
 import numpy as np
 
-from fastpubpriv.kernels.addresses import kernel_function
+from fastpubpriv.kernels.library import kernel_function
 
 LOG2_STEP = 12
 BLOCK = 1024  # draws come in blocks: FPP_DRAW_BLOCK of fpp.h

@@ -31,23 +31,19 @@ if _TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
-    from fastpubpriv.histograms.bins import BinGrid, DyadicBins, ProductBins
-    from fastpubpriv.histograms.stable import stable_histogram
+    from fastpubpriv.histograms import BinGrid, DyadicBins, ProductBins, stable_histogram
     from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
     from fastpubpriv.mixtures.select import Hypotheses, select_hypothesis
-    from fastpubpriv.mixtures.separated.balls import Ball, terrific_ball
     from fastpubpriv.mixtures.separated.baselines import no_public_baseline, public_only
     from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
-    from fastpubpriv.mixtures.separated.supercluster import supercluster
+    from fastpubpriv.mixtures.separated.public_shapes import Ball, supercluster, terrific_ball
     from fastpubpriv.mixtures.separated.tree import ClusterTree
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-    from fastpubpriv.results.descent import DescentResult
     from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.results.histogram import HistogramResult
-    from fastpubpriv.results.mixture import MixtureResult
-    from fastpubpriv.results.selection import SelectionResult
-    from fastpubpriv.results.training import TrainingResult
+    from fastpubpriv.results.mixture import MixtureResult, SelectionResult
+    from fastpubpriv.results.models import DescentResult, TrainingResult
     from fastpubpriv.sources import Rows
     from fastpubpriv.training.train import linear_regression, logistic_regression, train
     from fastpubpriv.warming import warmup
@@ -116,50 +112,33 @@ __all__ = [
 
 # Loaded at first use: SciPy and the kernels take longer to import than `fastpubpriv --help` may take to answer.
 _HOMES = {
-    "coinpress_mean": "fastpubpriv.estimators.coinpress",
-    "coinpress_covariance": "fastpubpriv.estimators.covariance",
-    "private_pca": "fastpubpriv.estimators.components",
-    "estimate_gaussian": "fastpubpriv.estimators.gaussian",
-    "estimate_mean": "fastpubpriv.estimators.mean",
-    "Preconditioner": "fastpubpriv.estimators.preconditioner",
-    "precondition": "fastpubpriv.estimators.preconditioner",
-    "weighted_mean": "fastpubpriv.estimators.weighted_mean",
-    "Ball": "fastpubpriv.mixtures.separated.balls",
-    "terrific_ball": "fastpubpriv.mixtures.separated.balls",
-    "no_public_baseline": "fastpubpriv.mixtures.separated.baselines",
-    "public_only": "fastpubpriv.mixtures.separated.baselines",
-    "MixtureResult": "fastpubpriv.results.mixture",
-    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned.learn",
-    "learn_separated_mixture": "fastpubpriv.mixtures.separated.learn",
-    "supercluster": "fastpubpriv.mixtures.separated.supercluster",
-    "ClusterTree": "fastpubpriv.mixtures.separated.tree",
-    "BinGrid": "fastpubpriv.histograms.bins",
-    "DyadicBins": "fastpubpriv.histograms.bins",
-    "HistogramResult": "fastpubpriv.results.histogram",
-    "ProductBins": "fastpubpriv.histograms.bins",
-    "stable_histogram": "fastpubpriv.histograms.stable",
-    "Hypotheses": "fastpubpriv.mixtures.select",
-    "SelectionResult": "fastpubpriv.results.selection",
-    "select_hypothesis": "fastpubpriv.mixtures.select",
-    "OrderBounds": "fastpubpriv.planning",
-    "Plan": "fastpubpriv.planning",
-    "order_bounds": "fastpubpriv.planning",
-    "plan": "fastpubpriv.planning",
-    "ZCDP": "fastpubpriv.privacy",
-    "ApproxDP": "fastpubpriv.privacy",
-    "Ledger": "fastpubpriv.privacy",
-    "PureDP": "fastpubpriv.privacy",
-    "CovarianceResult": "fastpubpriv.results.estimates",
-    "GaussianResult": "fastpubpriv.results.estimates",
-    "MeanResult": "fastpubpriv.results.estimates",
-    "PCAResult": "fastpubpriv.results.estimates",
-    "Rows": "fastpubpriv.sources",
-    "DescentResult": "fastpubpriv.results.descent",
-    "TrainingResult": "fastpubpriv.results.training",
-    "linear_regression": "fastpubpriv.training.train",
-    "logistic_regression": "fastpubpriv.training.train",
-    "train": "fastpubpriv.training.train",
-    "warmup": "fastpubpriv.warming",
+    name: f"fastpubpriv.{module}"
+    for module, names in (
+        ("estimators.coinpress", "coinpress_mean"),
+        ("estimators.covariance", "coinpress_covariance"),
+        ("estimators.components", "private_pca"),
+        ("estimators.gaussian", "estimate_gaussian"),
+        ("estimators.mean", "estimate_mean"),
+        ("estimators.preconditioner", "Preconditioner precondition"),
+        ("estimators.weighted_mean", "weighted_mean"),
+        ("mixtures.separated.public_shapes", "Ball terrific_ball supercluster"),
+        ("mixtures.separated.baselines", "no_public_baseline public_only"),
+        ("results.mixture", "MixtureResult SelectionResult"),
+        ("mixtures.axis_aligned.learn", "learn_axis_aligned_mixture"),
+        ("mixtures.separated.learn", "learn_separated_mixture"),
+        ("mixtures.separated.tree", "ClusterTree"),
+        ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
+        ("results.histogram", "HistogramResult"),
+        ("mixtures.select", "Hypotheses select_hypothesis"),
+        ("planning", "OrderBounds Plan order_bounds plan"),
+        ("privacy", "ZCDP ApproxDP Ledger PureDP"),
+        ("results.estimates", "CovarianceResult GaussianResult MeanResult PCAResult"),
+        ("sources", "Rows"),
+        ("results.models", "DescentResult TrainingResult"),
+        ("training.train", "linear_regression logistic_regression train"),
+        ("warming", "warmup"),
+    )
+    for name in names.split()
 }
 _PARTS = (
     "auditing",

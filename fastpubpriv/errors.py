@@ -105,7 +105,7 @@ class KernelError(FastPubPrivError, RuntimeError):
     >>> import fastpubpriv as fpp
     >>> from fastpubpriv.privacy import GaussianEvent
     >>> from fastpubpriv.release.release import release
-    >>> from fastpubpriv.run import start
+    >>> from fastpubpriv.session import start
     >>> from fastpubpriv.sources import private_rows
     >>> rows = private_rows([[1.0], [2.0]])
     >>> own = start("own", rows, fpp.ZCDP(rho=1), draws=1, ledger=None, random_state=None, threads=1, progress=False)

@@ -139,7 +139,16 @@ class Loss:
         """Residuals of many rows: (k,), or (k, outputs) for `scores`. InputError, without a word of the row, where they fail."""
         predicted, known = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
         try:
-            return self._residuals_of(predicted, known)
+            with np.errstate(all="ignore"):
+                if self.residuals is not None:
+                    return np.asarray(self.residuals(predicted, known), dtype=np.float64)
+                plain, found = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
+                for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
+                    if self.scores:
+                        plain(one, float(label), found[index])
+                    else:
+                        found[index] = plain(float(one), float(label))
+            return found
         except Exception as error:  # a function of the user's, perhaps at a private row
             kind = type(error).__name__
         wanted = (
@@ -147,30 +156,15 @@ class Loss:
         )
         raise InputError(f"the residual of the loss {self.name!r} fails ({kind}): pass a function {wanted}")
 
-    def _residuals_of(self, predicted: FloatArray, known: FloatArray) -> FloatArray:
-        with np.errstate(all="ignore"):
-            if self.residuals is not None:
-                found: FloatArray = np.asarray(self.residuals(predicted, known), dtype=np.float64)
-                return found
-            plain, found = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
-            for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
-                if self.scores:
-                    plain(one, float(label), found[index])
-                else:
-                    found[index] = plain(float(one), float(label))
-        return found
-
     def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
         """See `RowLoss.value`."""
         if self.values is None:
             raise InputError(f"the loss {self.name!r} has no function of values")
-        found: FloatArray = np.asarray(self.values(predictions(weights, x), y))
-        return found
+        return np.asarray(self.values(predictions(weights, x), y))
 
     def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
         """See `RowLoss.gradient`."""
-        found: FloatArray = -self.residuals_of(predictions(weights, x), y)[:, None] * x
-        return found
+        return -self.residuals_of(predictions(weights, x), y)[:, None] * x
 
 
 def squared_residual(prediction: float, label: float) -> float:

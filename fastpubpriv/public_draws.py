@@ -1,7 +1,10 @@
-"""Random numbers that hide nothing: starts of public searches, and synthetic rows drawn from released results.
+"""Random and evenly spread numbers that hide nothing, and quantiles, with the bits of SciPy.
 
 Noise for privacy never comes from here: it is drawn in `release`, from keys. NumPy's old generator is kept for seeds that are
 numbers, because its bits have been promised not to change.
+
+Points that fill a cube evenly (Sobol's sequence) are public: starts and candidates of searches that see public rows only, and
+points at which public laws are compared.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -40,3 +44,166 @@ def _generator(random_state: Any) -> Any:
         raise InputError(
             f"random_state must be None, an int from 0 to 2^32 - 1, or a NumPy generator, got {type(random_state).__name__}"
         ) from None
+
+
+_BITS = 30
+# Of each coordinate after the first a primitive polynomial and the first direction numbers (S. Joe, F. Y. Kuo, Constructing Sobol
+# sequences with better two-dimensional projections, SIAM J. Sci. Comput. 30, 2008). Points of more coordinates come from SciPy.
+_DIRECTIONS = (
+    (3, 1),
+    (7, 1, 3),
+    (11, 1, 3, 1),
+    (13, 1, 1, 1),
+    (19, 1, 1, 3, 3),
+    (25, 1, 3, 5, 13),
+    (37, 1, 1, 5, 5, 17),
+    (41, 1, 1, 5, 5, 5),
+    (47, 1, 1, 7, 11, 19),
+    (55, 1, 1, 5, 1, 1),
+    (59, 1, 1, 1, 3, 11),
+    (61, 1, 3, 5, 5, 31),
+    (67, 1, 3, 3, 9, 7, 49),
+    (91, 1, 1, 1, 15, 21, 21),
+    (97, 1, 3, 1, 13, 27, 49),
+    (103, 1, 1, 1, 15, 7, 5),
+    (109, 1, 3, 1, 15, 13, 25),
+    (115, 1, 1, 5, 5, 19, 61),
+    (131, 1, 3, 7, 11, 23, 15, 103),
+    (137, 1, 3, 7, 13, 13, 15, 69),
+    (143, 1, 1, 3, 13, 7, 35, 63),
+    (145, 1, 3, 5, 9, 1, 25, 53),
+    (157, 1, 3, 1, 13, 9, 35, 107),
+    (167, 1, 3, 1, 5, 27, 61, 31),
+    (171, 1, 1, 5, 11, 19, 41, 61),
+    (185, 1, 3, 5, 3, 3, 13, 69),
+    (191, 1, 1, 7, 13, 1, 19, 1),
+    (193, 1, 3, 7, 5, 13, 19, 59),
+    (203, 1, 1, 3, 9, 25, 29, 41),
+    (211, 1, 3, 5, 13, 23, 1, 55),
+    (213, 1, 3, 7, 3, 13, 59, 17),
+    (229, 1, 3, 1, 3, 5, 53, 69),
+    (239, 1, 1, 5, 5, 23, 33, 13),
+    (241, 1, 1, 7, 7, 1, 61, 123),
+    (247, 1, 1, 7, 9, 13, 61, 49),
+    (253, 1, 3, 3, 5, 3, 55, 33),
+    (285, 1, 3, 1, 15, 31, 13, 49, 245),
+    (299, 1, 3, 5, 15, 31, 59, 63, 97),
+    (301, 1, 3, 1, 11, 11, 11, 77, 249),
+    (333, 1, 3, 1, 11, 27, 43, 71, 9),
+    (351, 1, 1, 7, 15, 21, 11, 81, 45),
+    (355, 1, 3, 7, 3, 25, 31, 65, 79),
+    (357, 1, 3, 1, 1, 19, 11, 3, 205),
+    (361, 1, 1, 5, 9, 19, 21, 29, 157),
+    (369, 1, 3, 7, 11, 1, 33, 89, 185),
+    (391, 1, 3, 3, 3, 15, 9, 79, 71),
+    (397, 1, 3, 7, 11, 15, 39, 119, 27),
+    (425, 1, 1, 3, 1, 11, 31, 97, 225),
+    (451, 1, 1, 1, 3, 23, 43, 57, 177),
+    (463, 1, 3, 7, 7, 17, 17, 37, 71),
+    (487, 1, 3, 1, 5, 27, 63, 123, 213),
+    (501, 1, 1, 3, 5, 11, 43, 53, 133),
+    (529, 1, 3, 5, 5, 29, 17, 47, 173, 479),
+    (539, 1, 3, 3, 11, 3, 1, 109, 9, 69),
+    (545, 1, 1, 1, 5, 17, 39, 23, 5, 343),
+    (557, 1, 3, 1, 5, 25, 15, 31, 103, 499),
+    (563, 1, 1, 1, 11, 11, 17, 63, 105, 183),
+    (601, 1, 1, 5, 11, 9, 29, 97, 231, 363),
+    (607, 1, 1, 5, 15, 19, 45, 41, 7, 383),
+    (617, 1, 3, 7, 7, 31, 19, 83, 137, 221),
+    (623, 1, 1, 1, 3, 23, 15, 111, 223, 83),
+    (631, 1, 1, 5, 13, 31, 15, 55, 25, 161),
+    (637, 1, 1, 3, 13, 25, 47, 39, 87, 257),
+)
+
+
+def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> FloatArray:
+    """The first 2^log2_count points (n, dim) in [0, 1); with a seed, scrambled by a random matrix and shifted.
+
+    Examples
+    --------
+    >>> sobol_points(2, 2).tolist()
+    [[0.0, 0.0], [0.5, 0.5], [0.75, 0.25], [0.25, 0.75]]
+    """
+    if dim > len(_DIRECTIONS) + 1:
+        from scipy.stats import qmc
+
+        found: FloatArray = qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
+        return found
+    directions, shift = _directions(dim), np.zeros(dim, dtype=np.uint32)
+    if seed is not None:
+        directions, shift = _scrambled(directions, np.random.default_rng(seed))
+    place = np.arange(2**log2_count, dtype=np.uint32)
+    gray = place ^ (place >> 1)  # one bit changes from each point to the next
+    points = np.tile(shift, (len(place), 1))
+    for bit in range(log2_count):
+        points ^= ((gray >> np.uint32(bit)) & 1)[:, None] * directions[:, bit]
+    return np.asarray(points * 2.0**-_BITS, dtype=np.float64)
+
+
+def _directions(dim: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
+    """Direction numbers (dim, _BITS) as binary fractions: the first changes the highest bit."""
+    found = np.ones((dim, _BITS), dtype=np.uint32)
+    for line, (polynomial, *first) in zip(found[1:], _DIRECTIONS, strict=False):
+        numbers, degree = list(first), len(first)
+        for place in range(degree, _BITS):
+            number = numbers[place - degree]
+            for k in range(degree):
+                if polynomial >> (degree - 1 - k) & 1:
+                    number ^= numbers[place - k - 1] << (k + 1)
+            numbers.append(number)
+        line[:] = numbers
+    return found << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
+
+
+def _scrambled(directions: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Direction numbers times random lower triangular matrices with a diagonal of ones, modulo 2, and a random shift (dim,)."""
+    dim = len(directions)
+    down = np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
+    shift = rng.integers(2, size=(dim, _BITS), dtype=np.uint32) @ (np.uint32(1) << down[::-1])
+    below = np.tril(rng.integers(2, size=(dim, _BITS, _BITS), dtype=np.uint32)) | np.eye(_BITS, dtype=np.uint32)
+    rows = (below << down).sum(axis=2, dtype=np.uint32)
+    found = np.zeros_like(directions)
+    for place in range(_BITS):
+        odd = rows[:, place, None] & directions
+        for half in (16, 8, 4, 2, 1):
+            odd ^= odd >> np.uint32(half)
+        found |= (odd & 1) << down[place]
+    return found, shift
+
+
+# Quantiles of the usual laws, with the bits of `scipy.stats`, whose import alone takes longer than most calls.
+
+
+def normal_quantile(probability: float) -> float:
+    """The point of the standard normal law below which `probability` lies."""
+    return float(special.ndtri(probability))
+
+
+def chi2_quantile(probability: float, freedom: float) -> float:
+    """The point of the chi-squared law with `freedom` degrees below which `probability` lies."""
+    return float(2.0 * special.gammaincinv(freedom / 2.0, probability))
+
+
+def chi2_quantiles(probabilities: Any, freedom: float) -> FloatArray:
+    """`chi2_quantile` of an array of probabilities, of its shape."""
+    return np.asarray(2.0 * special.gammaincinv(freedom / 2.0, probabilities))
+
+
+def chi2_upper_quantile(probability: float, freedom: float) -> float:
+    """The point of the chi-squared law with `freedom` degrees above which `probability` lies."""
+    return float(special.chdtri(freedom, probability))
+
+
+def t_quantile(probability: float, freedom: float) -> float:
+    """The point of Student's law with `freedom` degrees below which `probability` lies."""
+    return float(special.stdtrit(freedom, probability))
+
+
+def f_quantile(probability: float, above: float, below: float) -> float:
+    """The point of the F law with `above` and `below` degrees of freedom below which `probability` lies."""
+    return float(special.fdtri(above, below, probability))
+
+
+def beta_quantile(probability: float, first: float, second: float) -> float:
+    """The point of the beta law with these two shapes below which `probability` lies."""
+    return float(special.betaincinv(first, second, probability))

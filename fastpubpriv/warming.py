@@ -6,7 +6,7 @@ from importlib import import_module
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import geometry
-from fastpubpriv.kernels._labelled import prepare
+from fastpubpriv.kernels.gradients import prepare
 from fastpubpriv.losses import LOSSES, Loss
 
 # What `import fastpubpriv` leaves for first calls: its own parts, and parts of SciPy that functions import when needed.
@@ -18,14 +18,14 @@ _LATE = (
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.mean",
     "fastpubpriv.estimators.weighted_mean",
-    "fastpubpriv.histograms.stable",
+    "fastpubpriv.histograms",
     "fastpubpriv.local",
     "fastpubpriv.mixtures.axis_aligned.learn",
     "fastpubpriv.mixtures.list_decoding",
     "fastpubpriv.mixtures.select",
     "fastpubpriv.mixtures.separated.baselines",
     "fastpubpriv.mixtures.separated.learn",
-    "fastpubpriv.mixtures.separated.supercluster",
+    "fastpubpriv.mixtures.separated.public_shapes",
     "fastpubpriv.planning",
     "fastpubpriv.training.train",
     "scipy.optimize",

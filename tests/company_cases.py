@@ -21,9 +21,9 @@ import numpy as np
 
 import fastpubpriv
 from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mechanisms.selection import densities
-from fastpubpriv.mechanisms.statistics import StatisticQuery
-from fastpubpriv.run import Run
+from fastpubpriv.mechanisms import scores
+from fastpubpriv.mechanisms.sums import StatisticQuery
+from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor, Query
 
@@ -72,11 +72,11 @@ def hashed_counts(found):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SummedCodes(densities.CodesQuery):
+class SummedCodes(scores.CodesQuery):
     """Codes of densities, added up over the rows: sharper than what other queries make of them."""
 
     def totals(self):
-        return [np.zeros((self.table.panels, densities.PANEL), dtype=np.int64)]
+        return [np.zeros((self.table.panels, scores.PANEL), dtype=np.int64)]
 
     def use(self, codes, taken, totals):
         totals[0][:] += codes[:, :taken].sum(axis=1, dtype=np.int64)
@@ -88,7 +88,7 @@ class SummedCodes(densities.CodesQuery):
 def found_by(query, rows, chunk_rows):
     """The integers, additive over rows, that a query finds in rows; before its answer, which need not be a sum."""
     executor = Executor(threads=1, progress=False, chunk_rows=chunk_rows)
-    if isinstance(query, densities.CodesQuery):
+    if isinstance(query, scores.CodesQuery):
         codes = SummedCodes(table=query.table, capacity=min(chunk_rows, query.capacity), threads=1)
         return executor.run(codes, private_rows(rows))
     if isinstance(query, stable.BinQuery):

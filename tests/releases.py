@@ -1,7 +1,6 @@
 """One release by itself, without a run: the measurement of each mechanism, as a call."""
 
-from fastpubpriv.mechanisms import cells, group_covariances, histograms, leaves, statistics, sums
-from fastpubpriv.mechanisms.selection import hypotheses
+from fastpubpriv.mechanisms import cells, group_covariances, histograms, leaves, selection, sums
 
 
 def released(kind, account, rows, *, name, cost, executor, **fields):
@@ -42,7 +41,7 @@ def release_code_counts(account, rows, codes, sizes, **options):
 
 
 def release_statistic_sum(account, rows, statistic, **options):
-    return released(statistics.StatisticSum, account, rows, statistic=statistic, **options)
+    return released(sums.StatisticSum, account, rows, statistic=statistic, **options)
 
 
 def release_histograms(account, rows, partitions, **options):
@@ -52,7 +51,7 @@ def release_histograms(account, rows, partitions, **options):
 
 
 def release_choice_of(account, rows, evaluation, **options):
-    return released(hypotheses.HypothesisChoice, account, rows, evaluation=evaluation, **options)
+    return released(selection.HypothesisChoice, account, rows, evaluation=evaluation, **options)
 
 
 def release_agreement(account, rows, base, groups, **options):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import fastpubpriv as fpp
-from fastpubpriv import maps
+from fastpubpriv import row_maps
 from fastpubpriv.kernels import noise, rows
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     draws = noise.gaussian_floor(bytes(32), 4096, 20)
     assert 0.9 < float(np.std(draws)) / 2**20 < 1.1
     sums = np.zeros(3, dtype=np.int64)
-    one = maps.RowMap(dim=3, out_dim=3, quant_bound=1000, inv_step=10.0, limit=900.0)
+    one = row_maps.RowMap(dim=3, out_dim=3, quant_bound=1000, inv_step=10.0, limit=900.0)
     rows.rows_sum(np.array([[1.0, 2.0, 3.0], [np.nan, 1.0, 1.0]]), one, sums)
     assert sums.tolist() == [10, 20, 30]
 

@@ -15,7 +15,7 @@ from scipy.stats import chi2
 import fastpubpriv as fpp
 from fastpubpriv.local import PrivUnit, mean_error
 from fastpubpriv.mixtures.list_decoding import decode_means
-from fastpubpriv.mixtures.list_decoding.sizes import histogram_error, mixture_sizes
+from fastpubpriv.mixtures.list_decoding.results import histogram_error, mixture_sizes
 from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.training import SemiDP
 

@@ -95,7 +95,7 @@ def test_quantiles_have_the_bits_of_scipy():
     import numpy as np
     from scipy import stats
 
-    from fastpubpriv import quantiles
+    from fastpubpriv import public_draws as quantiles
 
     rng = np.random.default_rng(0)
     probabilities = [*rng.random(200), *10.0 ** -rng.uniform(1, 15, 100)]
@@ -116,7 +116,7 @@ def test_public_points_have_the_bits_of_scipy(dim):
     import numpy as np
     from scipy.stats import qmc
 
-    from fastpubpriv.public_points import sobol_points
+    from fastpubpriv.public_draws import sobol_points
 
     for log2_count in (0, 1, 9):
         for seed in (None, 0, 77):

@@ -12,10 +12,10 @@ from importlib import import_module
 import click
 import pytest
 
-from fastpubpriv import parameters
+from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.planning.solve import TASKS, task_arguments
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
 HOMES = [

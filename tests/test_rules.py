@@ -115,7 +115,6 @@ def no_foreign_randomness(source: Source) -> list[str]:
     """Coins come from keys.py; NumPy may make public data, and the ledger asks `secrets` for names of files."""
     public = (
         "fastpubpriv/public_draws.py",
-        "fastpubpriv/public_points.py",
         "fastpubpriv/privacy/ledger_file.py",
     )
     if source.path.startswith(public):
@@ -238,7 +237,7 @@ def no_private_names_in_text(source: Source) -> list[str]:
 
 def releases_go_through_the_run(source: Source) -> list[str]:
     """`run.release(measurement, ...)` is the one way to release and to write it down."""
-    if source.path.startswith(("fastpubpriv/mechanisms/", "fastpubpriv/run.py")):
+    if source.path.startswith(("fastpubpriv/mechanisms/", "fastpubpriv/session.py")):
         return []
     bad = []
     for node in source.nodes:
@@ -853,7 +852,7 @@ def test_every_kernel_has_a_twin():
 
 def leaning_twins(source: Source) -> list[str]:
     """A twin stands on NumPy, SciPy and the values that describe a pass, and shares no fault with what it is held against."""
-    values = (f"fastpubpriv.{name}" for name in ("_types", "laws", "maps", "residual_maps"))
+    values = (f"fastpubpriv.{name}" for name in ("_types", "row_maps"))
     allowed = ("twins", "numpy", "scipy", *values, *sys.stdlib_module_names)
     return [
         source.complaint(node, f"a twin imports {name}")

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.cases import limits
 from benchmarks.cases.loops import Case
-from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import PANEL
 
 # Sixteen independent chains of one comparison and one addition on the widest registers: what a loop over pairs is made of.
 _SOURCE = r"""

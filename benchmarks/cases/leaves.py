@@ -10,7 +10,7 @@ from scipy.linalg.blas import dsyrk
 from benchmarks.cases.loops import Case, gram_map, numpy_clip
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels.tree import grouped_rows, tree_assign
-from fastpubpriv.maps import RowMap, RowTree, Rule, Split
+from fastpubpriv.row_maps import RowMap, RowTree, Rule, Split
 
 CHUNK = 16_384
 

@@ -15,7 +15,7 @@ from benchmarks.cases import limits
 from benchmarks.cases.loops import KEY, Case
 from fastpubpriv.kernels import _cbuf, noise
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.kernels.reports import report_integers
+from fastpubpriv.kernels.noise import report_integers
 from fastpubpriv.local import PrivUnit
 
 NUMPY, NUMBA = "NumPy, a block at a time (insecure)", "Numba, a plain loop (insecure)"

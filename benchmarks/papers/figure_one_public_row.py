@@ -29,7 +29,7 @@ from fastpubpriv.estimators.mean import estimate_mean
 from fastpubpriv.estimators.radii import chi_radius, expected_normal_norm, predict_steps
 from fastpubpriv.privacy import ZCDP
 from fastpubpriv.results.plots import PALETTE
-from fastpubpriv.run import noise_per_radius
+from fastpubpriv.session import noise_per_radius
 
 DIM = 50
 RHO = Fraction(1, 2)

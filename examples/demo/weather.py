@@ -8,7 +8,7 @@ import numpy as np
 import fastpubpriv as fpp
 from examples.demo.page import LEVEL, NOT_PRIVATE, answer, columns_of, happened, heard, say, seeds, show, write
 from examples.new_york import WEATHER, WIND, complete, impossible, load_weather
-from fastpubpriv.quantiles import normal_quantile
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import plots
 
 # What somebody who has never seen weather might dare to promise: every mean within 1000 of zero, every standard deviation

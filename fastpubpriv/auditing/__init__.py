@@ -2,8 +2,14 @@
 attack.
 """
 
-from fastpubpriv.auditing.black_box import audit, audit_randomizer, audit_weighted_mean
-from fastpubpriv.auditing.bounds import AuditReport, clopper_pearson, epsilon_lower_bound
+from fastpubpriv.auditing.black_box import (
+    AuditReport,
+    audit,
+    audit_randomizer,
+    audit_weighted_mean,
+    clopper_pearson,
+    epsilon_lower_bound,
+)
 from fastpubpriv.auditing.replay import ReplayReport, record_replay
 from fastpubpriv.auditing.tracing import (
     TracingResult,

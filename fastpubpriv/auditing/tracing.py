@@ -11,13 +11,13 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.auditing.bounds import AuditReport, checked_claim, epsilon_lower_bound
+from fastpubpriv.auditing.black_box import AuditReport, checked_claim, epsilon_lower_bound
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import draw_uniforms
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Few enough for the ratio to show, and many enough to be counted.
 _FALSE_ALARMS = 0.1
@@ -207,6 +207,7 @@ def audit_by_tracing(
     )
 
 
+@shared_docs
 def trace_weighted_mean(
     budget: Budget,
     *,
@@ -228,8 +229,7 @@ def trace_weighted_mean(
         Of the rows.
     runs : int
         Each takes a millisecond or two.
-    confidence : float
-        Of the report.
+    {confidence}
 
     Returns
     -------
@@ -278,6 +278,7 @@ def trace_weighted_mean(
     return dataclasses.replace(found, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
 
 
+@shared_docs
 def trace_randomizer(
     randomizer: Randomizer,
     *,
@@ -290,16 +291,12 @@ def trace_randomizer(
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-        To be audited.
-    claim : PureDP or ApproxDP, optional
-        By default the cost that it states.
+    {randomizer, claim}
     n_reports : int
         In each mean; an attacker who sees single reports, as a server does, is the strongest.
     runs : int
         Means.
-    confidence : float
-        Of the report.
+    {confidence}
 
     Returns
     -------

@@ -13,10 +13,9 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.public import public_table_of
-from fastpubpriv.sources.readers.arrow import data_columns, float_dtype, footer, ipc_reader, load_pyarrow
-from fastpubpriv.sources.readers.csv import public_table
-from fastpubpriv.sources.readers.texts import TextColumns
+from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.tables import TextColumns, data_columns, float_dtype, footer, ipc_reader, load_pyarrow
+from fastpubpriv.sources.text_files import public_table
 
 TYPED = (".parquet", ".arrow", ".feather", ".ipc")
 

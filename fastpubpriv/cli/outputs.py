@@ -29,7 +29,7 @@ from rich.markup import escape
 from rich.table import Table as Framed
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import options, streams
+from fastpubpriv.cli import app, options
 from fastpubpriv.cli.app import TRACEBACK, Interrupted, Undelivered, in_one_line, words_of
 from fastpubpriv.errors import (
     AccuracyWarning,
@@ -38,13 +38,12 @@ from fastpubpriv.errors import (
     PrivacyWarning,
     SeededNoiseWarning,
 )
-from fastpubpriv.results import words
-from fastpubpriv.results.base import plain, shown
+from fastpubpriv.results import base
+from fastpubpriv.results.base import Table, plain, shown
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.results.training import TrainingResult
-from fastpubpriv.results.words import Table
+from fastpubpriv.results.models import TrainingResult
 
 PICTURES = {".png", ".pdf", ".svg"}
 Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult | TrainingResult
@@ -67,7 +66,7 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
         refuse_unwritable(option, path)
         if any(other is not None and same_file(path, other) for other in inputs):
             raise click.UsageError(f"{option}: {str(path)!r} is also one of the files that are read, or the ledger")
-    if is_stdout(json_path) and streams.output_is_gone():
+    if is_stdout(json_path) and app.output_is_gone():
         raise click.UsageError("--json -: nobody reads the standard output; pass the name of a file")
     if plot_path is not None:
         if json_path is not None and same_file(json_path, plot_path):
@@ -77,7 +76,7 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
         need_matplotlib()
     if quiet and json_path is None and plot_path is None:
         raise click.UsageError("--quiet prints no answer: add --json FILE")
-    if quiet is False and json_path is None and streams.output_is_gone():
+    if quiet is False and json_path is None and app.output_is_gone():
         raise click.UsageError("nobody reads the standard output: add --json FILE")
 
 
@@ -98,7 +97,7 @@ def refuse_unwritable(option: str, path: Path) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             path.unlink()
     except OSError as error:
-        raise click.UsageError(f"{option}: {str(path)!r} {streams.reason(error)}") from None
+        raise click.UsageError(f"{option}: {str(path)!r} {app.reason(error)}") from None
 
 
 def same_file(first: Path, second: Path) -> bool:
@@ -133,7 +132,7 @@ def write_json(data: dict[str, Any], path: Path | None) -> bool:
     """Write to a file if there is one, or to the standard output for "-"; whether that may still show something else."""
     text = json_text(data)
     if is_stdout(path):
-        streams.emit(text)
+        app.emit(text)
     elif path is not None:
         attempt(lambda place: place.write_text(text + "\n", encoding="utf-8"), path)
     return not is_stdout(path)
@@ -144,7 +143,7 @@ def attempt(write: Callable[[Path], Any], path: Path) -> None:
     try:
         replace_file(path, write)
     except OSError as error:
-        raise click.ClickException(f"{str(path)!r} {streams.reason(error)}") from None
+        raise click.ClickException(f"{str(path)!r} {app.reason(error)}") from None
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
@@ -184,26 +183,26 @@ def keep(text: str) -> str:
             return f"the whole result is in {name!r}"
         with contextlib.suppress(OSError):
             os.unlink(name)
-    streams.hint(text)
+    app.hint(text)
     return "the whole result stands above, on the error stream, because no file could be written"
 
 
 def written(paths: list[Path]) -> None:
     """Say where the files are."""
     if paths:
-        streams.hint(f"Wrote {', '.join(str(path) for path in paths)}")
+        app.hint(f"Wrote {', '.join(str(path) for path in paths)}")
 
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the stream of the moment (tests replace it); wide output when nobody watches."""
-    stream: Any = streams.standard_error() if stderr else streams.standard_output()
+    stream: Any = app.standard_error() if stderr else app.standard_output()
     made = Console(file=stream or io.StringIO(), highlight=False, soft_wrap=False)
     return made if made.is_terminal else Console(file=made.file, highlight=False, width=max(made.width, 110))
 
 
 def print_table(table: Table, *, title: str) -> None:
     """The table of a value in a frame; words of a status that is not "ok" stand out."""
-    (names, *lines), more = words.cells(table, rounded=True, where="--json FILE")
+    (names, *lines), more = base.cells(table, rounded=True, where="--json FILE")
     framed = Framed(title=escape(title), title_justify="left", title_style="bold")
     for name in names:
         left = name in ("column", "meaning", "status")
@@ -228,7 +227,7 @@ def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str,
             yield "Correlations", Table("column", result.labels, pairs)
         return
     for item in result.histograms[:MOST_HISTOGRAMS]:
-        largest = np.sort(np.argsort(-item.counts, kind="stable")[: words.MOST_ROWS])
+        largest = np.sort(np.argsort(-item.counts, kind="stable")[: base.MOST_ROWS])
         arrays = ("keys", "counts", "lower", "upper", "frequency")
         short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
         note = f", the {len(largest)} largest of {len(item)} bins" if len(largest) < len(item) else ""
@@ -246,7 +245,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     if not result.private:
         facts[-1] = ("Private", "[bold red]NO: the noise came from --seed[/]")
     if ledger is not None:
-        facts.append(("Ledger", f"{words.short(ledger.remaining)} remains of {words.short(ledger.total)}"))
+        facts.append(("Ledger", f"{base.short(ledger.remaining)} remains of {base.short(ledger.total)}"))
     print_facts(facts)
 
 
@@ -383,8 +382,8 @@ class Purchase:
 
     def emit(self) -> None:
         """The answer to the standard output, up to its end."""
-        streams.emit(self.text)
-        streams.wait_for_reader()
+        app.emit(self.text)
+        app.wait_for_reader()
 
     def keep(self) -> None:
         """Store the answer in a place that the user did not choose, so that it is not lost."""
@@ -402,14 +401,14 @@ class Purchase:
             act()
         except KeyboardInterrupt:
             self.interrupted = True
-        except streams.OutputError as error:
+        except app.OutputError as error:
             self.problems.append(str(error))
         except OSError as error:
-            self.problems.append(f"{what} {streams.reason(error)}")
+            self.problems.append(f"{what} {app.reason(error)}")
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 self.keep()
-                streams.hint(self.stored)
+                app.hint(self.stored)
                 raise
             self.problems.append(f"{what} failed: {words_of(error)}")
         else:
@@ -466,7 +465,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         def show() -> None:
             print_result(result, level=level, title=title, ledger=purchase.ledger)
             if not purchase.stored:
-                streams.wait_for_reader()
+                app.wait_for_reader()
 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)

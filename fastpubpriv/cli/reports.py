@@ -17,21 +17,20 @@ from typing import Any
 import click
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.cli import inputs, outputs, streams
+from fastpubpriv.cli import app, inputs, outputs
 from fastpubpriv.cli.app import Interrupted, Undelivered, words_of
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 from fastpubpriv.local.aggregate import Standard
-from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector
+from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector, batch_rows_of, report_batches
 from fastpubpriv.local.means import estimate_mean
 from fastpubpriv.local.public_facts import public_norm_bound
-from fastpubpriv.local.sending import batch_rows_of, report_batches
-from fastpubpriv.results import words
+from fastpubpriv.results import base
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.sources.public import public_table_of
-from fastpubpriv.sources.readers.csv import csv_stream
-from fastpubpriv.threads.progress import Progress
+from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.text_files import csv_stream
+from fastpubpriv.threads.pool import Progress
 
 DEFAULT_WORDS = 256
 SAVE_SECONDS = 5.0
@@ -44,18 +43,18 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
 
     `public` rows are those that "public" stands for, in the units that are reported.
     """
-    family, epsilon, form, words = settings["family"], settings["epsilon"], settings["form"], settings["words"]
+    family, epsilon, form, base = settings["family"], settings["epsilon"], settings["form"], settings["words"]
     norm_bound: Any = settings["norm_bound"]
     if norm_bound == "public":
         if public is None:
             raise click.UsageError("--norm-bound public needs --public FILE: it is the length of the longest row there")
         norm_bound = public_norm_bound(public)
-    if words is not None and family != "subset-selection":
+    if base is not None and family != "subset-selection":
         raise click.UsageError("--words belongs to subset-selection")
     if family == "subset-selection":
         if form != "direct":
             raise click.UsageError("--form: a report of subset-selection names a word, it has no other form")
-        return SubsetSelection(dim, epsilon, norm_bound=norm_bound, words=words or DEFAULT_WORDS)
+        return SubsetSelection(dim, epsilon, norm_bound=norm_bound, words=base or DEFAULT_WORDS)
     if family != "duchi":
         kind = PrivUnit if family == "privunit" else PrivUnitG
         return kind(dim, epsilon, norm_bound=norm_bound, form=form)
@@ -142,8 +141,8 @@ def privatize(settings: dict[str, Any]) -> None:
             raise Interrupted(f"interrupted; {_left(out_path, done)}") from None
         except OSError as error:
             if outputs.is_stdout(out_path):
-                streams.quiet(sys.stdout)
-            raise Undelivered(f"{_output_name(out_path)} {streams.reason(error)}; {_left(out_path, done)}") from None
+                app.quiet(sys.stdout)
+            raise Undelivered(f"{_output_name(out_path)} {app.reason(error)}; {_left(out_path, done)}") from None
         finally:
             bar.close()
     if rows.n is None and not begin + done:
@@ -152,9 +151,9 @@ def privatize(settings: dict[str, Any]) -> None:
         )
     if not settings["quiet"]:
         before = f", after {begin:,} that were there" if begin else ""
-        streams.hint(
+        app.hint(
             f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {_output_name(out_path)}{before}. Each costs its user "
-            f"{words.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}"
+            f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}"
         )
 
 
@@ -198,7 +197,7 @@ def _check_output(settings: dict[str, Any]) -> None:
     if outputs.is_stdout(path):
         if settings["resume"]:
             raise click.UsageError("--resume needs --out FILE: what was written to the standard output is gone")
-        if streams.output_is_gone():
+        if app.output_is_gone():
             raise click.UsageError("--out -: nobody reads the standard output; pass the name of a file")
         if sys.stdout.isatty():
             raise click.UsageError(

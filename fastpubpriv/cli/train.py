@@ -14,7 +14,7 @@ import click
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
 from fastpubpriv.cli.app import Failure
-from fastpubpriv.cli.signatures import common, options_of, prepare
+from fastpubpriv.cli.estimators import common, options_of, prepare
 from fastpubpriv.errors import FastPubPrivError, InputError
 
 
@@ -243,7 +243,7 @@ def _train(settings: dict[str, Any]) -> None:
         order = [place for place, name in enumerate(columns) if name != label]
         public = public[:, [*order, columns.index(label)]]
     if both:
-        from fastpubpriv.sources.public import open_public
+        from fastpubpriv.sources.open import open_public
 
         public = open_public(path, inputs.Reading(both).of(columns))
     if settings["weights_pub"] is not None:
@@ -326,10 +326,8 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
     its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
     """
-    from fastpubpriv.cli import outputs, streams
-    from fastpubpriv.results.cells import Cells, as_columns
-    from fastpubpriv.results.descent import DescentResult
-    from fastpubpriv.results.training import TrainingResult
+    from fastpubpriv.cli import app, outputs
+    from fastpubpriv.results.models import Cells, DescentResult, TrainingResult, as_columns
     from fastpubpriv.sources import private_rows
 
     if not outputs.is_stdout(out_path):
@@ -359,8 +357,8 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
         lines += _lines(model, Cells(chunk.astype("float64")), level)
     text = "\n".join(lines)
     if outputs.is_stdout(out_path):
-        streams.emit(text)
-        streams.wait_for_reader()
+        app.emit(text)
+        app.wait_for_reader()
     else:
         outputs.replace_file(out_path, lambda place: place.write_text(text + "\n", encoding="utf-8"))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -32,10 +32,10 @@ from fastpubpriv.estimators.radii import (
 )
 from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Grid, Ledger, gaussian_sum_grid, laplace_sum_grid
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.run import noise_per_radius
+from fastpubpriv.session import noise_per_radius
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # ---- The steps of CoinPress's mean, worked out from public numbers before a row is read, and kept for the next
 # call like it

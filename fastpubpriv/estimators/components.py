@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
@@ -21,11 +21,11 @@ from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
-from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
+from fastpubpriv.shared_docs import shared_docs
 
 # The quantile of the squared distances of public rows that a radius reaches where no count can show one.
 PUBLIC_QUANTILE = 0.9

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
@@ -20,11 +20,11 @@ from fastpubpriv.estimators.learners import coinpress_rounds
 from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import Mode, budget_shares, chi_radius, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 ROW_FAILURE = 0.1
 MAX_STEPS = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.bounded import bounded_gaussian, checked_bounds
@@ -15,10 +15,10 @@ from fastpubpriv.estimators.ladder.rungs import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.preconditioned import DEFAULT_COND_MAX, Options, preconditioned
 from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.methods import Method
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import GaussianResult
+from fastpubpriv.session import Method
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
 def choose_method(method: Any, structure: Any, options: Options) -> tuple[Method, str]:

@@ -36,9 +36,8 @@ from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.group_covariances import LOG_CAP
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.methods import Method
 from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.run import Run
+from fastpubpriv.session import Method, Run
 
 TEST_SHARE = Fraction(1, 8)
 MASK_SHARE = Fraction(1, 4)

@@ -31,9 +31,8 @@ from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
-from fastpubpriv.methods import Method
-from fastpubpriv.run import Run, noise_per_radius
-from fastpubpriv.sources.views.pairs import pair_rows
+from fastpubpriv.session import Method, Run, noise_per_radius
+from fastpubpriv.sources.views import pair_rows
 
 SHRINK = 0.6
 LEAST_RANGE = 100.0

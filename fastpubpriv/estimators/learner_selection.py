@@ -29,11 +29,10 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers
-from fastpubpriv.mechanisms.selection.cover import Cover, CoverChoice
+from fastpubpriv.mechanisms.selection import Cover, CoverChoice
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.methods import Method
 from fastpubpriv.privacy import ApproxDP
-from fastpubpriv.run import Run
+from fastpubpriv.session import Method, Run
 
 MAX_HYPOTHESES = 5000
 SLACK = 1.0

@@ -16,9 +16,8 @@ from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
-from fastpubpriv.methods import Method, Registry
-from fastpubpriv.run import Run
-from fastpubpriv.sources.views.pairs import pair_rows
+from fastpubpriv.session import Method, Registry, Run
+from fastpubpriv.sources.views import pair_rows
 
 
 def coinpress_rounds(

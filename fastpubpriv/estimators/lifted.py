@@ -29,8 +29,7 @@ from fastpubpriv.mechanisms.sums import (
     check_gram_grids,
     check_sum_grids,
 )
-from fastpubpriv.methods import Method
-from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.session import Method, Run, noise_per_radius
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -26,9 +26,9 @@ from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
 from fastpubpriv.estimators.regions import column_means
 from fastpubpriv.estimators.whitening import Whitening, known_root
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
 def public_ball(

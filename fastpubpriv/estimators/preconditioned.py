@@ -15,10 +15,9 @@ from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.methods import Method
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.run import Run
+from fastpubpriv.session import Method, Run
 
 DEFAULT_COND_MAX = 1e6
 # Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.

@@ -15,11 +15,9 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
-from fastpubpriv.quantiles import chi2_quantile, chi2_upper_quantile
-from fastpubpriv.reading import Form, refuse_no_covariances
-from fastpubpriv.results.base import Value, frozen
-from fastpubpriv.results.words import Table, explain
+from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
+from fastpubpriv.results.base import Form, Table, Value, explain, frozen, refuse_no_covariances
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
 
 # Below this share of its column's norm, a diagonal entry of R is rounding: the column depends on those before it.

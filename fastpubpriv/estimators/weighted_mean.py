@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -18,9 +18,9 @@ from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 from fastpubpriv.estimators.regions import Region, clip_region, column_means, column_stds, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
-from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Grid, Ledger
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.shared_docs import shared_docs
 
 NAMED_WEIGHTS = ("optimal", "throw_away", "gaussian", "private")
 

@@ -1,17 +1,203 @@
-"""Gradients of labelled rows, each clipped as a whole, as exact integers (C, one thread, no GIL).
+"""Gradients of labelled rows: as exact integers for a loss (C, one thread, no GIL), and row by row for a function of the caller.
+
+What a row adds to a sum may depend on that row alone, to the last bit. A function of many rows does not promise that: `x @ weights`
+of NumPy adds up in another order beside other rows, and a sign makes a whole gradient of a last bit. So each call of a function of
+the caller's gets one row, and NumPy in blocks is no choice for the integer gradients.
 
 The gradient of a row is its residual times the row, so that its norm is a product and it is never written down.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from types import MethodType
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import IntArray
-from fastpubpriv.kernels._labelled import add_gradients
-from fastpubpriv.residual_maps import GradientMap
+from fastpubpriv import losses
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cbuf import aligned
+from fastpubpriv.kernels._cext import lib
+from fastpubpriv.kernels._jit import callback, row_loop
+from fastpubpriv.losses import Loss, RowLoss, predictions
+from fastpubpriv.row_maps import GradientMap, ResidualMap
+from fastpubpriv.threads.guard import attempt
+
+CALL = 10_000  # nanoseconds of a call with some operations of NumPy on a row
+
+PerRow = Callable[[FloatArray, FloatArray, FloatArray], Any]
+
+
+def is_compiled(gradient: PerRow) -> bool:
+    """Whether Numba has compiled the function, so that rows can be handed to it in a compiled loop."""
+    return hasattr(gradient, "py_func") and not isinstance(gradient, MethodType)
+
+
+def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+    """gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) for each of k rows, together (k, *weights.shape).
+
+    Zero for a row at which the function raises, returns another shape, or a number that is not finite. It is not shown a row with
+    an entry or a label that is not finite, which has zero as well.
+    """
+    x, y = (np.ascontiguousarray(each, dtype=np.float64) for each in (rows, labels))
+    usable = _whole(x, y)
+    if not usable.all():
+        found: FloatArray = np.zeros((len(x), *weights.shape))
+        found[usable] = row_gradients(gradient, weights, x[usable], y[usable])
+        return found
+    found = np.zeros((len(x), *weights.shape))
+    if is_compiled(gradient):
+        row_loop(gradient)(np.ascontiguousarray(weights), x, y, found)
+    else:
+        _call_each(gradient, weights, x, y, found)
+    found[~np.isfinite(found).all(axis=tuple(range(1, found.ndim)))] = 0.0
+    return found
+
+
+def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
+    """Which rows have finite entries and a finite label."""
+    return np.isfinite(rows).all(axis=1) & np.isfinite(labels)
+
+
+def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, found: FloatArray) -> None:
+    """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next.
+
+    The memory is aligned, because some BLAS add up in another order where an array begins elsewhere.
+    """
+    given = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
+    for i in range(len(x)):
+        for array, content in zip(given, (weights, x[i], y[i]), strict=True):
+            array[...] = content
+        one = attempt(lambda: np.asarray(gradient(*(each[...] for each in given)), dtype=np.float64))
+        if one is not None and one.shape == (1, *weights.shape):
+            found[i] = one[0]
+
+
+def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+    """Gradients (k, dim) of a loss at k private rows; zero for a row that it cannot handle, and as `row_gradients` says."""
+    if not isinstance(loss, Loss):
+        return row_gradients(loss.gradient, weights, rows, labels)
+    found = loss.gradient(weights, rows, labels) if loss.ours else _by_residuals(loss, weights, rows, labels)
+    found[~(_whole(rows, labels) & np.isfinite(found).all(axis=1))] = 0.0
+    return found
+
+
+def _by_residuals(loss: Loss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+    residual = getattr(loss.residual, "py_func", loss.residual)
+    residuals = np.zeros(len(rows))
+    for i, given in enumerate(zip(predictions(weights, rows).tolist(), labels.tolist(), strict=True)):
+        residuals[i] = attempt(partial(_number, residual, *given)) or 0.0
+    return -residuals[:, None] * rows
+
+
+def _number(function: Callable[..., Any], *given: float) -> float:
+    return float(function(*given))
+
+
+def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Gradients (k, dim) at public rows; InputError, which may quote them, where the loss fails or returns another shape."""
+    try:
+        # Copies: a function that writes into its arguments must not change the public rows.
+        found = np.asarray(loss.gradient(weights.copy(), x.copy(), y.copy()), dtype=np.float64)
+    except Exception as error:
+        raise InputError(
+            f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
+            "and returns an array with one gradient for each row"
+        ) from error
+    if found.shape != x.shape:
+        raise InputError(f"gradient() must return shape {x.shape} for these rows, got {found.shape}")
+    return found
+
+
+def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: float) -> FloatArray:
+    """values(scores, labels) of one row at its scores (models,) under several models; NaN where it fails or they are not finite."""
+    nothing: FloatArray = np.full(len(scores), np.nan)
+    if not (np.isfinite(scores).all() and np.isfinite(label)):
+        return nothing
+    one = attempt(lambda: np.asarray(values(scores.copy(), np.full(len(scores), label)), dtype=np.float64))
+    return one if one is not None and one.shape == scores.shape else nothing
+
+
+# What the kernels over labelled rows share: the call of C, which gets a loss of ours by number and another one as a callback.
+
+# Functions without numbers, then those that are made with numbers. C repeats them operation by operation.
+_PLAIN = {
+    losses.squared_residual: lib.FPP_LOSS_SQUARED,
+    losses.logistic_residual: lib.FPP_LOSS_LOGISTIC,
+    losses.smooth_hinge_residual: lib.FPP_LOSS_SMOOTH_HINGE,
+    losses.poisson_residual: lib.FPP_LOSS_POISSON,
+    losses.softmax_residual: lib.FPP_LOSS_SOFTMAX,
+}
+_NUMBERED = {
+    losses.huber_residual: lib.FPP_LOSS_HUBER,
+    losses.weighted_residual: lib.FPP_LOSS_WEIGHTED_LOGISTIC,
+}
+
+
+def _add_gradients(
+    chunk: npt.NDArray[Any],
+    sums: IntArray,
+    *,
+    weights: FloatArray,
+    residual: Callable[..., Any],
+    places: IntArray | None = None,
+    spread: FloatArray | None = None,
+    weighted: int = 0,
+    **numbers: float,
+) -> None:
+    """sums (of the shape of the weights) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
+
+    With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip,
+    limit, inv_step. `places` (k,) are those of the rows that count.
+    """
+    dim = weights.shape[-1]
+    width = dim + 1 + weighted
+    if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != width:
+        raise KernelError(f"labelled rows must be float32 or float64 of shape (n, {width})")
+    if not sums.flags.writeable:
+        raise KernelError("sums must be writeable")
+    _cbuf.expect("sums", sums, np.int64, weights.shape)
+    adjacent = chunk.strides[1] == chunk.itemsize and chunk.strides[0] % chunk.itemsize == 0 and chunk.flags.aligned
+    rows = chunk if adjacent else np.ascontiguousarray(chunk)
+    fields = {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers}
+    arrays = {"weights": weights} if spread is None else {"weights": weights, "spread": spread}
+    pointers = {
+        name: _cbuf.inp(np.ascontiguousarray(array, dtype=np.float64).reshape(-1)) for name, array in arrays.items()
+    }
+    loss = _loss_fields(residual, outputs=weights.ndim == 2)
+    given = _cbuf.new("fpp_gradient_map *", {**fields, **pointers, **loss})
+    x, stride = _cbuf.rows(rows, width)
+    workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
+    into = (given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1)))
+    if places is None:
+        call = lib.fpp_gradients_sum_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_f32
+        _cbuf.check(call(x, rows.shape[0], stride, *into))
+    else:
+        _cbuf.expect("places", places, np.int64, (len(places),))
+        call = lib.fpp_gradients_sum_at_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_at_f32
+        _cbuf.check(call(x, rows.shape[0], stride, _cbuf.inp(places), len(places), *into))
+
+
+def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
+    """Compile a residual that is none of ours, for the calls to come."""
+    _loss_fields(residual, outputs=outputs)
+
+
+def _loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:
+    """The fields of a map that say which loss it is."""
+    if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:
+        return {"loss": _NUMBERED[residual.make], "numbers": list(residual.numbers)}
+    # A function for one prediction is no answer for several, and the other way round: Numba says so of a wrong one.
+    if residual in _PLAIN and outputs == (residual is losses.softmax_residual):
+        return {"loss": _PLAIN[residual]}
+    compiled = callback(residual, outputs=outputs)
+    name, kind = ("functions", "fpp_residuals") if outputs else ("function", "fpp_residual")
+    return {"loss": lib.FPP_LOSS_FUNCTION, name: _cbuf.function(kind, compiled)}
 
 
 def gradient_sum(
@@ -22,7 +208,7 @@ def gradient_sum(
     With places (k,), of the rows at these positions, which are read where they lie.
     """
     m = gradient_map
-    add_gradients(
+    _add_gradients(
         chunk,
         sums,
         places=places,
@@ -32,4 +218,22 @@ def gradient_sum(
         limit=m.clip_norm,
         inv_step=m.inv_step,
         inv_scale=1.0,
+    )
+
+
+def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
+    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last, or a weight after it."""
+    m = residual_map
+    _add_gradients(
+        chunk,
+        sums,
+        weights=m.slope,
+        residual=m.residual,
+        spread=m.spread,
+        quant_bound=m.quant_bound,
+        limit=m.radius,
+        inv_step=m.inv_step,
+        inv_scale=1.0 / m.scale,
+        clip=m.clip,
+        weighted=int(m.weighted),
     )

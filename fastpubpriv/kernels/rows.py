@@ -1,17 +1,39 @@
-"""Private rows to exact integers: column sums, Gram matrices, quantised rows and shell counts (C, one thread, no GIL)."""
+"""Private rows to exact integers: sums, Gram matrices, quantized rows, shell counts, and columns by themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.kernels._maps import map_table
-from fastpubpriv.maps import RowMap
+from fastpubpriv.row_maps import ColumnBox, RowMap
+
+# A row map as C reads it.
+
+
+def _map_table(row_map: RowMap) -> Any:
+    """The C side of a map."""
+    center, matrix, offset = [
+        ffi.NULL if v is None else ffi.from_buffer("double[]", v)
+        for v in (row_map.center, row_map.matrix, row_map.offset)
+    ]
+    kind = row_map.kind._value_
+    return _cbuf.new(
+        "fpp_row_map *",
+        (
+            row_map.dim, row_map.out_dim, row_map.quant_bound, kind,
+            center, matrix, offset, row_map.inv_step, row_map.limit,
+        ),
+    )  # fmt: skip
+
+
+# Private rows to exact integers: column sums, Gram matrices, quantised rows and shell counts (C, one thread, no GIL).
 
 GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX
 
@@ -53,6 +75,95 @@ def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatA
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any]:
     """Pointer and stride of the rows, workspace, and map as C sees it."""
     pointer, stride = _cbuf.rows(chunk, row_map.dim)
-    cmap = map_table(row_map)
+    cmap = _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
     return pointer, stride, work, cmap
+
+
+# Columns of private rows: signed dyadic cells about a centre, counted, and rows clipped to a box, by themselves, or added up or
+# counted by norm at once (C, one thread, no GIL).
+
+EXPONENTS = 2047  # of finite doubles, the subnormal ones first
+LOG2_PARTS_MAX: int = lib.FPP_COLUMN_LOG2_PARTS_MAX
+
+
+def cells_of_column(log2_parts: int) -> int:
+    """Cells of one column: those of each sign, zero, missing."""
+    return 2 * (EXPONENTS << log2_parts) + 2
+
+
+def cells_apart(log2_parts: int) -> int:
+    """How far the counters of two neighbouring columns lie apart, the cells of one and a gap.
+
+    Counters that lie whole pages apart take the same lines of the first cache, and a processor takes them for one another: columns
+    whose counters begin at all lines of a page in turn are counted in .85 of the time.
+    """
+    return -(-cells_of_column(log2_parts) // 512) * 512 + 216
+
+
+def columns_count(
+    chunk: npt.NDArray[Any], center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
+) -> None:
+    """counts (dim, k) += numbers of chunk (n, dim), float64 or float32, by cell: the first cells_of_column(log2_parts) of k."""
+    apart = max(counts.shape[-1], cells_of_column(log2_parts))
+    _cbuf.expect("center", center, np.float64, (center.size,))
+    _cbuf.expect("counts", counts, np.int64, (center.size, apart))
+    x, stride = _cbuf.rows(chunk, center.size)
+    call = lib.fpp_columns_count_f64 if chunk.itemsize == 8 else lib.fpp_columns_count_f32
+    given = _cbuf.inp(center), log2_parts, int(neutral), apart
+    _cbuf.check(call(x, chunk.shape[0], stride, center.size, *given, _cbuf.out(counts.reshape(-1))))
+
+
+def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
+    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each.
+
+    Of the first columns of chunk, as many as there are lists of edges, which ascend; a number that is not finite is in no cell.
+    """
+    begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
+    flat = np.concatenate([*edges, np.zeros(0)]).astype(np.float64, copy=False)
+    _cbuf.expect("counts", counts, np.int64, (len(flat) + len(edges),))
+    if chunk.ndim != 2 or chunk.shape[1] < len(edges):
+        raise KernelError(f"rows must have {len(edges)} columns or more")
+    x, stride = _cbuf.rows(chunk, chunk.shape[1])
+    call = lib.fpp_columns_cells_f64 if chunk.itemsize == 8 else lib.fpp_columns_cells_f32
+    given = len(edges), _cbuf.inp(flat), _cbuf.inp(begins)
+    _cbuf.check(call(x, chunk.shape[0], stride, *given, _cbuf.out(counts)))
+
+
+def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
+    """Numbers of chunk (n, dim), float64 or float32, less a centre, clipped, less a middle, over a width: (n, dim) float64."""
+    out = np.empty((chunk.shape[0], box.dim))
+    x, stride = _cbuf.rows(chunk, box.dim)
+    table = _table(box)
+    call = lib.fpp_columns_box_f64 if chunk.itemsize == 8 else lib.fpp_columns_box_f32
+    _cbuf.check(call(x, chunk.shape[0], stride, table, _cbuf.out(out.reshape(-1))))
+    return out
+
+
+def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: IntArray) -> None:
+    """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64; no chunk is written."""
+    _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
+    x, stride = _cbuf.rows(chunk, box.dim)
+    table, cmap = _table(box), _map_table(row_map)
+    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
+    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
+    _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
+
+
+def boxed_shell_counts(
+    chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, edges_sq: FloatArray, counts: IntArray
+) -> None:
+    """counts (n_edges + 1,) += rows of the boxed chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
+    _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
+    _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
+    x, stride = _cbuf.rows(chunk, box.dim)
+    table, cmap = _table(box), _map_table(row_map)
+    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
+    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
+    _cbuf.check(lib.fpp_boxed_shell_counts(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
+
+
+def _table(box: ColumnBox) -> Any:
+    """The box as C sees it."""
+    arrays = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
+    return _cbuf.new("fpp_column_box *", (box.dim, int(box.neutral), *arrays))

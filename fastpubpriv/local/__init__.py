@@ -5,8 +5,7 @@
 """
 
 from fastpubpriv.local.aggregate import Aggregator, ReportSum
-from fastpubpriv.local.codes import SubsetSelection
-from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG
+from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import Randomizer

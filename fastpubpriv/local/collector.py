@@ -1,4 +1,4 @@
-"""A server's end of streams of batches: takes what is sound, says what is not, forgets the reports, and can be stored.
+"""Streams of batches of reports: a device's end, and a server's.
 
 Nothing that a stream holds is believed. Where a stream turns out not to hold a batch of this server's randomizer, the rest of it is
 left unread, as nothing says where the next batch would begin; other streams are not affected.
@@ -14,11 +14,41 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import wire
-from fastpubpriv.local.aggregate import Aggregator
+from fastpubpriv.kernels import report_codes
+from fastpubpriv.local.aggregate import NAME_BYTES, Aggregator, Users, hashed_names
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import Reports, payload_form
-from fastpubpriv.local.users import NAME_BYTES, Users, hashed_names
+from fastpubpriv.release.reports import report_keys
+from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.base import Chunk
+
+# A device's end of a stream: reports of many rows, a batch at a time.
+
+_BATCH_BYTES, _BATCH_NORMALS, _MOST_ROWS = 1 << 20, 1 << 24, 1 << 16
+
+
+def batch_rows_of(randomizer: Randomizer) -> int:
+    """Rows whose reports make a batch of about a megabyte, or take a tenth of a second."""
+    fitting = min(_BATCH_BYTES // randomizer.report_bytes, _BATCH_NORMALS // int(randomizer.normals))
+    return max(1, min(_MOST_ROWS, fitting))
+
+
+def report_batches(
+    randomizer: Randomizer, chunks: Iterator[Chunk], *, random_state: int | None = None, threads: int | None = None
+) -> Iterator[Reports]:
+    """Yield a batch of reports for each chunk of rows (k, dim).
+
+    Privacy
+    -------
+    Local, one report of each row: `randomizer.cost`. A fresh key for each chunk; with a seed each chunk has a key of its own too.
+    """
+    _ = randomizer.cost  # refuses an epsilon that has none
+    keys = report_keys(random_state)
+    for chunk in chunks:
+        if chunk.shape[1] != randomizer.dim:
+            raise InputError(f"rows have {chunk.shape[1]} columns, the randomizer is for {randomizer.dim}")
+        yield randomizer._reported(private_rows(chunk), keys, threads=threads)
+
 
 MOST_BATCH_BYTES = 1 << 30
 # Numbers in equal batches from which on they are one batch sent twice: such a coincidence has probability below 2^-100.
@@ -26,7 +56,7 @@ REPEAT_NUMBERS = 16
 
 CUT_SHORT = "cut short"
 FOREIGN = "not a batch of reports, or changed on the way"
-OTHER_VERSION = f"another version than {wire.VERSION} of the format"
+OTHER_VERSION = f"another version than {report_codes.VERSION} of the format"
 OTHER_RANDOMIZER = "of another randomizer: its kind, dim, epsilon, norm bound, form and words must be the same"
 TOO_LARGE = f"a batch of more than {MOST_BATCH_BYTES:,} bytes"
 TOO_MANY = "more reports than one input may hold"
@@ -61,7 +91,7 @@ class BatchReader:
         self._most = most
         width, dtype = payload_form(randomizer)
         nothing = np.zeros((0, width), dtype)
-        self._begun = wire.batch_write(randomizer.header, nothing)
+        self._begun = report_codes.batch_write(randomizer.header, nothing)
 
     def batches(self, stream: Readable) -> Iterator[Any]:
         """Payloads of batches that are not empty, each an array of reports."""
@@ -94,7 +124,7 @@ class BatchReader:
         if len(body) < size:
             return CUT_SHORT, None
         try:
-            return None, wire.batch_payload(head + body)
+            return None, report_codes.batch_payload(head + body)
         except InputError:
             return FOREIGN, None
 

@@ -1,18 +1,31 @@
-"""The three families of local randomizers."""
+"""The families of local randomizers: vectors on a cap, and codes of a few bits."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Self
+from dataclasses import KW_ONLY, dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.report_codes import code_integers
+from fastpubpriv.keys import KeySource
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap
-from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.local.randomizers import GRID, Randomizer
+from fastpubpriv.local.reports import Reports
+from fastpubpriv.release.reports import release_codes
+from fastpubpriv.row_maps import CodeLaw, ReportLaw
+from fastpubpriv.sources import Rows
+
+# The three families of local randomizers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +202,199 @@ class Duchi(Randomizer):
         if self.norm_bound is None:
             raise InputError("Duchi needs norm_bound, the radius of the ball")
         return caps.cap_of(self.dim, 0.0, epsilon)
+
+
+# Reports of a few bits: the number of a word in a book of random vectors that the report itself names.
+
+# ---- The choice of a word from a book of random vectors: its best parameters, and how far its report leans to the
+# row
+
+MISS_BITS = 62
+_NODES = 4000
+
+
+@lru_cache(maxsize=4096)
+def top_cosines(dim: int, words: int, chosen: int) -> float:
+    """Mean sum of the `chosen` largest of `words` cosines of independent directions to a fixed one, 1 <= chosen < words."""
+    if dim == 1:  # cosines of 1 and -1: with b of them 1, the largest sum up to min(b, chosen) - max(0, chosen - b)
+        b = np.arange(words + 1)
+        log_weight = (
+            special.gammaln(words + 1) - special.gammaln(b + 1) - special.gammaln(words - b + 1) - words * math.log(2)
+        )
+        return float(np.sum(np.exp(log_weight) * (np.minimum(b, chosen) - np.maximum(0, chosen - b))))
+    # words * E t P(fewer than `chosen` of the others are larger), over the angle: its density is smooth for every dim.
+    half = min(math.pi / 2, 14.0 / math.sqrt(dim))
+    nodes, weights = _gauss()
+    angle = math.pi / 2 + half * nodes
+    cosine, alpha = np.cos(angle), 0.5 * (dim - 1)
+    log_beta = 0.5 * math.log(math.pi) + math.lgamma(alpha) - math.lgamma(alpha + 0.5)
+    density = np.exp((dim - 2) * np.log(np.sin(angle)) - log_beta)
+    larger = special.betainc(alpha, alpha, 0.5 * (1.0 - cosine))
+    among = special.betainc(words - chosen, chosen, 1.0 - larger)
+    return words * half * float(np.sum(weights * cosine * density * among))
+
+
+@lru_cache(maxsize=1)
+def _gauss() -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES // 10)
+    # Ten panels: exact enough where the law of the largest is narrow.
+    left = np.linspace(-1.0, 1.0, 11)[:-1]
+    return (left[:, None] + 0.1 * (nodes + 1.0)).ravel(), np.tile(0.1 * weights, 10)
+
+
+@lru_cache(maxsize=1024)
+def best_chosen(dim: int, words: int, epsilon: float) -> int:
+    """How many words to choose so that the error is least: the lean T(s) / (s e^epsilon + words - s) has one maximum."""
+    growth = math.expm1(epsilon) if epsilon < 700.0 else math.inf
+    low, high = 1, max(1, words // 2)
+
+    def lean(chosen: int) -> float:
+        return top_cosines(dim, words, chosen) / (chosen + words / growth)
+
+    while low < high:
+        middle = (low + high) // 2
+        if lean(middle) < lean(middle + 1):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def miss_of(words: int, chosen: int, epsilon: float) -> int:
+    """The least integer T for which ((2^62 - T) / chosen) / (T / (words - chosen)) <= e^epsilon, by fractions."""
+    growth = Fraction(math.exp(0.5 * epsilon) * (1.0 - 2.0**-42)) ** 2  # at most e^epsilon
+    rest, whole = words - chosen, 1 << MISS_BITS
+    return math.ceil(Fraction(whole * rest) / (growth * chosen + rest))
+
+
+def cap_of_book(dim: int, words: int, chosen: int, miss: int) -> Cap:
+    """The chosen words as a cap of mass chosen / words, with probability 1 - miss / 2^62; `threshold` is their number."""
+    whole = 1 << MISS_BITS
+    hit, other = (whole - miss) / whole, miss / whole
+    scale = top_cosines(dim, words, chosen) * (hit / chosen - other / (words - chosen))
+    return Cap(float(chosen), math.log(chosen / words), math.log((whole - miss) / miss), scale)
+
+
+WORDS_MAX = 1024
+_MOST_ENTRIES = 1 << 24  # of a book: more would take a client a second
+_MOST_AT_ONCE = 1 << 21
+_FINE_GRID = 26
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetSelection(Randomizer):
+    """Subset selection in a random book: log2(words) private bits, in 10 bytes with the number of the book.
+
+    A client draws the number of a book of random directions without regard to its row, and sends it with the number of one word:
+    with a larger probability one of the `chosen` words nearest to the row, otherwise one of the others.
+
+    Parameters
+    ----------
+    dim, epsilon, norm_bound, x_pub
+        As for `PrivUnit`.
+    words : int
+        Words of a book, from 2 to 1024.
+    chosen : int, optional
+        How many of them are likelier, at most half; by default the number with the least error.
+
+    Attributes
+    ----------
+    cap : Cap
+        The chosen words as a cap of mass chosen / words; its threshold is their number.
+    book : CodeLaw
+        What the kernels read.
+
+    Raises
+    ------
+    InputError
+        An argument out of range, or a book of more than 2^24 entries.
+
+    Privacy
+    -------
+    Local, one report of one row: `cost`, always PureDP(epsilon). The two probabilities are fractions of integers whose ratio is at
+    most e^epsilon, whatever floating point makes of the order of the words (`mechanisms/notes/local_codes.md`).
+
+    Notes
+    -----
+    Ye and Barg's subset selection over a random codebook, as in the few-bit forms of PrivUnit of Shah et al. and Isik et al. Its
+    error is 1 / m^2 - 1 with m in closed form, above PrivUnit's and near it from about e^epsilon words on. A report takes `words`
+    vectors of `dim` normals to draw, and one to read.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import SubsetSelection
+    >>> randomizer = SubsetSelection(100, 4.0, words=256)
+    >>> randomizer.report_bytes, f"{randomizer.mean_squared_error():.2f}"
+    (10, '43.45')
+    """
+
+    _: KW_ONLY
+    form: str = field(default="codes", init=False)
+    words: int = 256
+    chosen: int | None = None
+    book: CodeLaw = field(init=False, repr=False, compare=False)
+
+    def _design(self, epsilon: float) -> None:
+        settle = object.__setattr__
+        settle(self, "words", validation.integer("words", self.words, minimum=2, maximum=WORDS_MAX))
+        if self.words * self.dim > _MOST_ENTRIES:
+            raise InputError(f"a book of {self.words} words of {self.dim} columns is too large: pass fewer words")
+        chosen = self.chosen
+        if chosen is None:
+            chosen = best_chosen(self.dim, self.words, epsilon)
+        chosen = validation.integer("chosen", chosen, minimum=1, maximum=self.words // 2)
+        settle(self, "chosen", chosen)
+        miss = miss_of(self.words, chosen, epsilon)
+        cap = cap_of_book(self.dim, self.words, chosen, miss)
+        if not cap.scale > 0.0:
+            raise InputError(
+                f"epsilon = {epsilon:g} is too small for a report of {self.words} words: pass more of either"
+            )
+        settle(self, "cap", cap)
+        settle(self, "log2_grid", GRID)
+        law = ReportLaw(
+            dim=self.dim,
+            gaussian=False,
+            log2_grid=GRID,
+            ball=self.norm_bound is not None,
+            threshold=0.0,
+            miss=0.5,
+            radius=self.radius,
+        )
+        settle(self, "law", law)
+        settle(self, "book", CodeLaw(words=self.words, chosen=chosen, miss=miss, vectors=law))
+
+    @property
+    def normals(self) -> float:
+        """Normals that a report is made of."""
+        return float(self.words * self.dim)
+
+    def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
+        return Reports.fitted(self, _coded(rows, self.book, keys, threads), private=keys.private)
+
+
+def _coded(rows: Rows | FloatArray, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
+    """One word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
+    return release_codes(rows, book, keys=keys, threads=threads)
+
+
+def names_near_word(
+    randomizer: SubsetSelection, payload: npt.NDArray[np.uint8], row: FloatArray
+) -> npt.NDArray[np.bool_]:
+    """Which reports (n, 10) name one of the words that are likelier for this row (dim,): those with the largest cosines to it."""
+    words, dim = randomizer.words, randomizer.dim
+    found = np.empty(len(payload), dtype=np.bool_)
+    # A finer grid than that of the reports, on which more words would tie.
+    law = replace(randomizer.law, log2_grid=_FINE_GRID)
+    step = max(1, _MOST_AT_ONCE // (words * dim))
+    for begin in range(0, len(payload), step):
+        part = payload[begin : begin + step]
+        codes = np.repeat(part, words, axis=0)
+        codes[:, 8:] = np.tile(np.arange(words, dtype="<u2").view(np.uint8).reshape(words, 2), (len(part), 1))
+        vectors = np.empty((len(codes), dim), dtype=np.int32)
+        code_integers(codes, law, vectors)
+        cosines = (vectors @ row / np.linalg.norm(vectors, axis=1)).reshape(len(part), words)
+        near = np.argsort(-cosines, axis=1, kind="stable")[:, : randomizer.chosen]
+        named = np.ascontiguousarray(part[:, 8:]).view("<u2")
+        found[begin : begin + step] = (near == named).any(axis=1)
+    return found

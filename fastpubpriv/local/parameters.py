@@ -78,11 +78,6 @@ def _log_beta(alpha: float) -> float:
     return 0.5 * math.log(math.pi) - _log_gamma_ratio(alpha)
 
 
-def _log_growth(epsilon: float) -> float:
-    """ln(e^epsilon - 1)."""
-    return epsilon + math.log(-math.expm1(-epsilon)) if epsilon > 30.0 else math.log(math.expm1(epsilon))
-
-
 def _log_add(a: float, b: float) -> float:
     """ln(e^a + e^b)."""
     high, low = max(a, b), min(a, b)
@@ -142,7 +137,8 @@ def _best(
     """The fixed point gamma = m(gamma), where m is largest: of m with the best p for every gamma."""
     from scipy import optimize  # slow to import, and seeds and sums of reports do not need it
 
-    growth = _log_growth(epsilon)
+    # ln(e^epsilon - 1).
+    growth = epsilon + math.log(-math.expm1(-epsilon)) if epsilon > 30.0 else math.log(math.expm1(epsilon))
 
     def log_scale(threshold: float) -> float:
         return log_slope(threshold) + growth - _log_add(0.0, log_mass(threshold) + growth)

@@ -14,18 +14,18 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.wire import FORMS as REPORT_FORMS
-from fastpubpriv.kernels.wire import WIDTHS, BatchHeader
+from fastpubpriv.kernels.report_codes import FORMS as REPORT_FORMS
+from fastpubpriv.kernels.report_codes import WIDTHS, BatchHeader
 from fastpubpriv.keys import KeySource, key_source
-from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap, log_rest
 from fastpubpriv.local.public_facts import public_norm_bound
 from fastpubpriv.local.reports import Reports, header_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.privacy.budgets import DELTA_MIN
-from fastpubpriv.privacy.sampler_error import pure_slack
+from fastpubpriv.privacy.calibrated_budget import pure_slack
 from fastpubpriv.release.reports import release_reports, report_keys
+from fastpubpriv.row_maps import ReportLaw
 from fastpubpriv.sources import Rows, private_rows, public_rows
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import max_threads

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import wire
-from fastpubpriv.kernels.seeds import code_integers, seed_integers
-from fastpubpriv.laws import ReportLaw
+from fastpubpriv.kernels import report_codes
+from fastpubpriv.kernels.report_codes import code_integers, seed_integers
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.results.base import read_only
+from fastpubpriv.row_maps import ReportLaw
 
 
 class Randomizer(Protocol):
@@ -46,7 +46,7 @@ class Randomizer(Protocol):
     @property
     def law(self) -> ReportLaw: ...  # noqa: D102
     @property
-    def header(self) -> wire.BatchHeader: ...  # noqa: D102
+    def header(self) -> report_codes.BatchHeader: ...  # noqa: D102
 
 
 class Reports:
@@ -120,7 +120,7 @@ class Reports:
 
     def to_bytes(self) -> bytes:
         """The batch as bytes, for any machine: a public header, and `report_bytes` for each report."""
-        return wire.batch_write(self.randomizer.header, self.payload)
+        return report_codes.batch_write(self.randomizer.header, self.payload)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
@@ -145,29 +145,29 @@ class Reports:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InputError(f"reports are read from bytes, got {type(data).__name__}")
         data = bytes(data)
-        found = wire.batch_header(data)
-        if wire.batch_size(found) != len(data):
+        found = report_codes.batch_header(data)
+        if report_codes.batch_size(found) != len(data):
             raise InputError("these bytes hold more than one batch of reports: pass each one by itself")
         if replace(found, count=0) != randomizer.header:
             raise InputError(
                 "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
             )
-        return cls(randomizer, wire.batch_payload(data))
+        return cls(randomizer, report_codes.batch_payload(data))
 
 
 def payload_form(randomizer: Randomizer) -> tuple[int, Any]:
     """Columns and type of the arrays that hold its reports."""
-    width = wire.WIDTHS[wire.FORMS[randomizer.form]]
+    width = report_codes.WIDTHS[report_codes.FORMS[randomizer.form]]
     return (width, np.uint8) if width else (randomizer.dim, np.int32)
 
 
-def header_of(randomizer: Randomizer) -> wire.BatchHeader:
+def header_of(randomizer: Randomizer) -> report_codes.BatchHeader:
     """What the bytes of its batches begin with, for a batch without reports."""
-    return wire.BatchHeader(
+    return report_codes.BatchHeader(
         dim=randomizer.dim,
         count=0,
         gaussian=int(randomizer.gaussian),
-        form=wire.FORMS[randomizer.form],
+        form=report_codes.FORMS[randomizer.form],
         ball=int(randomizer.norm_bound is not None),
         log2_grid=randomizer.log2_grid,
         entry_bytes=randomizer.entry_bytes,
@@ -209,5 +209,4 @@ def directions(randomizer: Randomizer, whole: npt.NDArray[np.int32]) -> FloatArr
         factor = grid * np.minimum(1.0, length_limit(randomizer) / np.maximum(norms * grid, 1.0))
     else:
         factor = np.where(norms > 0.0, 1.0 / np.maximum(norms, 1.0), 0.0)
-    found: FloatArray = wide * factor[:, None]
-    return found
+    return wide * factor[:, None]

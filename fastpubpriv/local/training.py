@@ -14,18 +14,15 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.alone import loss_gradients, public_gradients
+from fastpubpriv.kernels.gradients import loss_gradients, public_gradients
+from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
-from fastpubpriv.local.public_facts import shortened
+from fastpubpriv.local.public_facts import PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.starts import PublicStart, clip_of, finite_gradients, gradient_lengths
-from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
-from fastpubpriv.reading import Form
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Result, frozen
-from fastpubpriv.results.words import Table
+from fastpubpriv.results.base import Form, Result, Table, frozen
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import name_argument
 
@@ -54,18 +51,14 @@ def best_steps(
     sum(1 / G_i^2). E |sum(g_i / G_i^2)|^2 is at most total + (total clip)^2, the second term only for several rows.
     """
     squares = [total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)]
-    plain = _convex(totals, squares, radius)
+    # One length for all: the sum of lengths^2 E |.|^2 is then as large as the squared radius.
+    spread, weight = math.fsum(squares), math.fsum(totals)
+    length = radius / math.sqrt(spread)
+    plain = Steps([length] * len(totals), totals, radius * math.sqrt(spread) / weight)
     if convexity is None:
         return plain
     strong = _strongly_convex(totals, squares, convexity)
     return strong if strong.excess_bound < plain.excess_bound else plain
-
-
-def _convex(totals: Sequence[float], squares: Sequence[float], radius: float) -> Steps:
-    """One length for all: the sum of lengths^2 E |.|^2 is then as large as the squared radius."""
-    spread, weight = math.fsum(squares), math.fsum(totals)
-    length = radius / math.sqrt(spread)
-    return Steps([length] * len(totals), totals, radius * math.sqrt(spread) / weight)
 
 
 def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexity: float) -> Steps:
@@ -376,8 +369,7 @@ def _projected(weights: FloatArray, centre: FloatArray, radius: float) -> FloatA
     """The nearest point of the ball."""
     moved = weights - centre
     length = float(np.sqrt(np.sum(moved * moved)))
-    found: FloatArray = centre + moved * min(1.0, radius / length if length > 0.0 else 1.0)
-    return found
+    return centre + moved * min(1.0, radius / length if length > 0.0 else 1.0)
 
 
 def _loss(loss: Any) -> tuple[str, RowLoss]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.kernels.columns import cells_apart, cells_of_column, columns_cells, columns_count
+from fastpubpriv.kernels.rows import cells_apart, cells_of_column, columns_cells, columns_count
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
@@ -124,7 +124,7 @@ class CellCounts(Measurement[Fraction, Released]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCellQuery(Query):
-    """Rows by the signed dyadic cell of each column about `center`, (dim, cells), times `scale`; see `kernels.columns`.
+    """Rows by the signed dyadic cell of each column about `center`, (dim, cells), times `scale`; see `kernels.rows`.
 
     The accumulators have a gap between columns.
     """

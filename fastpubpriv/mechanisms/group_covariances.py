@@ -1,4 +1,8 @@
-"""Covariances of many small groups of rows, a private test that they agree, and their private centre (in the role of AL21).
+"""Covariances of many small groups of rows, a private test that they agree, and their private center (in the role of AL21).
+
+`np.add.reduce`, `sum`, `dot` and `@` choose their order of addition, and with it the last bits, by the shape of the whole array:
+the sum of a row alone may differ from its sum within a chunk. What a private row contributes may depend on that row only, so code
+that reads private rows adds up by the functions below, for rows that are the columns of an array.
 
 Privacy notes: `notes/agreement.md`, `notes/center.md`.
 """
@@ -15,14 +19,38 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import KernelError
-from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
-from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
+from fastpubpriv.release.transcript import Payer
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk, default_chunk_rows
-from fastpubpriv.threads.steps import share_out
+from fastpubpriv.threads.pool import share_out
+
+
+def total(entries: FloatArray) -> FloatArray:
+    """Sum of entries (k, n) over k, (n,): ((e_1 + e_2) + e_3) + ..."""
+    found: FloatArray = entries[0].copy()
+    for entry in entries[1:]:
+        found += entry
+    return found
+
+
+def total_of_squares(entries: FloatArray) -> FloatArray:
+    """Sum of the squares of entries (k, n) over k, (n,), in the same order; each square is rounded before it is added."""
+    found: FloatArray = entries[0] * entries[0]
+    square = np.empty_like(found)
+    for entry in entries[1:]:
+        np.multiply(entry, entry, out=square)
+        found += square
+    return found
+
+
+def all_finite(entries: FloatArray) -> BoolArray:
+    """Which rows have finite entries (k, n) only, (n,)."""
+    found: BoolArray = np.logical_and.reduce(np.isfinite(entries), axis=0)  # no rounding, so any order will do
+    return found
+
 
 # ---- Logarithms of small symmetric matrices to 60 digits, so that their rounding error is far below a grid step ------
 # Doubles would be enough for a well-conditioned matrix; a proof that covers every private data set needs more digits.
@@ -139,7 +167,7 @@ class GroupQuery(Query):
             for coordinate in range(dim):
                 if matrix[coordinate, column] != 0.0:
                     mapped[coordinate] += matrix[coordinate, column] * shifted
-        usable = rowwise.all_finite(mapped)
+        usable = all_finite(mapped)
         mapped[:, ~usable] = 0.0
         done = 0
         while done < len(chunk):
@@ -185,7 +213,7 @@ def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
     """Groups with enough rows, and a covariance whose size and condition let rounding be bounded; (groups,)."""
     dim = covariance.shape[1]
     with np.errstate(all="ignore"):
-        trace = rowwise.total(np.ascontiguousarray(np.diagonal(covariance, axis1=1, axis2=2).T))
+        trace = total(np.ascontiguousarray(np.diagonal(covariance, axis1=1, axis2=2).T))
         least = covariance - CONDITION_FLOOR * trace[:, None, None] * np.eye(dim)
         sized = (trace > LEAST_TRACE) & (trace < LARGEST_TRACE)
         valid: BoolArray = (count >= 2 * dim + 2) & sized & positive(least)

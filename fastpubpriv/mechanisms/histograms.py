@@ -18,9 +18,9 @@ from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.mechanisms.sums import Measurement
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
-from fastpubpriv.privacy.stable_profile import Law
-from fastpubpriv.release.payer import Payer
+from fastpubpriv.privacy.stable_histogram_accounting import Law
 from fastpubpriv.release.release import release_stable
+from fastpubpriv.release.transcript import Payer
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 

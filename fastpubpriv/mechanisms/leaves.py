@@ -2,9 +2,9 @@
 
 The private rows are never split into separate data sets: inside the pass, the rows of each chunk are routed down the tree and
 grouped by leaf, and the rows of each leaf go through the map of that leaf. All leaves share the grid (Q), so the sensitivities are
-those of one leaf (`cluster_grids`).
+those of one leaf (`privacy/calibration.py`).
 
-Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
+Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`, `notes/leaf_vectors.md`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import leaves as kernels
-from fastpubpriv.maps import RowMap, RowTree
-from fastpubpriv.mechanisms.squares import mirror
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement
+from fastpubpriv.kernels import rows as row_kernels
+from fastpubpriv.kernels import tree as kernels
+from fastpubpriv.kernels.tree import grouped_rows
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, mirror
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
-from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
+from fastpubpriv.release.transcript import Payer
+from fastpubpriv.row_maps import RowMap, RowTree
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 
@@ -137,8 +138,7 @@ class LeafGramQuery(LeafSumQuery):
         if not self.triangle:
             return squares
         upper = np.triu_indices(squares.shape[1])
-        triangles: IntArray = squares[:, upper[0], upper[1]]
-        return triangles
+        return squares[:, upper[0], upper[1]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -251,3 +251,159 @@ def _check(
     if not known or len(affines) != k or len(radii) != k or len(sizes) != 1:
         raise InputError(f"{k} leaves need one map and one radius each, and maps with the same number of columns")
     return k, sizes.pop()
+
+
+# The features of the diagonal rung: each row's coordinates and their squares. Privacy note: `notes/axis_features.md`.
+
+BLOCK = 2048
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AxisFeatures:
+    """The map x -> (v, (v^2 - 1) / sqrt(2)) for v = matrix (x - center), rows (n, dim) to (n, 2 dim).
+
+    Every sum is made term by term, in the order of the columns, so that a row has the same bits whatever rows are in its chunk.
+    """
+
+    center: FloatArray
+    matrix: FloatArray
+
+    @property
+    def out_dim(self) -> int:
+        """Features of a row."""
+        return 2 * len(self.center)
+
+    def __call__(self, chunk: Any) -> FloatArray:
+        """Map a chunk, in blocks that stay in the cache."""
+        n, dim = len(chunk), len(self.center)
+        out = np.empty((n, 2 * dim))
+        with np.errstate(all="ignore"):
+            for begin in range(0, n, BLOCK):
+                self._block(np.asarray(chunk[begin : begin + BLOCK], dtype=np.float64), out[begin : begin + BLOCK])
+        return out
+
+    def _block(self, rows: FloatArray, out: FloatArray) -> None:
+        dim = len(self.center)
+        gaps = np.ascontiguousarray((rows - self.center).T)
+        found = self.matrix[:, :1] * gaps[0]
+        product = np.empty_like(found)
+        for column in range(1, dim):
+            np.multiply(self.matrix[:, column : column + 1], gaps[column], out=product)
+            found += product
+        out[:, :dim] = found.T
+        np.multiply(found, found, out=product)
+        product -= 1.0
+        product /= math.sqrt(2.0)
+        out[:, dim:] = product.T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafVector:
+    """The vector of one leaf: its place among the targets, its map (or features with squares), and the clip radius of its rows."""
+
+    target: int
+    rule: AffineMap | AxisFeatures
+    radius: float
+
+    @property
+    def length(self) -> int:
+        """Entries of its vector."""
+        return self.rule.out_dim
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map that is applied after the features have been computed."""
+        return AffineMap(dim=self.length) if isinstance(self.rule, AxisFeatures) else self.rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VectorsReleased:
+    """The answers of the leaves that took part, in their order."""
+
+    answers: list[Released]
+    event: Event
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        stds = [answer.noise_std for answer in self.answers]
+        return {"noise_std": max(stds), "leaf_noise_std": stds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafVectorsQuery(Query):
+    """The integer vectors of the leaves, one after another."""
+
+    routes: RowTree
+    vectors: tuple[LeafVector, ...]
+    maps: tuple[RowMap, ...]
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(sum(vector.length for vector in self.vectors), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """Add each leaf's rows, under its map, to the leaf's part of the accumulator."""
+        ends = np.cumsum([vector.length for vector in self.vectors])
+        parts = np.split(accumulators[0], ends[:-1])
+        maps: list[RowMap | None] = [None] * self.routes.n_labels
+        totals: list[IntArray | None] = [None] * self.routes.n_labels
+        squared = []
+        for vector, row_map, part in zip(self.vectors, self.maps, parts, strict=True):
+            if isinstance(vector.rule, AxisFeatures):
+                squared.append((vector.target, vector.rule, row_map, part))
+            else:
+                maps[vector.target], totals[vector.target] = row_map, part
+        if len(squared) < len(self.vectors):
+            kernels.leaf_sums(chunk, self.routes, maps, totals)
+        if squared:
+            grouped, begins = grouped_rows(chunk, self.routes)
+            for target, features, row_map, part in squared:
+                own = grouped[begins[target] : begins[target + 1]]
+                if len(own):
+                    row_kernels.rows_sum(features(own), row_map, part)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return max(self.routes.dim, *(vector.length for vector in self.vectors)) + routing_cost(self.routes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafVectors(Measurement[Fraction, VectorsReleased]):
+    """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius.
+
+    All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
+    """
+
+    routes: RowTree
+    vectors: Sequence[LeafVector]
+
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> VectorsReleased:
+        """Charge `cost`, run the pass and add noise."""
+        targets = [vector.target for vector in self.vectors]
+        if not targets or targets != sorted(set(targets)) or not 0 <= targets[0] <= targets[-1] < self.routes.n_labels:
+            raise InputError(
+                f"leaves {targets} are not {self.routes.n_labels} targets or fewer, each once, in their order"
+            )
+        lengths = [vector.length for vector in self.vectors]
+        grid = cluster_sum_grid(
+            cost,
+            max(lengths),
+            rows.n,
+            pure=account.pure,
+            clusters=len(lengths),
+            lineage=self.routes.lineage,
+            draws=sum(lengths),
+        )
+        maps = tuple(vector.affine.on_grid(grid, vector.radius) for vector in self.vectors)
+        query = partial(
+            executor.run, LeafVectorsQuery(routes=self.routes, vectors=tuple(self.vectors), maps=maps), rows
+        )
+        value = release(account, name=name, query=query, shape=(sum(lengths),), event=grid.event, unit=1.0)
+        pieces = np.split(value, np.cumsum(lengths)[:-1])
+        answers = []
+        for vector, piece in zip(self.vectors, pieces, strict=True):
+            unit = grid.step(vector.radius)
+            answers.append(Released(value=piece * unit, noise_std=grid.event.noise_std * unit, event=grid.event))
+        return VectorsReleased(answers=answers, event=grid.event)

@@ -1,4 +1,4 @@
-"""Noisy sums, second moments and counts of affinely mapped, clipped private rows.
+"""Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
 Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`; what a box is for: `notes/real_columns.md`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -17,12 +17,9 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import columns as boxes
-from fastpubpriv.kernels import leaves
 from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels import tree
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap, RowTree
-from fastpubpriv.mechanisms.squares import mirror
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -38,10 +35,26 @@ from fastpubpriv.privacy import (
     laplace_sum_grid,
 )
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
+from fastpubpriv.release.transcript import Payer
+from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap, RowTree
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
+
+# Symmetric integer matrices of which kernels fill one triangle.
+
+MIRROR_BLOCK = 64
+
+
+def mirror(lower: IntArray) -> IntArray:
+    """Copy the lower triangle of a square matrix to the upper one, in place and in blocks: a second matrix may be too much."""
+    side = len(lower)
+    for begin in range(0, side, MIRROR_BLOCK):
+        end = min(begin + MIRROR_BLOCK, side)
+        corner = np.tril(lower[begin:end, begin:end])
+        lower[begin:end, begin:end] = corner + np.tril(corner, -1).T
+        lower[begin:end, end:] = lower[end:, begin:end].T
+    return lower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -223,11 +236,11 @@ class SumQuery(MembersQuery):
         if self.box is None:
             kernels.rows_sum(chunk, self.row_map, found)
         else:
-            boxes.boxed_sum(chunk, self.box, self.row_map, found)
+            kernels.boxed_sum(chunk, self.box, self.row_map, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
-        leaves.leaf_sums(chunk, row_tree, [self.row_map], [found])
+        tree.leaf_sums(chunk, row_tree, [self.row_map], [found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -242,11 +255,11 @@ class GramQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_gram(chunk if self.box is None else boxes.columns_box(chunk, self.box), self.row_map, found)
+        kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
-        leaves.leaf_grams(chunk, row_tree, [self.row_map], [found])
+        tree.leaf_grams(chunk, row_tree, [self.row_map], [found])
 
     @property
     def row_cost(self) -> int:
@@ -275,11 +288,11 @@ class ShellQuery(MembersQuery):
         if self.box is None:
             kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
         else:
-            boxes.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
+            kernels.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
-        leaves.leaf_shell_counts(chunk, row_tree, [self.row_map], self.edges_sq, [found])
+        tree.leaf_shell_counts(chunk, row_tree, [self.row_map], self.edges_sq, [found])
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
@@ -390,4 +403,61 @@ class ShellCounts(Measurement[Fraction, Released]):
         query = partial(executor.run, shells, rows)
         unit = 1.0 / scale
         value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
+        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+
+# Noisy sum of a vector that is computed from each row by itself. Privacy note: `notes/statistic_sum.md`.
+
+_NUMBERS = 1 << 17  # of the statistics that are held at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticQuery(Query):
+    """Sum of the integer rows made of statistic(row)."""
+
+    statistic: Callable[[Any], FloatArray]
+    row_map: RowMap
+    cost: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        # A few rows at a time: what they become is then read while it is still in the second-level cache.
+        size = max(64, _NUMBERS // self.row_map.out_dim)
+        for begin in range(0, len(chunk), size):
+            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+            kernels.rows_sum(part, self.row_map, accumulators[0])
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticSum(Measurement[Fraction, Released]):
+    """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
+
+    `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a
+    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `VectorSum`.
+    """
+
+    statistic: Callable[[Any], FloatArray]
+    dim: int
+    radius: float
+    row_cost: int
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        grid = sum_grid(account, cost, self.dim, rows.n)
+        row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
+
+        query = partial(
+            executor.run, StatisticQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost), rows
+        )
+        unit = grid.step(self.radius)
+        value = release(account, name=name, query=query, shape=(self.dim,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

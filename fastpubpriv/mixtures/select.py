@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.hypotheses import (
+from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
+from fastpubpriv.mechanisms.selection import (
     CLIP,
     LAWS,
     METHODS,
@@ -25,12 +26,10 @@ from fastpubpriv.mechanisms.selection.hypotheses import (
     required_rows,
     slack_at,
 )
-from fastpubpriv.mechanisms.selection.log_ratio import LogRatios, checked_clip
-from fastpubpriv.mechanisms.selection.scheffe import CELLS
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
-from fastpubpriv.results.selection import SelectionResult
+from fastpubpriv.results.mixture import SelectionResult
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]

@@ -1,7 +1,6 @@
 """What budget and how many rows buy what error, and the other way round, without touching data."""
 
-from fastpubpriv.planning.mixtures import MixtureNeeds, condition_two, mixture_needs
-from fastpubpriv.planning.orders import OrderBounds, order_bounds
+from fastpubpriv.planning.orders import MixtureNeeds, OrderBounds, condition_two, mixture_needs, order_bounds
 from fastpubpriv.planning.solve import TASKS, Plan, plan, task_arguments
 
 __all__ = [

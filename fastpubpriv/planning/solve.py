@@ -11,21 +11,23 @@ from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, Predictor, count
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.reading import Form, read_numbers
-from fastpubpriv.results.base import Value
-from fastpubpriv.results.words import Table, explain, readers_epsilon
+from fastpubpriv.planning.forecasts import (
+    LEAST_AMOUNT,
+    MOST_AMOUNT,
+    MOST_PURE,
+    MOST_ROWS,
+    Forecast,
+    Predictor,
+    budget_maker,
+    count,
+)
+from fastpubpriv.privacy import ZCDP, Budget, PureDP
+from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
 # Where the function of each task is: plan_<task>.
 _HOMES = {
-    "mean": "mean",
-    "coinpress_mean": "mean",
-    "weighted_mean": "mean",
-    "gaussian": "gaussian",
-    "separated_mixture": "separated",
-    "axis_aligned_mixture": "axis_aligned",
-    "select_hypothesis": "selection",
+    **dict.fromkeys(("mean", "coinpress_mean", "weighted_mean", "gaussian"), "forecasts"),
+    **dict.fromkeys(("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "mixture_forecasts"),
     "train": "train",
 }
 
@@ -219,11 +221,7 @@ def _budget_maker(notion: str, delta: float | None) -> Callable[[float], Budget]
     validation.choice("notion", notion, ("zcdp", "approx", "pure"))
     if (notion == "approx") != (delta is not None):
         raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
-    if delta is not None:
-        return lambda amount: ApproxDP(epsilon=amount, delta=delta)
-    if notion == "pure":
-        return lambda amount: PureDP(epsilon=amount)
-    return lambda amount: ZCDP(rho=amount)
+    return budget_maker(PureDP if notion == "pure" else ZCDP, delta)
 
 
 def task_arguments(task: str) -> tuple[str, ...]:
@@ -236,19 +234,6 @@ def task_arguments(task: str) -> tuple[str, ...]:
     True
     """
     return tuple(inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters)
-
-
-def _forecast(task: str, arguments: dict[str, Any]) -> Forecast:
-    """The forecast of a task, whose own arguments alone are accepted."""
-    allowed = task_arguments(task)
-    for name in arguments:
-        if name not in allowed:
-            raise InputError(
-                f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
-            )
-    if "dim" not in arguments:
-        raise InputError(f"plan({task!r}) needs dim=, the number of columns")
-    return TASKS[task](**arguments)
 
 
 def plan(
@@ -349,7 +334,16 @@ def plan(
         n_priv = count("n_priv", n_priv, minimum=1)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
-    forecast = _forecast(task, arguments)
+    # The forecast of a task, whose own arguments alone are accepted.
+    allowed = task_arguments(task)
+    for name in arguments:
+        if name not in allowed:
+            raise InputError(
+                f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
+            )
+    if "dim" not in arguments:
+        raise InputError(f"plan({task!r}) needs dim=, the number of columns")
+    forecast = TASKS[task](**arguments)
     predict = forecast.predict
     solved_for = "error"
     if n_priv is None and budget is not None and error is not None:

@@ -1,4 +1,4 @@
-"""`plan("train")`: the errors that `train` predicts for public rows of a normal law, and where its choice of a method turns."""
+"""`plan("train")`: predicted errors, the choice of a method, and minimax rates (paper B, Theorems 41 and 42)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.planning.forecast import (
+from fastpubpriv.planning.forecasts import (
     LEAST_AMOUNT,
     MOST_AMOUNT,
     MOST_PURE,
     MOST_ROWS,
     Forecast,
+    budget_maker,
     count,
 )
-from fastpubpriv.planning.rates import minimax_rates
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import noise_per_radius
+from fastpubpriv.session import noise_per_radius
 from fastpubpriv.training.gradient.asking import noise_of
 from fastpubpriv.training.gradient.fit import STEPWISE
 from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem
@@ -40,6 +40,49 @@ from fastpubpriv.training.problem import Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.stated import Stated
+
+# The minimax rates of a strongly convex loss with public rows (paper B, Theorems 41 and 42): the regime of rows and budget.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """The two terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, with all constants one."""
+
+    public: float  # with private: the public rows alone; and all rows, of which the private ones are protected
+    private: float
+    public_rows: float  # public rows from which their term is the smaller one; infinite where it never is
+
+    @property
+    def public_decides(self) -> bool:
+        """Whether public rows alone have the best rate. Where they have not, they can help by a constant factor at most."""
+        return self.public < self.private
+
+
+def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> Rates:
+    """The rates for a loss with unit Lipschitz and curvature constants; for convex losses each is the square root of these."""
+    cost = _cost(dim, budget)
+    n = float(n_priv + n_pub)
+    # 1 / n_pub < cost / n^2 + 1 / n is n_priv^2 < n_pub (cost - n_priv).
+    spare = cost - n_priv
+    return Rates(
+        public=1.0 / n_pub if n_pub else math.inf,
+        private=cost / n**2 + 1.0 / n,
+        public_rows=float(n_priv) ** 2 / spare if spare > 0.0 else math.inf,
+    )
+
+
+def _cost(dim: int, budget: Budget) -> float:
+    """What privacy adds to the error of a sum of n unit rows, in order."""
+    if isinstance(budget, PureDP):
+        return (dim / float(budget.epsilon)) ** 2
+    if isinstance(budget, ApproxDP):
+        return dim * math.log(1.0 / float(budget.delta)) / float(budget.epsilon) ** 2
+    if isinstance(budget, ZCDP):
+        return dim / float(budget.rho)
+    raise BudgetError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(budget).__name__}")
+
+
+# `plan("train")`: the errors that `train` predicts for public rows of a normal law, and where its choice of a method turns.
 
 UNITS = {
     "squared": "excess of the mean squared error, in parts of the variance of a label",
@@ -231,7 +274,7 @@ class _Case:
         return predicted < WORTH * alone, _short_of(predicted / alone)
 
     def _worth_budget(self, n_priv: int, budget: Budget) -> float:
-        make = _maker(budget)
+        make = budget_maker(type(budget), getattr(budget, "delta", None))
         most = MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
         return turning_point(
             float(budget.amounts[0]), LEAST_AMOUNT, most, lambda amount: self._worth(n_priv, make(amount))
@@ -240,15 +283,6 @@ class _Case:
 
 def _excess(plan: Prepared) -> float:
     return math.inf if plan.predicted is None else plan.predicted
-
-
-def _maker(budget: Budget) -> Callable[[float], Budget]:
-    """Budgets of the same notion."""
-    if isinstance(budget, ApproxDP):
-        return lambda amount: ApproxDP(epsilon=amount, delta=budget.delta)
-    if isinstance(budget, PureDP):
-        return lambda amount: PureDP(epsilon=amount)
-    return lambda amount: ZCDP(rho=amount)
 
 
 def _short_of(left: float) -> float:

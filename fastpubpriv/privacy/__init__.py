@@ -1,33 +1,35 @@
 """Privacy accounting: budgets, events, conversions, calibration, ledger. All exact or safely rounded."""
 
-from fastpubpriv.privacy.allowance import gaussian_rho, gaussian_rho_beside, laplace_epsilon
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
+from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
+from fastpubpriv.privacy.calibrated_budget import (
+    approx_slack,
+    gaussian_rho,
+    gaussian_rho_beside,
+    laplace_epsilon,
+    pure_slack,
+    total_variation,
+)
 from fastpubpriv.privacy.calibration import (
     Grid,
+    SampledGrid,
     clip_steps,
+    cluster_count_grid,
+    cluster_gram_grid,
+    cluster_shell_grid,
+    cluster_sum_grid,
     gaussian_count_grid,
     gaussian_gram_grid,
     gaussian_sum_grid,
     laplace_count_grid,
     laplace_gram_grid,
     laplace_sum_grid,
+    sampled_sum_grid,
+    stable_event,
     step,
 )
-from fastpubpriv.privacy.cluster_grids import (
-    cluster_count_grid,
-    cluster_gram_grid,
-    cluster_shell_grid,
-    cluster_sum_grid,
-)
-from fastpubpriv.privacy.clusters import Clusters, CostTally
-from fastpubpriv.privacy.composed import ComposedEvent
-from fastpubpriv.privacy.composition import (
+from fastpubpriv.privacy.conversions import (
     advanced_composition,
     basic_composition,
-    optimal_composition_delta,
-    optimal_composition_epsilon,
-)
-from fastpubpriv.privacy.conversions import (
     best_epsilon,
     bun_steinke_epsilon,
     bun_steinke_rho,
@@ -39,6 +41,8 @@ from fastpubpriv.privacy.conversions import (
     group_approx,
     group_mu,
     group_rho,
+    optimal_composition_delta,
+    optimal_composition_epsilon,
     pure_to_zcdp,
     pure_to_zcdp_exact,
     zcdp_delta,
@@ -53,14 +57,19 @@ from fastpubpriv.privacy.events import (
     SelectionEvent,
     StableHistogramEvent,
 )
-from fastpubpriv.privacy.ledger import Ledger, LedgerEntry, cost_in
-from fastpubpriv.privacy.relations import Neighbors
-from fastpubpriv.privacy.sampled_grids import SampledGrid, sampled_sum_grid
-from fastpubpriv.privacy.sampler_error import approx_slack, pure_slack, total_variation
-from fastpubpriv.privacy.sampling import FullBatch, OnePass, Poisson, Sampling, WithoutReplacement
-from fastpubpriv.privacy.stable import stable_event
-from fastpubpriv.privacy.stable_profile import stable_delta
-from fastpubpriv.privacy.subsampled import delta_of, epsilon_of, noise_multiplier_for
+from fastpubpriv.privacy.ledger import ComposedEvent, Ledger, LedgerEntry, cost_in
+from fastpubpriv.privacy.sampling import (
+    FullBatch,
+    OnePass,
+    Poisson,
+    Sampling,
+    WithoutReplacement,
+    delta_of,
+    epsilon_of,
+    noise_multiplier_for,
+)
+from fastpubpriv.privacy.stable_histogram_accounting import stable_delta
+from fastpubpriv.privacy.stay_move import Clusters, CostTally
 
 __all__ = [
     "ZCDP",

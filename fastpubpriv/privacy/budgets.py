@@ -1,4 +1,4 @@
-"""Privacy budgets and costs: exact amounts in one privacy notion.
+"""Privacy budgets and costs: exact amounts in one privacy notion, relative to one relation of neighbors.
 
 A *budget* (`ZCDP`, `ApproxDP`, `PureDP`) is what a person grants: every part is positive and in a sensible range. A
 `Cost` is an amount of the same notion that may be zero or arbitrarily small: what was spent, what remains, what one
@@ -10,11 +10,31 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
-from fastpubpriv.privacy.exact import Number, exact, float_up, from_ratio, show, to_ratio
+from fastpubpriv.privacy.rationals import Number, exact, float_up, from_ratio, show, to_ratio
+
+# What "neighbouring data sets" means. Every sensitivity and every cost is relative to one of these.
+
+
+class Neighbors(Enum):
+    """The pairs of data sets that a guarantee must not tell apart.
+
+    REPLACE_ONE: the same number of rows, one row exchanged for any other; n is public. The library promises this one.
+    ADD_REMOVE_ONE: one row more or fewer. Calculators only, to compare with published tables; no fit reports it.
+
+    Examples
+    --------
+    >>> Neighbors("replace_one")
+    <Neighbors.REPLACE_ONE: 'replace_one'>
+    """
+
+    REPLACE_ONE = "replace_one"
+    ADD_REMOVE_ONE = "add_remove_one"
+
 
 # Below 2^-30 the noise no longer fits the integer grids; above 2^10 there is no privacy left to account for.
 _RANGES: dict[str, tuple[Fraction, Fraction, str]] = {

@@ -2,24 +2,48 @@
 
 The noise has standard deviation (or Laplace scale) exactly 2^m grid steps, so calibration chooses the *grid*: m and the
 largest integer norm Q of a quantised row. That the cost of (Q, m) is within the budget is checked in integers.
+
+Grids for releases over disjoint clusters of rows: one integer vector for all clusters, priced by case.
+
+`cost` is what the worse case may cost, a rho or (`pure`) an epsilon. On a grid with largest integer norm Q, or S steps for a
+counted row, and D columns:
+
+=================  ===================  ===================  =======================  =========================
+one vector of      squared l2, stay     squared l2, move     l1, stay                 l1, move
+=================  ===================  ===================  =======================  =========================
+Gram matrices      2 Q^4                2 Q^4                isqrt(D (D + 3)/2 Q^4)   2 floor((D + 1) Q^2/2)
+sums               4 Q^2                2 Q^2                isqrt(4 D Q^2)           2 isqrt(D Q^2)
+counts             0                    2 S^2                0                        2 S
+cells in a cluster 2 S^2                2 S^2                2 S                      2 S
+=================  ===================  ===================  =======================  =========================
+
+A move is charged as one cluster left and one entered. For the cells inside a single cluster nothing else can be entered; there the
+double charge is what `TreeScope` checks against: entering or leaving costs at most half of a replacement.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.privacy.budgets import ApproxDP
+from fastpubpriv.privacy.conversions import gdp_mu, largest, optimal_composition_delta
 from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
     LOG2_SCALE_MIN,
     GaussianEvent,
     LaplaceEvent,
+    SampledGaussianEvent,
+    StableHistogramEvent,
 )
-from fastpubpriv.privacy.exact import Number, exact, show, whole
+from fastpubpriv.privacy.rationals import Number, exact, float_down, show, whole
+from fastpubpriv.privacy.sampling import Sampling, noise_multiplier_for
+from fastpubpriv.privacy.stable_histogram_accounting import Law, stable_delta
+from fastpubpriv.privacy.stay_move import Clusters
 
 _MAX_ROW = 2**26  # largest integer norm of a quantised row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
@@ -244,3 +268,231 @@ def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) 
 
     m, s = _finest(lambda m: math.floor(amount * 2**m / 2), fits, 1, problem)
     return Grid(m, s, cells, LaplaceEvent(2 * s, m, cells))
+
+
+Lineage = tuple[str, ...]
+
+
+def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> Grid:
+    """The grid with an event for `draws` integers over clusters."""
+    cases = Clusters(stay, move, lineage)
+    if isinstance(grid.event, GaussianEvent):
+        return replace(grid, event=GaussianEvent(cases.worst, grid.log2_scale, draws, clusters=cases))
+    return replace(grid, event=LaplaceEvent(cases.worst, grid.log2_scale, draws, clusters=cases))
+
+
+@lru_cache(maxsize=256)
+def cluster_sum_grid(
+    cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage, draws: int | None = None
+) -> Grid:
+    """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters.
+
+    `draws` counts the integers where some clusters have fewer columns, or take no part.
+
+    Examples
+    --------
+    >>> grid = cluster_sum_grid(0.5, 4, 1000, pure=False, clusters=3, lineage=("leaves",))
+    >>> grid.event.draws, grid.event.rho, grid.event.clusters.move * 2 == grid.event.clusters.stay
+    (12, Fraction(1, 2), True)
+    """
+    grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
+    q = grid.quant_bound
+    stay, move = (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q)) if pure else (4 * q * q, 2 * q * q)
+    return _priced(grid, stay, move, clusters * dim if draws is None else draws, lineage)
+
+
+@lru_cache(maxsize=256)
+def cluster_gram_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
+    """The finest grid for Gram matrices of rows of `dim` columns; upper triangles if `pure`.
+
+    Examples
+    --------
+    >>> cluster_gram_grid(1, 4, 1000, pure=True, clusters=3, lineage=("leaves",)).event.draws
+    30
+    """
+    if not pure:
+        grid = gaussian_gram_grid(cost, dim, n)
+        stay = 2 * grid.quant_bound**4
+        return _priced(grid, stay, stay, clusters * dim * dim, lineage)
+    amount, dim, n, least, problem = _sizes(cost, "epsilon", dim, n)
+
+    def fits(m: int, q: int) -> bool:
+        return q <= _MAX_GRAM_ROW and dim * q * q <= _MAX_ROW_SQ and n * q * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
+
+    # 2 floor((dim + 1) Q^2 / 2) <= B  <=>  (dim + 1) Q^2 <= 2 floor(B / 2) + 1; staying costs less for every dim.
+    m, q = _finest(lambda m: math.isqrt((math.floor(amount * 2**m) // 2 * 2 + 1) // (dim + 1)), fits, least, problem)
+    stay, move = math.isqrt(dim * (dim + 3) // 2 * q**4), 2 * ((dim + 1) * q * q // 2)
+    grid = Grid(m, q, dim, LaplaceEvent(max(stay, move), m, 1))
+    return _priced(grid, stay, move, clusters * (dim * (dim + 1) // 2), lineage)
+
+
+@lru_cache(maxsize=256)
+def cluster_count_grid(cost: Number, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
+    """Grid steps for a counted row: how many rows each cluster has.
+
+    Examples
+    --------
+    >>> cluster_count_grid(0.5, 1000, pure=True, clusters=3, lineage=("leaves",)).event.clusters.stay
+    0
+    """
+    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, clusters, n)
+    return _priced(grid, 0, grid.event.worst, clusters, lineage)
+
+
+@lru_cache(maxsize=256)
+def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage: Lineage) -> Grid:
+    """Grid steps for a counted row: how many rows of one cluster each of `cells` cells has.
+
+    Examples
+    --------
+    >>> cluster_shell_grid(0.5, 4, 1000, pure=False, lineage=("root", "child")).event.draws
+    4
+    """
+    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, cells, n)
+    return _priced(grid, grid.event.worst, grid.event.worst, cells, lineage)
+
+
+# The integers of one step over sampled rows: as `calibration.py`, with a noise multiplier in place of a price.
+
+
+class SampledGrid:
+    """A grid on which a run of sums over sampled rows meets a budget. Attributes as in `Grid`; `event` is that of the first step.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import Poisson
+    >>> grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), Poisson(Fraction(1, 10)), steps=50, dim=10, n=1000)
+    >>> grid.event.epsilon <= 1, grid.event.noise_multiplier >= grid.noise_multiplier
+    (True, True)
+    """
+
+    __slots__ = ("dim", "event", "noise_multiplier", "quant_bound")
+
+    def __init__(self, quant_bound: int, dim: int, event: SampledGaussianEvent, noise_multiplier: float) -> None:
+        self.quant_bound, self.dim, self.event, self.noise_multiplier = quant_bound, dim, event, noise_multiplier
+
+    def step(self, radius: float) -> float:
+        """As `Grid.step`."""
+        return step(radius, self.quant_bound, self.dim)
+
+    @property
+    def clip_steps(self) -> int:
+        """As `Grid.clip_steps`."""
+        return clip_steps(self.quant_bound, self.dim)
+
+
+def sampled_sum_grid(
+    epsilon: Fraction, delta: Fraction, sampling: Sampling, *, steps: int, dim: int, n: int
+) -> SampledGrid:
+    """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fastpubpriv.privacy import Poisson, sampled_sum_grid
+    >>> rate = Poisson(Fraction(1, 10))
+    >>> grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), rate, steps=50, dim=10, n=1000)
+    >>> grid.event.epsilon <= 1
+    True
+    """
+    multiplier = noise_multiplier_for(ApproxDP(epsilon, delta), sampling, steps)
+    amount, dim, n, least, problem = _sizes(Fraction(multiplier), "noise_multiplier", dim, n)
+
+    def fits(m: int, q: int) -> bool:
+        return 1 <= q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
+
+    # Noise of 2^m steps is at least `multiplier` norms of Q steps.
+    m, q = _finest(lambda m: math.floor(2**m / amount), fits, least, problem)
+    event = SampledGaussianEvent(sampling, 4 * q * q, m, dim, steps, delta)
+    return SampledGrid(q, dim, event, multiplier)
+
+
+# Which integers a stable histogram takes: scale, grid steps per row and threshold for a wanted (epsilon, delta).
+
+HISTOGRAMS_MAX = 2**20
+_SCALES = range(LOG2_SCALE_MAX, LOG2_SCALE_MIN - 1, -1)  # the samplers' log2 scales, finest first
+_STEP_MAX = 2**40
+_CUT = {"laplace": 128, "gaussian": 16}  # the samplers never exceed cut * 2^m
+_GAUSSIAN_INFLATION = 1 + Fraction(1, 10**4)
+_KOV_FROM = 4
+
+
+@lru_cache(maxsize=512)
+def stable_event(
+    epsilon: Number, delta: Number, *, histograms: int, n: int, draws: int, law: Law | None = None
+) -> StableHistogramEvent:
+    """The event that releases most at (epsilon, delta); with `law` None, that of the law with the smaller count_threshold + 2
+    count_noise_std, the count that is nearly always released.
+
+    Examples
+    --------
+    >>> event = stable_event(1, 1e-6, histograms=1, n=10**5, draws=10**5)
+    >>> event.law, math.ceil(event.count_threshold), round(event.count_noise_std, 2)
+    ('laplace', 28, 2.83)
+    >>> event = stable_event(1, 1e-6, histograms=5, n=10**5, draws=10**5)
+    >>> event.law, round(event.count_threshold, 1), round(event.count_noise_std, 2)
+    ('gaussian', 68.7, 13.36)
+    """
+    e, d = exact(epsilon, "epsilon"), exact(delta, "delta")
+    if e <= 0 or not 0 < d < 1:
+        raise BudgetError(f"a stable histogram needs epsilon > 0 and delta in (0, 1), got {show(e)}, {show(d)}")
+    m = whole(histograms, "histograms")
+    if m > HISTOGRAMS_MAX:
+        raise InputError(f"at most {HISTOGRAMS_MAX} histograms can be released together, got {m}")
+    if law is not None and law not in _CUT:
+        raise InputError(f"noise must be 'laplace', 'gaussian' or 'auto', got {law!r}")
+    found = [
+        event
+        for kind in (("laplace", "gaussian") if law is None else (law,))
+        for event in _candidates(kind, e, d, m, whole(n, "n"), whole(draws, "draws", at_least=0))
+    ]
+    if not found:
+        raise InputError(
+            f"no stable histogram for epsilon = {show(e)}, delta = {show(d)}, {m} histograms and {n} rows: pass a larger "
+            "budget, fewer bins or columns, or fewer rows"
+        )
+    return min(found, key=lambda event: event.count_threshold + 2 * event.count_noise_std)
+
+
+def _candidates(law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, draws: int) -> list[StableHistogramEvent]:
+    sizes: list[Callable[[int], int]]  # log2 scale -> grid steps per row
+    if law == "gaussian":
+        squared = Fraction(gdp_mu(epsilon, delta)) ** 2 / (2 * m * _GAUSSIAN_INFLATION**2)
+        sizes = [lambda s: math.isqrt(math.floor(squared * 4**s))]
+    else:
+        sizes = [lambda s: math.floor(epsilon * 2**s / (2 * m))]
+        if m >= _KOV_FROM:
+            goal, pieces = float_down(delta) / 2, 2 * m
+            high = min(float(epsilon), 30.0)
+            best = largest(
+                lambda x: optimal_composition_delta(x, 0, pieces, epsilon) <= goal, float_down(epsilon / pieces), high
+            )
+            sizes.append(lambda s: math.floor(Fraction(best) * 2**s))
+    events = []
+    for size in sizes:
+        # The finest grid on which n counted rows, the noise and the threshold fit into 64 bits.
+        for scale in _SCALES:
+            step = size(scale)
+            if 1 <= step <= _STEP_MAX and n * step + (_CUT[law] + 64) * 2**scale < _MAX_TOTAL:
+                threshold = _least_threshold(law, m, step, scale, epsilon, delta)
+                if threshold is not None:
+                    events.append(StableHistogramEvent(law, m, step, threshold, scale, epsilon, draws))
+                break
+    return events
+
+
+def _least_threshold(law: Law, m: int, step: int, scale: int, epsilon: Fraction, delta: Fraction) -> int | None:
+    """The least threshold at which delta is kept, or None; a larger threshold is post-processing, so delta falls with it."""
+    cut = _CUT[law] // 2 if law == "laplace" else _CUT[law]
+
+    def keeps(threshold: int) -> bool:
+        return Fraction(stable_delta(law, m, step, threshold, scale, epsilon)) <= delta
+
+    low = step
+    high: int = step + cut * 2**scale
+    if not keeps(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high

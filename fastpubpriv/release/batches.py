@@ -10,8 +10,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.privacy import Poisson, Sampling, WithoutReplacement
-from fastpubpriv.release.payer import Payer
-from fastpubpriv.release.transcript import current
+from fastpubpriv.release.transcript import Payer, current
 
 _COIN_BITS = 62
 _PIECE = 1 << 14  # coins at a time, so that they stay in the cache; a multiple of noise.DRAW_BLOCK

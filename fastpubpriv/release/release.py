@@ -20,10 +20,9 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release import choice_weights
-from fastpubpriv.release.payer import Payer, check_known
-from fastpubpriv.release.transcript import Call, Transcript, current
+from fastpubpriv.release.transcript import Call, Payer, Transcript, check_known, current
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
-from fastpubpriv.threads.steps import share_out
+from fastpubpriv.threads.pool import share_out
 
 _COIN_WORDS = choice_weights.BITS // 32
 _I64 = np.dtype(np.int64)

@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.kernels import reports as kernels
-from fastpubpriv.kernels.seeds import CODE_BYTES, SEED_BYTES
+from fastpubpriv.kernels import noise as kernels
+from fastpubpriv.kernels.report_codes import CODE_BYTES, SEED_BYTES
 from fastpubpriv.keys import KeySource, key_source
-from fastpubpriv.laws import CodeLaw, ReportLaw
-from fastpubpriv.sources.base import Rows
-from fastpubpriv.sources.blocks import even_chunks
-from fastpubpriv.threads.steps import share_stream
+from fastpubpriv.row_maps import CodeLaw, ReportLaw
+from fastpubpriv.sources.base import Rows, even_chunks
+from fastpubpriv.threads.pool import share_stream
 
 _CHUNK_ENTRIES = 1 << 19
 _PIECES = 16  # at most, of a chunk, for threads to share

@@ -1,26 +1,370 @@
-"""What all results share: read-only fields, JSON, a summary for people, a table for pandas. Released and public values only."""
+"""What all results share: read-only fields, JSON out and in, a summary in words, a table for pandas."""
 
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP
-from fastpubpriv.reading import Form, read_field, read_json, shortened
-from fastpubpriv.results import words
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP, best_epsilon
 from fastpubpriv.sources import Rows, public_rows
+
+# Results read back from JSON: every field has the type and shape that was written, or an InputError says which has not.
+
+Shape = tuple[str, ...]
+Form = Shape | Callable[[Any], Any]
+
+_LARGEST = 2**63
+
+
+def shortened(name: str) -> str:
+    """A name for a message."""
+    return repr(name if len(name) <= 40 else name[:40] + "...")
+
+
+def read_json(text: Any, kind: str) -> dict[str, Any]:
+    """The object in a JSON text; InputError for anything else."""
+    if not isinstance(text, str | bytes):
+        raise InputError(
+            f"from_json reads the text that to_json returns, got {type(text).__name__}: pass path.read_text()"
+        )
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise InputError(f"this is not the JSON text of a {kind}: pass what to_json returned or wrote")
+    return data
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are not JSON
+
+
+def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes: dict[str, int]) -> Any:
+    """A field from what JSON has for it, by the annotation of the dataclass; `sizes` collects the lengths of named axes."""
+    if value is None and form is not None and annotation.endswith("| None"):
+        return None
+    if isinstance(form, tuple):
+        return read_array(name, value, form, sizes)
+    if form is not None:
+        return form(value)
+    if annotation not in _READERS:
+        return value
+    found = _READERS[annotation](value)
+    if found is _WRONG:
+        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {_WORDS[annotation]}")
+    return found
+
+
+def read_array(
+    name: str, value: Any, shape: Shape, sizes: dict[str, int], *, missing: float | None = None
+) -> FloatArray:
+    """A float64 array of a shape whose axes have names; `missing` stands for null."""
+    wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
+    try:
+        array = np.array(_numbers(value, missing), dtype=np.float64)
+        fine = array.ndim == len(shape) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
+        fine = fine and (missing is not None or bool(np.isfinite(array).all()))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        fine = False
+    if not fine:
+        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {wanted}")
+    for axis, length in zip(shape, array.shape, strict=True):
+        if sizes.setdefault(axis, length) != length:
+            raise InputError(
+                f"this JSON text cannot be read: field {shortened(name)} must have {sizes[axis]} entries along {axis}, "
+                f"got {length}"
+            )
+    array.flags.writeable = False
+    return array
+
+
+def _numbers(value: Any, missing: float | None) -> Any:
+    """Nested lists of floats; np.array alone would take texts and true for numbers."""
+    if type(value) is list:
+        return [_numbers(item, missing) for item in value]
+    if value is None and missing is not None:
+        return missing
+    if type(value) not in (int, float):
+        raise TypeError
+    return float(value)
+
+
+def refuse_no_covariances(covariances: FloatArray) -> None:
+    """InputError unless all of (k, dim, dim) are symmetric and positive definite."""
+    for covariance in covariances:
+        diagonal = np.diag(covariance)
+        try:
+            if not np.all(diagonal > 0.0):
+                raise np.linalg.LinAlgError
+            with np.errstate(all="ignore"):
+                correlation = covariance / np.sqrt(np.outer(diagonal, diagonal))
+            if not np.abs(correlation - correlation.T).max() <= 1e-8:
+                raise np.linalg.LinAlgError
+            np.linalg.cholesky(correlation)
+        except np.linalg.LinAlgError:
+            raise InputError(
+                "this JSON text cannot be read: a covariance must be symmetric and positive definite"
+            ) from None
+
+
+class _Wrong:
+    """What a reader returns for a value of another type."""
+
+
+_WRONG = _Wrong()
+
+
+def _whole(value: Any) -> Any:
+    return value if type(value) is int and 0 <= value < _LARGEST else _WRONG
+
+
+def _number(value: Any) -> Any:
+    if value is None:
+        return math.inf  # not a number of JSON
+    fine = type(value) is float or (type(value) is int and abs(value) < _LARGEST)
+    return float(value) if fine and math.isfinite(value) else _WRONG
+
+
+def _of(kind: type) -> Callable[[Any], Any]:
+    return lambda value: value if type(value) is kind else _WRONG
+
+
+def _tuple_of(kind: type) -> Callable[[Any], Any]:
+    return lambda value: tuple(value) if type(value) is list and all(type(item) is kind for item in value) else _WRONG
+
+
+def _texts(value: Any) -> Any:
+    return value if type(value) is dict and all(type(item) is str for item in value.values()) else _WRONG
+
+
+def read_numbers(value: Any) -> dict[str, float]:
+    """An object of numbers by name, null for an infinite one."""
+    found: dict[str, Any] = (
+        {name: _number(each) for name, each in value.items()} if type(value) is dict else {"": _WRONG}
+    )
+    if any(each is _WRONG for each in found.values()):
+        raise InputError(
+            "this JSON text cannot be read: details and terms must be objects of numbers, null for infinite ones"
+        )
+    return found
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "int": _whole,
+    "float": _number,
+    "bool": _of(bool),
+    "str": _of(str),
+    "int | None": lambda value: None if value is None else _whole(value),
+    "float | None": lambda value: None if value is None else _number(value),
+    "Mapping[str, Any]": _of(dict),
+    "Mapping[str, str]": _texts,
+    "tuple[str, ...]": _tuple_of(str),
+    "tuple[str, ...] | None": lambda value: None if value is None else _tuple_of(str)(value),
+    "tuple[Mapping[str, Any], ...]": _tuple_of(dict),
+}
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number, or null for an infinite one",
+    "bool": "true or false",
+    "str": "text",
+    "int | None": "a whole number or null",
+    "float | None": "a number or null",
+    "Mapping[str, Any]": "an object",
+    "Mapping[str, str]": "an object of texts",
+    "tuple[str, ...]": "a list of texts",
+    "tuple[str, ...] | None": "null or a list of texts",
+    "tuple[Mapping[str, Any], ...]": "a list of objects",
+}
+
+
+# What all results share: read-only fields, JSON, a summary in words, a table for pandas.
+
+# Results in words: numbers rounded to their meaningful digits, budgets explained, tables as text, HTML and data frames.
+
+# The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
+READERS_DELTA = Fraction(1, 10**6)
+# Rows and columns of a table that a text or page shows; a data frame has all of them.
+MOST_ROWS, MOST_COLUMNS = 60, 20
+ROUNDED_COLUMNS = 10  # of a table for a terminal
+
+
+class Column(NamedTuple):
+    """A column of a table. `scale` is the uncertainty of each value: a terminal shows only the digits that are meaningful with it.
+    A terminal shows the values of `spread` behind a ±; elsewhere they are a separate column.
+    """
+
+    name: str
+    values: Any
+    scale: Any = None
+    spread: tuple[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with labels; `index` says what the labels are. Columns are a Column or (name, values); names need not differ."""
+
+    index: str
+    labels: Sequence[Any]
+    columns: Sequence[Column | tuple[str, Any]]
+
+    def parts(self, *, rounded: bool = False) -> list[Column]:
+        """The columns, each as a Column; spreads are columns too unless values are rounded to what is meaningful."""
+        given = [Column(*column) for column in self.columns]
+        if rounded:
+            return given
+        return [Column(*pair) for each in given for pair in ((each.name, each.values), each.spread) if pair is not None]
+
+
+def number(value: float, scale: float) -> str:
+    """A value rounded to two digits of `scale`, its uncertainty."""
+    if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
+        return f"{value:.6g}"
+    places = 1 - math.floor(math.log10(scale))
+    if places > 9 or abs(value) >= 1e12 or places < -6:
+        return f"{value:.{max(1, min(17, places + 1 + math.floor(math.log10(max(abs(value), scale)))))}g}"
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def bracketed(array: Any) -> str:
+    """A small array in one line, six digits for each number."""
+    if array.ndim == 0:
+        return f"{array:.6g}"
+    return f"[{', '.join(bracketed(item) for item in array)}]"
+
+
+def amount(value: Fraction) -> str:
+    """An exact amount as a short decimal."""
+    return f"{float(value):.6g}"
+
+
+def short(budget: Budget | Cost) -> str:
+    """Parts and amounts: "rho = 0.5"."""
+    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
+    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
+
+
+def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
+    """The epsilon that a budget implies; of zCDP the one at `READERS_DELTA`, smaller where all noise is Gaussian."""
+    if isinstance(budget, ZCDP):
+        return float(best_epsilon(READERS_DELTA, budget.rho, all_gaussian=all_gaussian))
+    return float(budget.amounts[0])
+
+
+def explain(
+    budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...] = (), *, epsilon: float | None = None
+) -> str:
+    """A budget in words, for people who know one notion of it; `epsilon` is what zCDP implies, by default that of the releases."""
+    if budget is None or (isinstance(budget, Cost) and budget.is_zero):
+        return "nothing: only public rows were used"
+    if isinstance(budget, Cost):
+        return short(budget)
+    if isinstance(budget, ZCDP):
+        if epsilon is None:
+            gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
+            epsilon = readers_epsilon(budget, all_gaussian=gaussian)
+        return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
+    if isinstance(budget, ApproxDP):
+        return f"{short(budget)} (approximate DP)"
+    assert isinstance(budget, PureDP)
+    return f"{short(budget)} (pure DP)"
+
+
+def tally(status: Iterable[str]) -> str:
+    """Count each word: "2 ok, 1 low_count"."""
+    found = list(status)
+    return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found)) or "none"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if isinstance(value, tuple):
+        return ", ".join(_cell(item) for item in value)
+    return " ".join(str(value).split())
+
+
+def _entry(column: Column, row: int) -> str:
+    """A cell of a column, rounded to its meaningful digits, with its spread."""
+    value = column.values[row]
+    text = _cell(value) if column.scale is None else number(float(value), float(column.scale[row]))
+    return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
+
+
+def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
+    """The cells that are shown, with the line of names first; and a text on what was left out and where it can be found."""
+    columns = table.parts(rounded=rounded)
+    most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
+    shown = columns[:most]
+    lines = [[table.index, *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown)]]
+    for row in range(min(len(table.labels), MOST_ROWS)):
+        lines.append([_cell(table.labels[row]), *(_entry(column, row) for column in shown)])
+    kind = "columns" if table.index == "column" else "rows"
+    left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - most, "columns")]
+    return lines, [f"... and {count} more {what}; {where} has all of them." for count, what in left if count > 0]
+
+
+def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
+    """Title, table and facts in lines."""
+    lines, more = cells(table)
+    widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
+    rows = [
+        "  ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in lines
+    ]
+    space = max((len(name) for name, _ in facts), default=0)
+    told = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
+    return "\n".join(line.rstrip() for line in [title, *rows, *more, *told])
+
+
+def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
+    """The same as HTML for a notebook. Names of columns come from data files, so every text is escaped."""
+    (names, *rows), more = cells(table)
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
+    told = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts)
+    return (
+        f"<div><strong>{html.escape(title)}</strong><table><thead>{line(names, 'th')}</thead><tbody>{body}</tbody></table>"
+        f"{notes}<dl>{told}</dl></div>"
+    )
+
+
+def as_frame(table: Table) -> Any:
+    """The table as a pandas data frame, with the labels as its index."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
+    columns = table.parts()
+    frame = pandas.DataFrame(
+        {place: list(column.values) for place, column in enumerate(columns)},
+        index=pandas.Index(list(table.labels), name=table.index),
+    )
+    frame.columns = pandas.Index([column.name for column in columns])
+    return frame
+
+
+# What all results share: read-only fields, JSON, a summary for people, a table for pandas. Released and public values only.
 
 _F64 = np.dtype(np.float64)
 # Numbers of an estimate that a repr shows one by one.
@@ -121,7 +465,7 @@ def read_price(value: Any) -> Budget | Cost:
         return Cost.from_dict(value)  # nothing was spent, or less than the smallest budget that there is
 
 
-def shown(value: Value, level: float = LEVEL) -> tuple[words.Table, list[tuple[str, str]]]:
+def shown(value: Value, level: float = LEVEL) -> tuple[Table, list[tuple[str, str]]]:
     """The one table of a value and the facts under it, for texts, pages and terminals alike."""
     return value._shown(level)
 
@@ -190,27 +534,27 @@ class Value:
         return found
 
     @abstractmethod
-    def _table(self) -> words.Table:
+    def _table(self) -> Table:
         """Title of the rows, and columns of the table that holds the estimate."""
 
     def _facts(self) -> list[tuple[str, str]]:
         """What a reader must know in addition to the estimate: a word and a sentence for each fact."""
         return []
 
-    def _shown(self, level: float) -> tuple[words.Table, list[tuple[str, str]]]:
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         """The table and the facts that a text shows, with intervals at this level where there are any."""
         return self._table(), self._facts()
 
     def summary(self) -> str:
         """The estimate as a table, and under it what a reader must know: a text for people."""
-        return words.as_text(type(self).__name__, *self._shown(LEVEL))
+        return as_text(type(self).__name__, *self._shown(LEVEL))
 
     def to_frame(self) -> Any:
         """The table of the summary as a pandas data frame, unrounded (needs pandas)."""
-        return words.as_frame(self._table())
+        return as_frame(self._table())
 
     def _repr_html_(self) -> str:
-        return words.as_html(type(self).__name__, *self._shown(LEVEL))
+        return as_html(type(self).__name__, *self._shown(LEVEL))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -285,7 +629,7 @@ class Result(Value):
         facts = [
             ("Rows", f"{self.n_priv:,} private, {f'{self.n_pub:,}' if self.n_pub else 'no'} public"),
             *self._details(),
-            ("Spent", words.explain(self.spent, self.releases)),
+            ("Spent", explain(self.spent, self.releases)),
             ("Neighbours", self.relation),
         ]
         if self.provenance:
@@ -303,7 +647,7 @@ class Result(Value):
     def __repr__(self) -> str:
         name, value = self._estimate()
         if isinstance(value, np.ndarray):
-            shown = f"{name}={words.bracketed(value)}" if 0 < value.size <= MOST_IN_REPR else f"dim={self.dim}"
+            shown = f"{name}={bracketed(value)}" if 0 < value.size <= MOST_IN_REPR else f"dim={self.dim}"
         else:
             shown = f"dim={self.dim}, {name}={value}"
         flag = "" if self.private else ", private=False"

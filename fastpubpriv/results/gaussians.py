@@ -22,8 +22,7 @@ def correlation_of(covariance: FloatArray) -> FloatArray:
 def factor_of(covariance: FloatArray) -> FloatArray:
     """Lower factor of a covariance, computed from the correlation, so that columns in very different units do not look singular."""
     scale = np.sqrt(np.diag(covariance))
-    factor: FloatArray = scale[:, None] * np.linalg.cholesky(covariance / np.outer(scale, scale))
-    return factor
+    return scale[:, None] * np.linalg.cholesky(covariance / np.outer(scale, scale))
 
 
 def log_density(rows: FloatArray, mean: FloatArray, factor: FloatArray) -> tuple[FloatArray, float]:
@@ -41,8 +40,7 @@ def circle(level: float) -> FloatArray:
 
 def ellipse(mean: FloatArray, covariance: FloatArray, level: float) -> FloatArray:
     """Points (181, 2) of the ellipse that holds a share `level` of a Gaussian of two columns."""
-    points: FloatArray = mean + circle(level) @ np.linalg.cholesky(covariance).T
-    return points
+    return mean + circle(level) @ np.linalg.cholesky(covariance).T
 
 
 def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:

@@ -14,10 +14,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
-from fastpubpriv.parameters import FAILURE_PROB
-from fastpubpriv.reading import Form, read_array, read_field
-from fastpubpriv.results.base import MOST_IN_REPR, Result, Value
-from fastpubpriv.results.words import Column, Table
+from fastpubpriv.results.base import MOST_IN_REPR, Column, Form, Result, Table, Value, read_array, read_field
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

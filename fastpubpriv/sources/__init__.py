@@ -3,8 +3,7 @@
 from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors of Rows)
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.fold import Executor, Query
-from fastpubpriv.sources.private import private_rows
-from fastpubpriv.sources.public import public_rows, refuse_shared_memory
+from fastpubpriv.sources.open import private_rows, public_rows, refuse_shared_memory
 
 __all__ = ["Executor", "Query", "Rows", "private_rows", "public_rows", "refuse_shared_memory"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,9 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.sources.cluster import Cluster
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
+
+# What an executor asks of the machines where private rows live, when they are not in this process.
+
+
+class Cluster(abc.ABC):
+    """Runs passes where the rows live. Only accumulators come back; ledger, account and keys stay where the caller is."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
+        """The accumulators of `query`, which can be pickled, over all rows of the `rows` whose cluster this is, each counted once.
+
+        `query.add` gets at most `chunk_rows` at a time; `tell` is called with the number of rows done so far. InputError if a
+        worker could not read or add rows, a chunk has another number of rows than when it was opened, or the cluster did not
+        finish; its text says nothing about the content.
+        """
+
 
 # ---- Objects that hand out private content by no operator, protocol or function of Python ----------------------------
 
@@ -425,3 +443,42 @@ OPENERS: dict[str, Callable[..., Rows]] = {}
 
 def _opened(kind: str, *given: object) -> Rows:
     return call_guarded(lambda: OPENERS[kind](*given))
+
+
+# Rows of which any range can be read directly.
+
+
+class RandomAccessRows(Rows):
+    """Rows of which any range can be read directly, from any thread; a subclass says how in `block`."""
+
+    __slots__ = ()
+
+    random_access = True
+
+    @abstractmethod
+    def block(self, begin: int, end: int) -> Chunk:
+        """See `Rows.block`."""
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        return in_blocks(self, begin, end, chunk_rows)
+
+
+def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    """Rows with random access, block by block."""
+    for first in range(begin, end, chunk_rows):
+        yield rows.block(first, min(first + chunk_rows, end))
+
+
+def even_chunks(rows: Rows, chunk_rows: int) -> Iterator[Chunk]:
+    """All rows, exactly `chunk_rows` at a time but for the last: where a key or a step belongs to a range, whatever the source."""
+    held: list[Chunk] = []
+    count = 0
+    for chunk in rows.chunks(chunk_rows=chunk_rows):
+        held.append(chunk)
+        count += len(chunk)
+        if count >= chunk_rows:
+            both = held[0] if len(held) == 1 else np.concatenate(held)
+            yield both[:chunk_rows]
+            held, count = [both[chunk_rows:]] if count > chunk_rows else [], count - chunk_rows
+    if count:
+        yield held[0] if len(held) == 1 else np.concatenate(held)

@@ -16,11 +16,9 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.base import CHUNK_BYTES, CHUNK_BYTES_IN_PLACE, Chunk, Rows, default_chunk_rows
-from fastpubpriv.sources.views.each import read_and_changed
+from fastpubpriv.sources.views import read_and_changed
 from fastpubpriv.threads.guard import call_guarded
-from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
-from fastpubpriv.threads.progress import Progress
-from fastpubpriv.threads.steps import Lent, run_steps, run_stream
+from fastpubpriv.threads.pool import Lent, Progress, available_cpus, in_worker, max_threads, run_steps, run_stream
 from fastpubpriv.validation import integer
 
 Accumulators = tuple[Any, ...]
@@ -256,7 +254,12 @@ def _pass(
     if size >= n and bar is None and source.random_access:  # one chunk, as of most small data sets
         query.add(changed(source.block(0, n)), first)
         return iter((first,))
-    ready = _made(first, query, workers)
+    # `first` and further accumulators, one for each worker, or fewer where memory is short; all are made by this
+    # thread.
+    ready = deque([first])
+    with contextlib.suppress(MemoryError):
+        while len(ready) < workers:
+            ready.append(query.zeros())
     workers = len(ready)
     lent = Lent(query.zeros, ready)
     done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
@@ -283,19 +286,6 @@ def _pass(
         limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
         run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
     return lent.given_back()
-
-
-def _made(first: Accumulators, query: Query, workers: int) -> deque[Accumulators]:
-    """`first` and further accumulators, one for each worker, or fewer where memory is short; all are made by this thread.
-
-    They may be large matrices, and the heap of a worker thread would never return what the worker allocates. Untouched zeros need
-    no memory.
-    """
-    ready = deque([first])
-    with contextlib.suppress(MemoryError):
-        while len(ready) < workers:
-            ready.append(query.zeros())
-    return ready
 
 
 def _check_accumulators(accumulators: Any) -> None:

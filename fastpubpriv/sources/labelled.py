@@ -14,14 +14,9 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
-from fastpubpriv.sources.private import private_rows
-from fastpubpriv.sources.public import public_table_of, refuse_shared_memory
-from fastpubpriv.sources.public_texts import label_cells
-from fastpubpriv.sources.readers.columns import ColumnRows
-from fastpubpriv.sources.readers.frame import is_frame, is_series
-from fastpubpriv.sources.readers.texts import TextColumns, places
-from fastpubpriv.sources.views.each import each_row
-from fastpubpriv.sources.views.view import View
+from fastpubpriv.sources.open import label_cells, private_rows, public_table_of, refuse_shared_memory
+from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places
+from fastpubpriv.sources.views import View, each_row
 from fastpubpriv.threads.guard import call_guarded, name_argument
 
 Label = str | int | None

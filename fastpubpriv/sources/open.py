@@ -1,21 +1,45 @@
-"""Tells the constructors of `Rows` which reader or view makes which kind of rows."""
+"""How data becomes `Rows`: constructors, `private_rows` with checks of form only, `public_rows` with checks of every value."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import column_order
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.arrays import ArrayRows, ChunkRows, plain_list
 from fastpubpriv.sources.base import OPENERS, PathLike, Rows
-from fastpubpriv.sources.readers.array import ArrayRows
-from fastpubpriv.sources.readers.arrow import ParquetRows, arrow_rows, is_dataset
-from fastpubpriv.sources.readers.chunks import ChunkRows
-from fastpubpriv.sources.readers.csv import CsvRows
-from fastpubpriv.sources.readers.dask import DaskRows
-from fastpubpriv.sources.readers.frame import frame_rows, is_lazy
-from fastpubpriv.sources.readers.restarted import dataset_rows, directory_rows, lazy_rows, stream_rows
-from fastpubpriv.sources.views.view import slice_rows
+from fastpubpriv.sources.dask_backend import DaskRows, is_dask
+from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, is_directory, lazy_rows, stream_rows
+from fastpubpriv.sources.tables import (
+    Coded,
+    ColumnRows,
+    ParquetRows,
+    TextColumns,
+    arrow_rows,
+    asked_columns,
+    frame_rows,
+    is_arrow,
+    is_dataset,
+    is_frame,
+    is_lazy,
+    is_series,
+    load_pyarrow,
+    names_of_columns,
+    plain_text,
+    series_as_row,
+)
+from fastpubpriv.sources.text_files import CsvRows, public_table
+from fastpubpriv.sources.views import slice_rows
+from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import path_name
+
+# Tells the constructors of `Rows` which reader or view makes which kind of rows.
 
 
 def _parquet(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool) -> Rows:
@@ -45,3 +69,419 @@ OPENERS.update(
     chunks=ChunkRows,
     slice=slice_rows,
 )
+
+
+# `private_rows`: anything that can be read, as Rows, with checks of form only.
+
+SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
+
+
+def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
+    """Rows of anything that can be read: an array, a table, a path, a list, or Rows.
+
+    Parameters
+    ----------
+    obj : Rows, ndarray, memoryview, list, frame or series, Arrow table or dataset, Dask collection, path, list of paths
+        One dimension (an array, a list of numbers, a Series) is rows of one number. A path is read by its suffix: .npy,
+        .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet files, and a directory holds such files.
+    columns : sequence of column names, optional
+        Numeric columns to read, in this order, of a source that has names. The default is all columns.
+
+    Returns
+    -------
+    Rows
+        Nothing has been read yet but the form (of a CSV file, the number of lines).
+
+    Raises
+    ------
+    InputError
+        The form (type, dtype, shape, columns, file) cannot be used; the message says what to pass instead. Never for
+        the values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.sources import private_rows
+    >>> rows = private_rows(np.arange(6.0).reshape(3, 2))
+    >>> rows.n, rows.dim, rows.kind
+    (3, 2, 'array')
+    """
+    if type(obj) is np.ndarray and columns is None:  # first, because small calls come in thousands
+        return ArrayRows.from_object(obj)
+    return call_guarded(lambda: _opened(obj, columns))
+
+
+def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
+    if isinstance(obj, Rows):
+        return _as_asked(obj, columns)
+    if isinstance(obj, str | os.PathLike):
+        return path_rows(obj, columns)
+    if is_dask(obj):
+        return Rows.from_dask(obj, columns)
+    if is_frame(obj) or is_series(obj) or is_lazy(obj):
+        return Rows.from_frame(obj, columns)
+    if is_arrow(obj):
+        return Rows.from_arrow(obj, columns)
+    if isinstance(obj, list | tuple):
+        obj = plain_list(obj)
+    if isinstance(obj, list | tuple) and obj:
+        if all(isinstance(item, str | os.PathLike) for item in obj):
+            if all(_suffix(item) == ".parquet" for item in obj):
+                return Rows.from_parquet(obj, columns)
+            raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
+        if is_arrow(obj[0]):
+            return Rows.from_arrow(obj, columns)
+    return _as_asked(Rows.from_array(obj), columns)
+
+
+def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
+    """Rows of a file, by its suffix."""
+    suffix = ".parquet" if is_directory(path) else _suffix(path)
+    if suffix == ".npy":
+        return _as_asked(Rows.from_npy(path), columns)
+    if suffix == ".parquet":
+        return Rows.from_parquet(path, columns)
+    if suffix in {".arrow", ".feather", ".ipc"}:
+        return Rows.from_arrow(path, columns)
+    if suffix == ".csv":
+        return Rows.from_csv(path, columns)
+    # The string may be private text passed by mistake, so it is not quoted.
+    raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
+
+
+def _suffix(path: PathLike) -> str:
+    stem, suffix = os.path.splitext(path_name(path))
+    if suffix.lower() in {".gz", ".bz2"}:
+        suffix = os.path.splitext(stem)[1]
+    return suffix.lower()
+
+
+def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
+    """The rows, if they have just the columns asked for."""
+    asked = names_of_columns(columns)
+    texts: Mapping[str, tuple[str, ...]] = columns.texts if isinstance(columns, TextColumns) else {}
+    held = {str(name): name.levels for name in rows.columns or () if isinstance(name, Coded)}
+    if any(held.get(name) != levels for name, levels in texts.items()):
+        raise InputError(
+            "text is read from frames, tables and files, and these rows hold numbers: pass the table or the path itself"
+        )
+    if asked is None or (rows.columns is not None and rows.columns == tuple(asked_columns(asked))):
+        return rows
+    if rows.columns is None:
+        raise InputError(
+            f"columns= chooses columns by name, and a source of kind {rows.kind!r} has no names: slice it instead"
+        )
+    raise InputError("these Rows were made with other columns: pass columns=[...] where they are made")
+
+
+# The texts that public rows have: of a column of a frame, table or file, or of labels by themselves.
+
+
+def texts_of_column(x_pub: object, name: str) -> tuple[str, ...] | None:
+    """The texts in a column of a public frame, table or file, in order; None where there are none, or no such column."""
+    cells = call_guarded(lambda: _cells(x_pub, name))
+    return None if cells is None else _listed(cells)
+
+
+def texts_of_labels(y_pub: object) -> tuple[str, ...] | None:
+    """The texts among public labels (m,), in alphabetical order; None where there are none."""
+    return call_guarded(lambda: _listed(label_cells(y_pub)))
+
+
+def label_cells(labels: Any) -> Iterable[Any]:
+    """Labels that are an array, list or series, one by one; nothing of another form."""
+    if is_series(labels) or is_frame(labels):
+        labels = labels.to_numpy()
+    if isinstance(labels, np.ndarray):
+        return labels.ravel().tolist() if labels.dtype.kind in "OUT" else ()
+    return labels if isinstance(labels, list | tuple) else ()
+
+
+def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
+    found = {plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
+    return tuple(sorted(found)) or None
+
+
+def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
+    """The cells of a column of text; None where it is of another type, or not to be found."""
+    if isinstance(x_pub, str | os.PathLike):
+        x_pub = _file(os.fspath(x_pub), name)
+    if is_lazy(x_pub):
+        x_pub = x_pub.select(name).collect()
+    if hasattr(x_pub, "dask") and hasattr(x_pub, "columns"):
+        x_pub = x_pub[[name]].compute()
+    if is_frame(x_pub) and name in x_pub.columns:
+        column = x_pub[name]
+        return column.to_list() if hasattr(column, "to_list") else column.tolist()  # type: ignore[no-any-return]
+    if is_arrow(x_pub) and name in x_pub.schema.names and hasattr(x_pub, "column"):
+        return x_pub.column(name).to_pylist()  # type: ignore[no-any-return]
+    return None
+
+
+def _file(path: Any, name: str) -> Any:
+    """A public file as a table, at least the one column."""
+    lower = str(path).lower()
+    if lower.endswith((".csv", ".csv.gz", ".csv.bz2")):
+        return public_table(path)
+    load_pyarrow()
+    if lower.endswith(".parquet") or os.path.isdir(path):
+        import pyarrow.dataset
+
+        dataset = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
+        return dataset.to_table(columns=[name]) if name in dataset.schema.names else None
+    if lower.endswith((".arrow", ".feather", ".ipc")):
+        import pyarrow.ipc
+
+        with open(path, "rb") as file:
+            opener = pyarrow.ipc.open_file if file.read(6) == b"ARROW1" else pyarrow.ipc.open_stream
+        return opener(pyarrow.memory_map(str(path))).read_all()
+    return None
+
+
+# `public_rows`: the same readers for public data, then checks of every value, whose errors may quote values.
+
+# Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
+_LARGEST = 1e150
+_SMALLEST = 1e-150
+_OVERLAP_WORK = 10_000
+_F64 = np.dtype(np.float64)
+
+
+def public_rows(
+    obj: object,
+    *,
+    columns: Sequence[Any] | None = None,
+    dim: int | None = None,
+    min_rows: int = 1,
+    names: Sequence[str] | None = None,
+    show: bool = True,
+    argument: str = "x_pub",
+) -> FloatArray:
+    """Public rows as one checked array.
+
+    Parameters
+    ----------
+    obj : anything that `private_rows` takes, or one row
+        One dimension (an array, a list, a Series) of length `dim` is one public row where `dim` is above 1, and rows of one
+        number otherwise. The index of a pandas Series names the columns of its row.
+    columns : sequence of column names, optional
+        Numeric columns to read, in this order. The types of a public CSV file are inferred from its content.
+    dim : int, optional
+        Number of columns that the rows must have: that of the private rows.
+    min_rows : int
+        Fewest rows that will do.
+    names : sequence of str, optional
+        Names of the columns of the private rows, in their order. A source whose columns have names is brought into this order;
+        another source is taken as it is.
+    show : bool
+        Whether a message may quote those of the `names` that the public source does not have.
+    argument : str
+        What the caller calls these rows, for messages.
+
+    Returns
+    -------
+    ndarray, (m, dim), float64, C-contiguous
+        A copy.
+
+    Raises
+    ------
+    InputError
+        The form cannot be used, there are fewer than `min_rows` rows, the number of columns is not `dim`, their names are not
+        `names`, or a value is not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. Quotes the
+        value and its place.
+
+    Examples
+    --------
+    >>> from fastpubpriv.sources import public_rows
+    >>> public_rows([1.0, 2.0], dim=2)  # one row of two columns
+    array([[1., 2.]])
+    """
+    found, _ = public_table_of(
+        obj, columns=columns, dim=dim, min_rows=min_rows, names=names, show=show, argument=argument
+    )
+    return found
+
+
+def public_table_of(
+    obj: object,
+    *,
+    columns: Sequence[Any] | None = None,
+    dim: int | None = None,
+    min_rows: int = 1,
+    names: Sequence[str] | None = None,
+    show: bool = True,
+    argument: str = "x_pub",
+    finite: bool = True,
+) -> tuple[FloatArray, tuple[str, ...] | None]:
+    """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
+    plain = _plain_copy(obj, dim, min_rows) if columns is None and names is None and finite else None
+    if plain is not None:
+        return plain, None
+    rows = name_argument(argument, lambda: call_guarded(lambda: open_public(obj, columns, dim)))
+    order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
+    if dim is not None and rows.dim != dim:
+        if argument == "y_pub":
+            raise InputError(f"y_pub must be one number for each row, got {rows.dim} columns")
+        raise InputError(
+            f"public rows have {rows.dim} columns and private rows have {dim}: pass the same columns in the same order"
+        )
+    if rows.n < min_rows:
+        raise InputError(f"at least {min_rows} public rows are needed here, got {rows.n}")
+    matrix = np.empty((rows.n, rows.dim))
+    filled = 0
+    for chunk in rows.chunks():
+        matrix[filled : filled + chunk.shape[0]] = chunk
+        filled += chunk.shape[0]
+    _check_values(matrix if finite else np.where(np.isnan(matrix), 0.0, matrix), rows.columns)
+    found = rows.columns
+    if order is not None:
+        matrix = np.ascontiguousarray(matrix[:, order])
+        found = found and tuple(found[place] for place in order)
+    return matrix, found
+
+
+def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
+    """Public rows that are not checked yet; the types of a CSV file are inferred from its content."""
+    if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
+        texts = columns.texts if isinstance(columns, TextColumns) else ()
+        return arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
+    if dim == 1 and is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
+        return private_rows(series_as_row(obj))  # a row of a frame, or one value of a column: the same number
+    if dim is not None and dim > 1 and is_series(obj):
+        return private_rows(series_as_row(obj), columns=columns)
+    if dim is not None and dim > 1 and names_of_columns(columns) is None:
+        row = _one_row(obj)
+        if row is not None:
+            if row.size != dim:
+                raise InputError(
+                    f"a one-dimensional public array is one row, with the {dim} columns of the private rows, "
+                    f"but this one has length {row.size}: pass x.reshape(-1, 1) for rows of one number"
+                )
+            obj = row.reshape(1, -1) if isinstance(obj, np.ndarray) else [obj]
+    return private_rows(obj, columns=columns)
+
+
+def _plain_copy(obj: object, dim: int | None, min_rows: int) -> FloatArray | None:
+    """The short way for small calls: a checked copy of a plain float64 matrix, or row, of the form that is asked for.
+
+    None for everything else, and where something is wrong: the long way says what.
+    """
+    if type(obj) is not np.ndarray or obj.dtype != _F64 or not obj.size:
+        return None
+    if obj.ndim == 1 and dim is not None and dim > 1:
+        obj = obj.reshape(1, -1)
+    if obj.ndim != 2 or (dim is not None and obj.shape[1] != dim) or obj.shape[0] < min_rows:
+        return None
+    matrix: FloatArray = np.array(obj, order="C")
+    largest = float(np.maximum.reduce(np.abs(matrix), axis=None))  # NaN if one of them is
+    return matrix if _SMALLEST <= largest <= _LARGEST or largest == 0.0 else None
+
+
+def _one_row(obj: object) -> NDArray[Any] | None:
+    """`obj` as a one-dimensional array, or None if it is not one-dimensional."""
+    if isinstance(obj, np.ndarray) and not isinstance(obj, np.ma.MaskedArray):
+        return np.ndarray.view(obj, np.ndarray) if obj.ndim == 1 else None
+    if (
+        isinstance(obj, list | tuple)
+        and obj
+        and all(np.isscalar(item) and not isinstance(item, str | bytes) for item in obj)
+    ):
+        return np.array(obj)
+    return None
+
+
+def _check_values(matrix: FloatArray, columns: tuple[str, ...] | None) -> None:
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        where = np.argwhere(~finite)
+        more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
+        raise InputError(
+            f"public rows must be finite: {_place(matrix, where[0], columns)}{more}. Drop those rows or fill them in"
+        )
+    size = np.abs(matrix)
+    largest = float(size.max())
+    if largest > _LARGEST:
+        worst = np.array(np.unravel_index(int(size.argmax()), size.shape))
+        raise InputError(
+            f"public values must stay below {_LARGEST:g} in size: {_place(matrix, worst, columns)}. Change the unit"
+        )
+    if 0.0 < largest < _SMALLEST:
+        raise InputError(
+            f"all public values are below {_SMALLEST:g} in size (the largest is {largest:g}). Change the unit"
+        )
+
+
+def _place(matrix: FloatArray, index: NDArray[Any], columns: tuple[str, ...] | None) -> str:
+    row, column = (int(i) for i in index)
+    name = f"column {column}" if columns is None else f"column {columns[column]!r}"
+    return f"row {row}, {name} is {float(matrix[row, column])}"
+
+
+def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any] | None = None) -> None:
+    """Refuse public data that is the private data.
+
+    Parameters
+    ----------
+    x_priv, x_pub : the two data arguments, as the caller gave them
+        The same object, the same file, or arrays, frames and tables over the same memory are refused. Contents are not
+        compared: that would read private rows. Only memory that NumPy can address is checked (a polars column with nulls
+        is not).
+    columns : sequence of column names, optional
+        The columns that will be read, as for `private_rows`.
+
+    Raises
+    ------
+    InputError
+        They share memory, or a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rows = np.zeros((10, 2))
+    >>> try:
+    ...     fpp.sources.refuse_shared_memory(rows, rows[:2])
+    ... except fpp.InputError:
+    ...     print("public rows are a part of the private ones")
+    public rows are a part of the private ones
+    """
+    if x_priv is x_pub:
+        raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
+    if type(x_priv) is np.ndarray and type(x_pub) is np.ndarray:
+        _refuse_shared([x_priv], [x_pub])
+        return
+    files = [os.fspath(x) if isinstance(x, str | os.PathLike) else None for x in (x_priv, x_pub)]
+    if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
+        if os.path.samefile(files[0], files[1]):
+            raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
+        return
+    theirs = _memory(x_pub, columns)
+    if theirs:
+        _refuse_shared(_memory(x_priv, columns), theirs)
+
+
+def _refuse_shared(ours: list[NDArray[Any]], theirs: list[NDArray[Any]]) -> None:
+    for one in ours:
+        for other in theirs:
+            if _shares(one, other):
+                raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
+
+
+def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
+    """The arrays behind an object; none where that cannot be known."""
+    if isinstance(obj, np.ndarray):
+        return [np.ndarray.view(obj, np.ndarray)]
+    if obj is None or is_dask(obj) or is_lazy(obj) or isinstance(obj, str | os.PathLike | list | tuple):
+        return []
+    try:
+        rows = private_rows(obj, columns=columns)
+    except InputError:
+        return []  # the reader that opens it next says what is wrong with it
+    return rows.memory() if isinstance(rows, ArrayRows | ColumnRows) else []
+
+
+def _shares(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:  # unusual strides within one buffer: when in doubt, treat them as shared
+        return np.may_share_memory(one, other)

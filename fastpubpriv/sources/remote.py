@@ -18,12 +18,10 @@ import numpy as np
 from fastpubpriv import errors
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import FastPubPrivError, InputError, KernelError
-from fastpubpriv.sources.base import Chunk, Rows
-from fastpubpriv.sources.blocks import RandomAccessRows
-from fastpubpriv.sources.readers.array import ArrayRows
-from fastpubpriv.sources.readers.frame import frame_rows
-from fastpubpriv.sources.readers.texts import Coded
-from fastpubpriv.sources.views.view import View
+from fastpubpriv.sources.arrays import ArrayRows
+from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.tables import Coded, frame_rows
+from fastpubpriv.sources.views import View
 from fastpubpriv.threads.guard import call_foreign, passes, replace_error
 from fastpubpriv.threads.pool import alone
 

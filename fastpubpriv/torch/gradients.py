@@ -9,8 +9,8 @@ import numpy as np
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.kernels.rows import rows_sum
-from fastpubpriv.maps import RowMap
 from fastpubpriv.mechanisms.gradients import Gradient, whole_row_map
+from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import Query
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.torch.rows import RowGradients, Table

@@ -15,8 +15,8 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.mechanisms.residuals import ResidualSum
-from fastpubpriv.run import Run
+from fastpubpriv.mechanisms.gradients import ResidualSum
+from fastpubpriv.session import Run
 from fastpubpriv.training.problem import Problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.rotated import Rotation

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from fastpubpriv.sources import Executor, Rows
+from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.sources.readers.array import ArrayRows
-from fastpubpriv.sources.views.each import PIECE_BYTES, OfChunk, each_row, read_and_changed
-from fastpubpriv.threads.steps import share_out, share_stream
+from fastpubpriv.sources.views import PIECE_BYTES, OfChunk, each_row, read_and_changed
+from fastpubpriv.threads.pool import share_out, share_stream
 
 KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are kept in memory up to this, else made again in each pass
 

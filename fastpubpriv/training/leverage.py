@@ -11,7 +11,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import NUMBER
-from fastpubpriv.quantiles import normal_quantile
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.training.problem import Problem
 from fastpubpriv.training.public_linear import Bound, Posterior
 from fastpubpriv.training.whitening import some

@@ -15,12 +15,11 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, RowLoss
-from fastpubpriv.mechanisms.residuals import ResidualSum
+from fastpubpriv.mechanisms.gradients import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, check_sum_grids, gram_grid
-from fastpubpriv.methods import Registry
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run, noise_per_radius
-from fastpubpriv.sources.views.each import each_row
+from fastpubpriv.session import Registry, Run, noise_per_radius
+from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training import newton_logistic as logistic
 from fastpubpriv.training import statistics

@@ -10,8 +10,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled, weighted_rows
-from fastpubpriv.sources.public_texts import texts_of_column, texts_of_labels
-from fastpubpriv.sources.readers.texts import plain_text
+from fastpubpriv.sources.open import texts_of_column, texts_of_labels
+from fastpubpriv.sources.tables import plain_text
 from fastpubpriv.training.stated import Stated
 
 Texts = dict[str, tuple[str, ...]]

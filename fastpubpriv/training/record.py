@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastpubpriv.methods import Method
 from fastpubpriv.privacy import Budget
+from fastpubpriv.session import Method
 
 WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
 

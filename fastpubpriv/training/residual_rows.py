@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.mechanisms.rowwise import total, total_of_squares
+from fastpubpriv.mechanisms.group_covariances import total, total_of_squares
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.sources.views.each import each_row
+from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.problem import Problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.rotated import Rotation

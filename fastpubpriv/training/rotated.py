@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels.rows import rows_quantise
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design

@@ -6,16 +6,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
-from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.descent import DescentResult
-from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.results.models import DescentResult, TrainingResult
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.choosing import Exponential

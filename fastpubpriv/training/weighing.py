@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.sources.views.each import each_row
+from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.newton_logistic import LogisticPosterior
 from fastpubpriv.training.problem import Problem
 from fastpubpriv.training.public_huber import FixedClip

@@ -13,9 +13,9 @@ from helpers.neighbors import replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mixtures.axis_aligned import anchors, univariate
+from fastpubpriv.mixtures.axis_aligned import column_modes, univariate
 from fastpubpriv.mixtures.axis_aligned import learn as axis_aligned
-from fastpubpriv.sources.views import interleaved
+from fastpubpriv.sources import views
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
@@ -158,7 +158,7 @@ def test_catches_blocks_that_overlap(monkeypatch):
     monkeypatch.setattr(univariate, "interleave_rows", overlapping)
     with pytest.raises(ReplayError, match="disjoint"):
         record_replay(runner(1, APPROX), *pair(), budget=APPROX)
-    monkeypatch.setattr(univariate, "interleave_rows", interleaved.interleave_rows)
+    monkeypatch.setattr(univariate, "interleave_rows", views.interleave_rows)
     record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 
 
@@ -181,7 +181,7 @@ def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
 
 
 def test_catches_codes_that_depend_on_other_rows(monkeypatch):
-    original = anchors.codes
+    original = column_modes.codes
 
     def ranked(chunk, chosen, columns):
         # Whether a row lies above the chunk's mean: one replaced row moves several.
@@ -191,10 +191,10 @@ def test_catches_codes_that_depend_on_other_rows(monkeypatch):
     rows[::2] += 50.0
     other = rows.copy()
     # A row of the block that counts combinations: the fourth.
-    begin, end = (sum(anchors.SHARES[:k]) * 2**64 // sum(anchors.SHARES) for k in (3, 4))
-    other[interleaved._Members(4000, begin, end).positions(10, 11)[0]] = 1e6
+    begin, end = (sum(column_modes.SHARES[:k]) * 2**64 // sum(column_modes.SHARES) for k in (3, 4))
+    other[views._Members(4000, begin, end).positions(10, 11)[0]] = 1e6
     run = runner(2, APPROX, candidates=12)
     record_replay(run, rows, other, budget=APPROX)
-    monkeypatch.setattr(anchors, "codes", ranked)
+    monkeypatch.setattr(column_modes, "codes", ranked)
     with pytest.raises(ReplayError, match="sensitivity"):
         record_replay(run, rows, other, budget=APPROX)

@@ -11,7 +11,7 @@ from test_record_replay import BUDGETS, DIM, HOSTILE, PUBLIC, neighbours
 from fastpubpriv import BudgetError, ReplayError, estimate_mean
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.columns import clips, learn, shares
-from fastpubpriv.kernels import columns as kernels
+from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.mechanisms import cells, sums
 
@@ -203,7 +203,7 @@ def boxes_by(function):
     counted = mock.Mock(
         side_effect=lambda chunk, box, *given: row_kernels.rows_shell_counts(function(chunk, box), *given)
     )
-    with mock.patch.multiple(sums.boxes, boxed_sum=added, boxed_shell_counts=counted):
+    with mock.patch.multiple(sums.kernels, boxed_sum=added, boxed_shell_counts=counted):
         yield added, counted
 
 

@@ -16,7 +16,7 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import learners, lifted
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.release.transcript import recording
-from fastpubpriv.sources.views import pairs as pairs_module
+from fastpubpriv.sources import views as pairs_module
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
 

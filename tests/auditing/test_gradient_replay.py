@@ -10,7 +10,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery
-from fastpubpriv.mechanisms.losses import LossQuery
+from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.release import batches
 from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPerturbation, SemiDP
 from fastpubpriv.training.gradient.problem import Units

@@ -11,8 +11,8 @@ from helpers.neighbors import replaced
 
 from fastpubpriv import ZCDP, BudgetError, PureDP, ReplayError, select_hypothesis
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.mechanisms import scores as log_ratio
 from fastpubpriv.mechanisms.cells import CellQuery
-from fastpubpriv.mechanisms.selection import log_ratio
 from fastpubpriv.mixtures import select as public
 from fastpubpriv.sources import Executor
 

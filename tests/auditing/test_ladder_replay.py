@@ -12,7 +12,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, estimate_gaussian
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.ladder import full, learn, looks
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
-from fastpubpriv.mechanisms import axis_features
+from fastpubpriv.mechanisms import leaves
 from fastpubpriv.release.transcript import recording
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
@@ -147,12 +147,12 @@ def test_catches_a_mean_that_bypasses_release(monkeypatch):
 
 def test_catches_features_that_depend_on_the_company(monkeypatch):
     # Centred by the mean of the block: every row moves when one is replaced.
-    original = axis_features.AxisFeatures._block
+    original = leaves.AxisFeatures._block
 
     def centred(self, rows, out):
         original(self, rows - rows.mean(axis=0), out)
 
-    monkeypatch.setattr(axis_features.AxisFeatures, "_block", centred)
+    monkeypatch.setattr(leaves.AxisFeatures, "_block", centred)
     rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
     other = rows.copy()
     other[4] = 1e3

@@ -14,7 +14,7 @@ import pytest
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
 from fastpubpriv.mixtures.separated import learn as separated
-from fastpubpriv.mixtures.separated import practical, search
+from fastpubpriv.mixtures.separated import search_state, searches
 from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
 
@@ -194,7 +194,7 @@ def caught(monkeypatch, module, name, fault, match):
 
 
 def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
-    original = practical.valley
+    original = searches.valley
     seen = {}
 
     def peeking(self, *arguments, **options):
@@ -207,20 +207,20 @@ def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
         found = original(counts, edges, **options)
         return found and {**found, "radius": found["radius"] * (1.0 + 1e-12 * seen["value"])}
 
-    original_counts = search.Search.radial_counts
-    monkeypatch.setattr(search.Search, "radial_counts", peeking)
-    caught(monkeypatch, practical, "valley", shifted, "differ|depends|moved")
+    original_counts = search_state.Search.radial_counts
+    monkeypatch.setattr(search_state.Search, "radial_counts", peeking)
+    caught(monkeypatch, searches, "valley", shifted, "differ|depends|moved")
 
 
 def test_catches_directions_of_unclipped_rows(monkeypatch):
-    original = search.SecondMoment.release
+    original = search_state.SecondMoment.release
 
     def farther(self, payer, rows, executor, **options):
         largest = max(float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk))) for chunk in rows.chunks())
         far = dataclasses.replace(self, radius=max(self.radius, min(largest, 1e100)))
         return original(far, payer, rows, executor, **options)
 
-    caught(monkeypatch, search.SecondMoment, "release", farther, "depends on private rows")
+    caught(monkeypatch, search_state.SecondMoment, "release", farther, "depends on private rows")
 
 
 def test_catches_a_tree_that_asks_too_often(monkeypatch):
@@ -240,6 +240,6 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
     with pytest.raises(BudgetError, match="has no budget"):
         run()
     # Nor can it be talked into it by a wrong depth.
-    monkeypatch.setattr(search.Search, "payer", lambda self, node: self.scope.node(0))
+    monkeypatch.setattr(search_state.Search, "payer", lambda self, node: self.scope.node(0))
     with pytest.raises(BudgetError, match="nodes above this one have paid"):
         run()

@@ -9,13 +9,13 @@ from releases import release_agreement, release_choice_of, release_statistic_sum
 from fastpubpriv import ApproxDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.hypotheses import prepare
+from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection import prepare
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import SelectionEvent, gaussian_rho, gaussian_rho_beside
-from fastpubpriv.release import notions
+from fastpubpriv.release import spending
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.payer import Book
+from fastpubpriv.release.transcript import Book
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
@@ -118,7 +118,7 @@ def test_choices_that_come_on_top_of_the_budget_are_rejected(monkeypatch):
     def on_top(budget, draws, epsilon, delta):
         return gaussian_rho(budget, draws)
 
-    monkeypatch.setattr(notions, "gaussian_rho_beside", on_top)
+    monkeypatch.setattr(spending, "gaussian_rho_beside", on_top)
     with pytest.raises(ReplayError, match="exceed the budget"):
         record_replay(chosen_then_mean, ROWS, OTHER, budget=BUDGET)
 
@@ -128,7 +128,7 @@ def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
         return gaussian_rho(ApproxDP(budget.epsilon - epsilon, budget.delta), draws)
 
     assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho_beside(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
-    monkeypatch.setattr(notions, "gaussian_rho_beside", forgetful)
+    monkeypatch.setattr(spending, "gaussian_rho_beside", forgetful)
     with pytest.raises(ReplayError, match="exceed the budget"):
         record_replay(checked_mean, ROWS, OTHER, budget=BUDGET)
 

@@ -9,9 +9,9 @@ from fastpubpriv import ApproxDP, BinGrid, DyadicBins, ProductBins, ReplayError,
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import bins as kernel
 from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mixtures.list_decoding import coarse, decoders
-from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
-from fastpubpriv.sources.views import pairs, view
+from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures.list_decoding import decoders as decoder_stages
+from fastpubpriv.sources import views
 
 BUDGET = ApproxDP(1, 1e-6)
 COMMON = {"budget": BUDGET, "threads": 1, "progress": False}
@@ -26,8 +26,8 @@ RUNS = {
     "dyadic": lambda x: stable_histogram(x, bins=DyadicBins(), **COMMON),
     "product": lambda x: stable_histogram(x, bins=ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]), **COMMON),
     "laplace": lambda x: stable_histogram(x, bins=[BinGrid(width=1.0), None], noise="laplace", **COMMON),
-    "variances": lambda x: coarse.decode_variances(x, min_weight=0.9, **COMMON),
-    "means": lambda x: coarse.decode_means(x, std=2.0, min_weight=0.9, **COMMON),
+    "variances": lambda x: decoders.decode_variances(x, min_weight=0.9, **COMMON),
+    "means": lambda x: decoders.decode_means(x, std=2.0, min_weight=0.9, **COMMON),
     "axis": lambda x: decoders.decode_axis_aligned(x, min_weight=0.9, **COMMON),
     "known": lambda x: decoders.decode_axis_aligned(x, covariance=[[1.0, 0.5], [0.5, 16.0]], min_weight=0.9, **COMMON),
     "gaussians": lambda x: decoders.decode_gaussians(np.ascontiguousarray(x[:, 0]), min_weight=0.9, **COMMON),
@@ -112,21 +112,21 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_blocks_that_follow_the_values(monkeypatch):
-    class Sorted(view.Slice):
+    class Sorted(views.Slice):
         def block(self, begin, end):
             whole = self._rows.block(0, self._rows.n)
             order = np.argsort(whole[:, 0])[self._begin + begin : self._begin + end]
             return np.ascontiguousarray(whole[order])
 
-    monkeypatch.setattr(view, "Slice", Sorted)
+    monkeypatch.setattr(views, "Slice", Sorted)
     # The smallest row becomes the largest: it changes halves, and so does the row in the middle.
     with pytest.raises(ReplayError):
         record_replay(RUNS["axis"], ROWS, neighbour(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]), budget=BUDGET)
 
 
 def test_catches_pairs_that_follow_the_values(monkeypatch):
-    original = pairs.differences
-    monkeypatch.setattr(pairs, "differences", lambda rows: original(rows[np.argsort(rows[:, 0])]))
+    original = views.differences
+    monkeypatch.setattr(views, "differences", lambda rows: original(rows[np.argsort(rows[:, 0])]))
     rows = ROWS.copy()
     rows[:, 0] = np.arange(1200)
     rows[:, 1] = np.where(np.arange(1200) // 2 % 2, 1.0, 1e3) * np.arange(1200) ** 2
@@ -149,7 +149,7 @@ def test_catches_scales_taken_from_the_data(monkeypatch):
 
 
 def test_catches_an_event_that_is_too_cheap(monkeypatch):
-    monkeypatch.setattr("fastpubpriv.privacy.stable.StableHistogramEvent.delta", property(lambda self: 0))
+    monkeypatch.setattr("fastpubpriv.privacy.calibration.StableHistogramEvent.delta", property(lambda self: 0))
     cheap = lambda *args, **kw: dataclasses.replace(original(*args, **kw), threshold=original(*args, **kw).step + 1)  # noqa: E731
     from fastpubpriv.privacy import stable_event as original
 

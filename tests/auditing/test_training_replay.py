@@ -8,8 +8,8 @@ import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.kernels import residuals as kernels
-from fastpubpriv.mechanisms.residuals import ResidualQuery, ResidualSum
+from fastpubpriv.kernels import gradients as kernels
+from fastpubpriv.mechanisms.gradients import ResidualQuery, ResidualSum
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.training.residual_rows import ResidualRow
 from fastpubpriv.training.rotated import Rotation

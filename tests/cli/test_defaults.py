@@ -7,7 +7,7 @@ import pytest
 
 import fastpubpriv as fpp
 from fastpubpriv import auditing, local
-from fastpubpriv.cli import main, signatures
+from fastpubpriv.cli import estimators, main
 
 COMMANDS = {
     "mean": fpp.estimate_mean,
@@ -43,7 +43,7 @@ def options_of(*path):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_read_in_the_source_is_what_python_says(command):
     function = COMMANDS[command]
-    found, expected = signatures.parameters_of(function.__name__), inspect.signature(function).parameters
+    found, expected = estimators.parameters_of(function.__name__), inspect.signature(function).parameters
     assert list(found) == list(expected)
     docs = " ".join(function.__doc__.split())
     for name, each in found.items():

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import main
-from fastpubpriv.results.columns import STATUSES
+from fastpubpriv.results.estimates import STATUSES
 
 SECRET = "Alice-SSN-123"
 
@@ -329,7 +329,7 @@ def test_weighted_mean_within_bounds(files):
     ],
 )
 def test_digits_follow_the_uncertainty(value, scale, text):
-    from fastpubpriv.results.words import number
+    from fastpubpriv.results.base import number
 
     assert float(number(value, scale).replace(",", "")) == pytest.approx(value, abs=max(scale, 1e-300))
     assert number(value, scale) == text

@@ -26,7 +26,7 @@ from fastpubpriv import (
     estimate_mean,
     weighted_mean,
 )
-from fastpubpriv.results.columns import STATUSES
+from fastpubpriv.results.estimates import STATUSES
 
 DIM, ROWS = 3, 20_000
 PUBLIC = np.random.default_rng(1).standard_normal((30, DIM))

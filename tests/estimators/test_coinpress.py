@@ -8,8 +8,8 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, coinpress_mean, estimate_mean, plan
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
-from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.release import transcript as transcripts
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 
 def mean_of(private, budget=None, **options):

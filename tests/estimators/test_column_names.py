@@ -17,7 +17,7 @@ from spies import SpyLedger, seeded
 import fastpubpriv as fpp
 from fastpubpriv import ApproxDP, InputError, Rows
 from fastpubpriv.columns import column_order
-from fastpubpriv.sources import public
+from fastpubpriv.sources import open
 
 NAMES = ["carat", "price", "table"]
 SHIFTS = np.array([0.0, 40.0, -90.0])
@@ -292,7 +292,7 @@ def test_order_of_columns():
 
 
 def test_planted_columns_that_are_matched_by_position(monkeypatch):
-    monkeypatch.setattr(public, "column_order", lambda *names, **options: None)
+    monkeypatch.setattr(open, "column_order", lambda *names, **options: None)
     within_ball = partial(mean_of, clipping="gaussian")  # counts find columns that are far from their centre
     found = within_ball(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES)[NAMES[::-1]])
     assert not np.allclose(found.mean, SHIFTS, atol=5.0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv.estimators.columns import scales, windows
 from fastpubpriv.estimators.columns.shares import divide
-from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.rows import EXPONENTS
 
 
 def test_thresholds_rise_with_the_distance():

@@ -10,7 +10,7 @@ from fastpubpriv.estimators.ladder.norms import Norms, gram_cut, tail_edges
 from fastpubpriv.estimators.ladder.public_base import public_base
 from fastpubpriv.estimators.ladder.rungs import outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.quantiles import chi2_quantile
+from fastpubpriv.public_draws import chi2_quantile
 
 
 def share_spherical():

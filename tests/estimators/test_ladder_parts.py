@@ -12,7 +12,7 @@ from fastpubpriv.estimators.ladder import evidence, targets
 from fastpubpriv.estimators.ladder.public_base import Strength, marchenko_pastur, moderated, public_base
 from fastpubpriv.estimators.ladder.rungs import axis_variances, combined, full_plan, mean_weight, outlook
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LEFT, MOST_ROUNDS, Noise, clip_factor
-from fastpubpriv.mechanisms.axis_features import AxisFeatures
+from fastpubpriv.mechanisms.leaves import AxisFeatures
 
 NOISE = Noise(False, Fraction(1, 2))
 

@@ -23,8 +23,7 @@ from fastpubpriv.errors import ReplayError
 from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection
 from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.lifted import Problem
-from fastpubpriv.mechanisms import group_covariances
-from fastpubpriv.mechanisms.selection import cover as selection
+from fastpubpriv.mechanisms import group_covariances, selection
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.ExperimentalWarning"),

@@ -10,7 +10,7 @@ from scipy import stats
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.radii import StepRadii, best_steps, budget_shares, chi_radius, gap_radius, predict_steps
-from fastpubpriv.run import noise_per_radius
+from fastpubpriv.session import noise_per_radius
 
 
 @pytest.mark.parametrize(

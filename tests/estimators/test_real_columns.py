@@ -116,7 +116,7 @@ def test_a_power_of_two_scales_every_output_exactly(budget):
 
 def here_allowance(budget, dim):
     from fastpubpriv.estimators.columns.shares import draws
-    from fastpubpriv.methods import allowance_of
+    from fastpubpriv.session import allowance_of
 
     return allowance_of(budget, draws(dim))[1]
 

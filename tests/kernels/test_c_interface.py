@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from fastpubpriv.cli import info
+from fastpubpriv.cli import tools
 from fastpubpriv.cli.app import main
 from fastpubpriv.kernels import _cext, _compiled
 
@@ -66,7 +66,7 @@ def test_a_stale_extension_is_told_at_its_import(monkeypatch):
 def test_the_command_line_says_so_too(monkeypatch):
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
 
-    monkeypatch.setattr(info.info, "callback", lambda json_path: _compiled.check_compiled())
+    monkeypatch.setattr(tools.info, "callback", lambda json_path: _compiled.check_compiled())
     result = CliRunner().invoke(main, ["info"])
     assert "older than its Python part" in result.output
     assert "bug" not in result.output

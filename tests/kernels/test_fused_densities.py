@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from row_cases import LEVELS, instruction_set
 
-from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL
-from fastpubpriv.maps import MixtureTable
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import PANEL
+from fastpubpriv.row_maps import MixtureTable
 
 HALF_LOG_TWO = 0.34657359027997264
 

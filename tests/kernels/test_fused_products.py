@@ -11,7 +11,7 @@ import pytest
 from row_cases import LEVELS, gram_of, instruction_set, integers_of, sum_of
 from twins import rows as reference
 
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 
 DIMS = (24, 25, 31, 50, 127, 128, 129, 257)
 SMALL, LARGE = 2.0**-41, 2.0**-12  # 1 + LARGE is a float32, and half a last bit of 1 is SMALL * LARGE

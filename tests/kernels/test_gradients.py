@@ -8,11 +8,11 @@ import pytest
 from twins import gradients as reference
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import _labelled
+from fastpubpriv.kernels import gradients as _labelled
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
-from fastpubpriv.residual_maps import GradientMap
+from fastpubpriv.row_maps import GradientMap
 
 DIMS = (1, 2, 7, 16, 33)
 HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 3e38)

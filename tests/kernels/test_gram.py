@@ -8,7 +8,7 @@ from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 
 
 def gram_blas(chunk, row_map):

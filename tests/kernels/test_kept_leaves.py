@@ -7,9 +7,9 @@ from test_tree_routing import grown
 from twins import leaves as reference
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import leaves as kernels
+from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import KeptNodes
-from fastpubpriv.maps import MatrixKind, RowTree
+from fastpubpriv.row_maps import MatrixKind, RowTree
 
 EDGES_SQ = np.array([0.5, 2.0, 20.0, 1e4])
 KINDS = (MatrixKind.DIAGONAL, MatrixKind.FULL, MatrixKind.IDENTITY)

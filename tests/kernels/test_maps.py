@@ -7,9 +7,9 @@ import pytest
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels.hypotheses import mixture_table
+from fastpubpriv.kernels.densities import mixture_table
 from fastpubpriv.kernels.tree import Members, tree_assign
-from fastpubpriv.maps import MatrixKind, RowMap, RowTree, Rule, Split
+from fastpubpriv.row_maps import MatrixKind, RowMap, RowTree, Rule, Split
 
 
 def split(**changes):

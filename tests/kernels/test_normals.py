@@ -5,7 +5,7 @@ import pytest
 from twins import normals as reference
 
 from fastpubpriv import KernelError
-from fastpubpriv.kernels import normals as kernels
+from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels._cext import lib
 
 

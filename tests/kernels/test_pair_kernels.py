@@ -8,8 +8,8 @@ from row_cases import LEVELS, instruction_set
 from twins import hypotheses as reference
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import PANEL
 
 SIZES = [1, 2, 63, 64, 65, 130]
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0, 1e200]

@@ -11,9 +11,9 @@ from twins import local as slow
 from twins import wire as slow_wire
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import reports, seeds, wire
+from fastpubpriv.kernels import noise, report_codes
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.laws import CodeLaw, ReportLaw
+from fastpubpriv.row_maps import CodeLaw, ReportLaw
 
 KEY = bytes(range(32))
 
@@ -71,7 +71,7 @@ def test_reports_agree_with_their_twin(case):
     n = 3 if case.dim > 300 else 7
     rows = odd_rows(case.dim)[:n]
     fast, exact = np.empty(rows.shape, np.int32), np.empty(rows.shape, np.int32)
-    reports.report_integers(rows, case, KEY, fast, first=5)
+    noise.report_integers(rows, case, KEY, fast, first=5)
     slow.report_integers(rows, case, KEY, exact, first=5)
     assert near(fast, exact)
 
@@ -80,11 +80,11 @@ def test_reports_agree_with_their_twin(case):
 def test_seeds_agree_with_their_twin(case):
     rows = odd_rows(case.dim)[:4]
     fast, exact = np.empty((4, 32), np.uint8), np.empty((4, 32), np.uint8)
-    reports.report_seeds(rows, case, KEY, fast, first=2)
+    noise.report_seeds(rows, case, KEY, fast, first=2)
     slow.report_seeds(rows, case, KEY, exact, first=2)
     assert np.array_equal(fast, exact)
     mine, theirs = np.empty((4, case.dim), np.int32), np.empty((4, case.dim), np.int32)
-    seeds.seed_integers(fast, case, mine)
+    report_codes.seed_integers(fast, case, mine)
     slow.seed_integers(fast, case, theirs)
     assert np.array_equal(mine, theirs)
 
@@ -108,12 +108,12 @@ def test_codes_agree_with_their_twin(book):
     n = 3 if dim > 50 else 9
     rows = odd_rows(dim)[:n]
     fast, exact = np.empty((n, 10), np.uint8), np.empty((n, 10), np.uint8)
-    reports.report_codes(rows, book, KEY, fast, first=13)
+    noise.report_codes(rows, book, KEY, fast, first=13)
     slow.report_codes(rows, book, KEY, exact, first=13)
     assert np.array_equal(fast, exact)
     fast[0, 8:] = 255  # a word that no book has is a vector too
     mine, theirs = np.empty((n, dim), np.int32), np.empty((n, dim), np.int32)
-    seeds.code_integers(fast, book.vectors, mine)
+    report_codes.code_integers(fast, book.vectors, mine)
     slow.code_integers(fast, book.vectors, theirs)
     assert np.array_equal(mine, theirs)
 
@@ -125,9 +125,9 @@ def test_words_of_one_book_after_another_are_read_as_alone(book):
     codes[:, 0] = np.repeat([7, 9, 7], 20)
     codes[:, 8] = np.r_[np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)]
     together, alone = np.empty((60, dim), np.int32), np.empty((60, dim), np.int32)
-    seeds.code_integers(codes, book.vectors, together)
+    report_codes.code_integers(codes, book.vectors, together)
     for i in range(60):
-        seeds.code_integers(codes[i : i + 1], book.vectors, alone[i : i + 1])
+        report_codes.code_integers(codes[i : i + 1], book.vectors, alone[i : i + 1])
     assert np.array_equal(together, alone)
 
 
@@ -135,13 +135,13 @@ def test_words_of_one_book_after_another_are_read_as_alone(book):
 def test_a_code_depends_on_its_number_and_its_row_alone(book):
     rows = odd_rows(book.vectors.dim, 40)
     whole = np.empty((40, 10), np.uint8)
-    reports.report_codes(rows, book, KEY, whole, first=100)
+    noise.report_codes(rows, book, KEY, whole, first=100)
     try:
         for level in range(lib.fpp_isa_detect() + 1):
             lib.fpp_isa_limit(level)
             for begin, end in ((0, 1), (7, 9), (13, 40)):
                 part = np.empty((end - begin, 10), np.uint8)
-                reports.report_codes(np.array(rows[begin:end]), book, KEY, part, first=100 + begin)
+                noise.report_codes(np.array(rows[begin:end]), book, KEY, part, first=100 + begin)
                 assert np.array_equal(part, whole[begin:end])
     finally:
         lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
@@ -152,19 +152,17 @@ def test_a_code_depends_on_its_number_and_its_row_alone(book):
 )
 def test_books_out_of_range_are_refused(changes):
     with pytest.raises(KernelError):
-        reports.report_codes(
-            np.ones((1, 1)), dataclasses.replace(BOOKS[0], **changes), KEY, np.empty((1, 10), np.uint8)
-        )
+        noise.report_codes(np.ones((1, 1)), dataclasses.replace(BOOKS[0], **changes), KEY, np.empty((1, 10), np.uint8))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
 def test_a_report_depends_on_its_number_and_its_row_alone(case):
     rows = odd_rows(case.dim, 40)
     whole = np.empty(rows.shape, np.int32)
-    reports.report_integers(rows, case, KEY, whole, first=100)
+    noise.report_integers(rows, case, KEY, whole, first=100)
     for begin, end in ((0, 1), (7, 9), (13, 40)):
         part = np.empty((end - begin, case.dim), np.int32)
-        reports.report_integers(np.array(rows[begin:end]), case, KEY, part, first=100 + begin)
+        noise.report_integers(np.array(rows[begin:end]), case, KEY, part, first=100 + begin)
         assert np.array_equal(part, whole[begin:end])
 
 
@@ -176,7 +174,7 @@ def test_instruction_sets_give_the_same_bits(case):
         for level in range(lib.fpp_isa_detect() + 1):
             lib.fpp_isa_limit(level)
             found.append(np.empty(rows.shape, np.int32))
-            reports.report_integers(rows, case, KEY, found[-1])
+            noise.report_integers(rows, case, KEY, found[-1])
     finally:
         lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
     assert all(np.array_equal(other, found[0]) for other in found)
@@ -185,7 +183,7 @@ def test_instruction_sets_give_the_same_bits(case):
 def test_rows_without_direction_are_the_first_axis():
     case = law(4, 0.99, miss=1e-9)
     out = np.empty((9, 4), np.int32)
-    reports.report_integers(odd_rows(4), case, KEY, out)
+    noise.report_integers(odd_rows(4), case, KEY, out)
     unit = out / np.linalg.norm(out, axis=1, keepdims=True)
     assert (unit[[1, 2, 3], 0] > 0.98).all()
     assert unit[6, 2] < -0.98
@@ -201,35 +199,33 @@ def test_rows_without_direction_are_the_first_axis():
 def test_laws_out_of_range_are_refused(changes):
     case = dataclasses.replace(law(3), **changes)
     with pytest.raises(KernelError):
-        reports.report_integers(np.zeros((1, case.dim if case.dim < 100 else 3)), case, KEY, np.empty((1, 3), np.int32))
+        noise.report_integers(np.zeros((1, case.dim if case.dim < 100 else 3)), case, KEY, np.empty((1, 3), np.int32))
 
 
 def test_numbers_of_reports_end():
     out = np.empty((1, 3), np.int32)
-    reports.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX - 1)
+    noise.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX - 1)
     with pytest.raises(KernelError):
-        reports.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
+        noise.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
     with pytest.raises(KernelError):
-        reports.report_integers(np.ones((1, 3)), law(3), KEY[:31], out)
+        noise.report_integers(np.ones((1, 3)), law(3), KEY[:31], out)
     with pytest.raises(KernelError):
-        reports.report_integers(np.ones((1, 3), np.float32), law(3), KEY, out)
+        noise.report_integers(np.ones((1, 3), np.float32), law(3), KEY, out)
 
 
 def test_a_seed_that_is_never_taken_is_an_error():
     with pytest.raises(KernelError):
-        reports.report_seeds(
-            np.ones((1, 50)), law(50, 0.99, tail=1e-9), KEY, np.empty((1, 32), np.uint8), most_trials=3
-        )
+        noise.report_seeds(np.ones((1, 50)), law(50, 0.99, tail=1e-9), KEY, np.empty((1, 32), np.uint8), most_trials=3)
 
 
 # ---- Bytes ----------------------------------------------------------------------------------------------------------
 
 
 def batch(n=5, dim=3, entry_bytes=2, form=0):
-    header = wire.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
+    header = report_codes.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
     rng = np.random.default_rng(0)
     if form:
-        return header, rng.integers(0, 256, (n, wire.WIDTHS[form])).astype(np.uint8)
+        return header, rng.integers(0, 256, (n, report_codes.WIDTHS[form])).astype(np.uint8)
     payload = rng.integers(-(2**31) + 1, 2**31, (n, dim)).astype(np.int32)
     return header, payload >> (16 if entry_bytes == 2 else 0)
 
@@ -237,38 +233,38 @@ def batch(n=5, dim=3, entry_bytes=2, form=0):
 @pytest.mark.parametrize(("entry_bytes", "form"), [(2, 0), (4, 0), (0, 1), (0, 2)])
 def test_batches_are_the_bytes_of_the_twin(entry_bytes, form):
     header, payload = batch(entry_bytes=entry_bytes, form=form)
-    data = wire.batch_write(header, payload)
+    data = report_codes.batch_write(header, payload)
     assert data == slow_wire.batch_write(header, payload)
-    assert len(data) == wire.batch_size(header) == slow_wire.batch_size(header)
-    assert wire.batch_header(data) == header
+    assert len(data) == report_codes.batch_size(header) == slow_wire.batch_size(header)
+    assert report_codes.batch_header(data) == header
     assert slow_wire.batch_header(data) == dataclasses.astuple(header)
-    assert np.array_equal(wire.batch_payload(data), payload)
+    assert np.array_equal(report_codes.batch_payload(data), payload)
     assert np.array_equal(slow_wire.batch_payload(data), payload)
 
 
 def test_entries_are_cut_off():
     header, _ = batch(n=1)
-    data = wire.batch_write(header, np.array([[40000, -40000, 7]], dtype=np.int32))
-    assert wire.batch_payload(data).tolist() == [[32767, -32767, 7]]
+    data = report_codes.batch_write(header, np.array([[40000, -40000, 7]], dtype=np.int32))
+    assert report_codes.batch_payload(data).tolist() == [[32767, -32767, 7]]
 
 
 def test_an_empty_batch_is_a_batch():
     header, payload = batch(n=0)
-    assert wire.batch_payload(wire.batch_write(header, payload)).shape == (0, 3)
+    assert report_codes.batch_payload(report_codes.batch_write(header, payload)).shape == (0, 3)
 
 
 def test_every_changed_byte_is_seen():
     header, payload = batch()
-    data = wire.batch_write(header, payload)
+    data = report_codes.batch_write(header, payload)
     for at in range(len(data)):
         with pytest.raises(InputError):
-            wire.batch_header(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+            report_codes.batch_header(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
         with pytest.raises(InputError):
-            wire.batch_header(data[:at])
+            report_codes.batch_header(data[:at])
 
 
 def test_another_version_is_named():
     header, payload = batch()
-    data = wire.batch_write(header, payload)
+    data = report_codes.batch_write(header, payload)
     with pytest.raises(InputError, match="version"):
-        wire.batch_header(data[:4] + b"\2" + data[5:])
+        report_codes.batch_header(data[:4] + b"\2" + data[5:])

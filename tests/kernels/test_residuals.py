@@ -8,9 +8,9 @@ from test_gradients import DIMS, plain, raising, rows_of
 from twins import residuals as reference
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import residuals as kernels
+from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.losses import logistic_residual, squared_residual
-from fastpubpriv.residual_maps import ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 
 
 def dividing(prediction, label):

@@ -14,7 +14,7 @@ from twins import rows as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 
 
 @given(cases())

@@ -20,7 +20,7 @@ from row_cases import (
 from twins import rows as reference
 
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 
 BOUND = 2000
 PLAIN = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1.0, limit=1990.0)

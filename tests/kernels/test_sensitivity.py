@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from row_cases import LEVELS, gram_of, instruction_set, make_map, sum_of
 
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
 FEW, MANY = 2_000, 200_000

@@ -8,7 +8,7 @@ from row_cases import LEVELS, cases, counts_of, instruction_set, make_map, make_
 from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import MatrixKind, RowMap
 
 PLAIN = RowMap(dim=2, out_dim=2, quant_bound=1, inv_step=1.0, limit=1.0)
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_rows
 from twins import tree as reference
 
-from fastpubpriv import maps
+from fastpubpriv import row_maps
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import KeptNodes, Members, grouped_rows
-from fastpubpriv.maps import RowTree, Rule, Split
+from fastpubpriv.row_maps import RowTree, Rule, Split
 
 
 def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):
@@ -180,9 +180,9 @@ def test_targets_may_be_inner_nodes():
     row_tree = make_tree(rng, 5, 8)
     x = rng.standard_normal((500, 5))
     leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
-    parents = maps.parents_of(row_tree.splits)
+    parents = row_maps.parents_of(row_tree.splits)
     for node in range(len(row_tree.splits)):
-        inside = np.array([node in maps.path_to(parents, one) for one in leaf])
+        inside = np.array([node in row_maps.path_to(parents, one) for one in leaf])
         np.testing.assert_array_equal(agree(x, RowTree(5, row_tree.splits, [node])) == 0, inside)
         only = Members(RowTree(5, row_tree.splits, [node]))
         np.testing.assert_array_equal(only(x), x[inside])
@@ -276,11 +276,11 @@ def test_kernel_refuses_arrays_it_cannot_use():
 def test_lineage_names_what_decides():
     rng = np.random.default_rng(2)
     row_tree = make_tree(rng, 3, 4)
-    splits, parents = row_tree.splits, maps.parents_of(row_tree.splits)
+    splits, parents = row_tree.splits, row_maps.parents_of(row_tree.splits)
     names = {}
     for node in range(len(splits)):
         lineage = RowTree(3, splits, [node]).lineage
-        path = maps.path_to(parents, node)
+        path = row_maps.path_to(parents, node)
         assert len(lineage) == len(path)
         assert lineage[:-1] == (names[path[-2]] if node else ())
         names[node] = lineage

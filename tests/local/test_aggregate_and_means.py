@@ -135,7 +135,7 @@ def test_servers_share_users_but_not_reports_of_one():
 
 def test_many_users_are_told_apart():
     """Names in several layers, against a plain set."""
-    from fastpubpriv.local.users import Users, hashed_names
+    from fastpubpriv.local.aggregate import Users, hashed_names
 
     rng = np.random.default_rng(0)
     kept = Users(1)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fastpubpriv import InputError, PureDP
-from fastpubpriv.local import Aggregator, Duchi, PrivUnit, Reports, SubsetSelection, codes, estimate_mean
-from fastpubpriv.local.codes import names_near_word
+from fastpubpriv.local import Aggregator, Duchi, PrivUnit, Reports, SubsetSelection, estimate_mean, families
+from fastpubpriv.local.families import names_near_word
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
@@ -28,7 +28,7 @@ def direction(dim):
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 4.0, 20.0, 60.0, 400.0])
 @pytest.mark.parametrize(("words", "chosen"), [(2, 1), (16, 3), (1024, 500)])
 def test_the_ratio_of_probabilities_is_within_epsilon(words, chosen, epsilon):
-    miss, whole = codes.miss_of(words, chosen, epsilon), 1 << 62
+    miss, whole = families.miss_of(words, chosen, epsilon), 1 << 62
     ratio = Fraction(whole - miss, chosen) / Fraction(miss, words - chosen)
     # In logarithms of integers, with a margin below that of the rounding of miss_of.
     assert math.log(ratio.numerator) - math.log(ratio.denominator) <= epsilon * (1.0 + 1e-15)
@@ -66,7 +66,7 @@ def test_top_cosines_are_those_of_a_simulation(dim, words, chosen):
     g = rng.standard_normal((2000, words))
     rest = rng.chisquare(dim - 1, g.shape) if dim > 1 else 0.0
     sums = np.sort(g / np.sqrt(g * g + rest), axis=1)[:, -chosen:].sum(axis=1)
-    assert abs(codes.top_cosines(dim, words, chosen) - sums.mean()) < 6.0 * sums.std() / math.sqrt(len(sums))
+    assert abs(families.top_cosines(dim, words, chosen) - sums.mean()) < 6.0 * sums.std() / math.sqrt(len(sums))
 
 
 def test_the_best_number_of_words_is_the_best():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import InputError
-from fastpubpriv.local import LOSSES, starts, train
+from fastpubpriv.local import LOSSES, public_facts, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
@@ -62,7 +62,7 @@ def test_what_public_rows_choose_is_what_is_said():
     found = train(x[60:], y[60:], **PUBLIC, **call)
     assert (found.n_priv, found.n_pub) == (1000, 60)
     assert found.provenance == dict.fromkeys(("start", "clip_norm", "radius"), "public rows")
-    begun = starts.PublicStart.of(LOSSES["squared"], shown, labels)
+    begun = public_facts.PublicStart.of(LOSSES["squared"], shown, labels)
     assert found.radius == 3.0 * begun.error
     assert found.releases[0]["clip_norm"] == np.quantile(begun.lengths, 0.75)
     # The public rows are used once: the same numbers without them give the same weights.
@@ -86,7 +86,7 @@ def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
     said, found = [], []
     for seed in range(200):
         x, y, best = noisy(80, seed, dim=4)
-        begun = starts.PublicStart.of(LOSSES["squared"], x, y)
+        begun = public_facts.PublicStart.of(LOSSES["squared"], x, y)
         said.append(begun.error)
         found.append(np.linalg.norm(begun.weights - best))
     assert np.sqrt(np.mean(np.square(found))) == pytest.approx(np.sqrt(np.mean(np.square(said))), rel=0.15)
@@ -106,7 +106,7 @@ def test_a_public_start_for_any_loss(loss):
 
 def test_classes_that_a_plane_divides_have_a_public_start():
     x = np.linspace(-1.0, 1.0, 40)[:, None]
-    begun = starts.PublicStart.of(LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float))
+    begun = public_facts.PublicStart.of(LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float))
     assert 1.0 < begun.weights[0] < 100.0
     assert begun.radius < 100.0
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.candidates import Hypotheses
 
 
 def random_list(rng, size, components, dim):

@@ -15,16 +15,13 @@ from scipy import stats
 from twins import hypotheses as twin
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import PANEL
+from fastpubpriv.mechanisms import selection as mechanism
+from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.cells import CellQuery
-from fastpubpriv.mechanisms.selection import hypotheses as mechanism
-from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.densities import DensitySets, PublicDraws
-from fastpubpriv.mechanisms.selection.hypotheses import YatracosSets
-from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
-from fastpubpriv.mechanisms.selection.roots import RootSets
-from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges
+from fastpubpriv.mechanisms.scores import CellSets, DensitySets, LogRatios, PublicDraws, RootSets, cell_edges
+from fastpubpriv.mechanisms.selection import YatracosSets
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.release import release_choice
@@ -443,17 +440,17 @@ def test_limits_are_refused_with_numbers(monkeypatch):
             kind.prepare(listed, 10)
     with pytest.raises(InputError, match="2\\^30 rows"):
         CellSets.prepare(THREE, 2**30 + 1)
-    monkeypatch.setattr("fastpubpriv.mechanisms.selection.densities.MOST_HYPOTHESES", 4)
+    monkeypatch.setattr("fastpubpriv.mechanisms.scores.MOST_DENSITIES", 4)
     with pytest.raises(InputError, match="up to 4 hypotheses, got 5"):
         DensitySets.prepare(listed)
-    monkeypatch.setattr("fastpubpriv.mechanisms.selection.roots.MOST_HYPOTHESES", 2)
+    monkeypatch.setattr("fastpubpriv.mechanisms.scores.MOST_EXACT_SETS", 2)
     with pytest.raises(InputError, match="up to 2 hypotheses, got 3"):
         RootSets.prepare(THREE, 10)
 
 
 def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
     """Counts of 32 bits would wrap, and a neighbour then move a score by 2^32."""
-    from fastpubpriv.mechanisms.selection import densities
+    from fastpubpriv.mechanisms import scores as densities
 
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
     for score in ("minimum_distance", "yatracos"):

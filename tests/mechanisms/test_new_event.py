@@ -15,7 +15,7 @@ from fastpubpriv.errors import BudgetError, KernelError
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import ComposedEvent, Cost, Event, GaussianEvent, Ledger, Neighbors, cost_in
 from fastpubpriv.release.release import release, release_choice, release_stable
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 

@@ -12,7 +12,7 @@ from helpers import accounts
 import fastpubpriv as fpp
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import KeySource
-from fastpubpriv.local.sending import report_batches
+from fastpubpriv.local.collector import report_batches
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,

@@ -33,7 +33,7 @@ from fastpubpriv.privacy import (
     cluster_shell_grid,
     cluster_sum_grid,
 )
-from fastpubpriv.release import scope as scope_module
+from fastpubpriv.release import account as scope_module
 from fastpubpriv.sources import private_rows
 
 HERE, THERE = ("here",), ("there",)

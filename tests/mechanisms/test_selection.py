@@ -10,7 +10,7 @@ from helpers.accounts import opened
 from scipy import stats
 
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
-from fastpubpriv.mechanisms.selection import cover as selection
+from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights

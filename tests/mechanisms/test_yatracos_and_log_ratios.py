@@ -10,12 +10,10 @@ import pytest
 from hypothesis_cases import cdf, random_list
 
 from fastpubpriv import InputError
-from fastpubpriv.mechanisms.selection import hypotheses as mechanism
-from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.densities import PublicDraws
-from fastpubpriv.mechanisms.selection.hypotheses import YatracosSets
-from fastpubpriv.mechanisms.selection.log_ratio import STEPS, LogRatios
-from fastpubpriv.mechanisms.selection.scheffe import CellSets
+from fastpubpriv.mechanisms import selection as mechanism
+from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.scores import STEPS, CellSets, LogRatios, PublicDraws
+from fastpubpriv.mechanisms.selection import YatracosSets
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 

@@ -11,8 +11,8 @@ from spies import seeded
 
 from benchmarks.papers.mixture_cases import Truth, blobs, distance_by_draws, released
 from fastpubpriv import AccuracyWarning, ApproxDP, learn_axis_aligned_mixture
-from fastpubpriv.mixtures.axis_aligned import anchors
-from fastpubpriv.mixtures.axis_aligned.anchors import (
+from fastpubpriv.mixtures.axis_aligned import column_modes
+from fastpubpriv.mixtures.axis_aligned.column_modes import (
     Column,
     Start,
     anchor_columns,
@@ -24,8 +24,8 @@ from fastpubpriv.mixtures.axis_aligned.anchors import (
     started,
     valleys,
 )
-from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
+from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 
 
 def fit(weights, means, stds):
@@ -164,7 +164,7 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
     assert set(result.status) <= {"empty", "fallback"}
     assert np.abs(result.means).max() < 10.0
     with (
-        mock.patch.object(anchors, "_STANDS_OUT", -math.inf),  # planted: noise is taken for rows
+        mock.patch.object(column_modes, "_STANDS_OUT", -math.inf),  # planted: noise is taken for rows
         pytest.warns(AccuracyWarning, match="too few"),
     ):
         assert np.abs(seeded(learn_axis_aligned_mixture, rows, **options).means).max() > 10.0

@@ -17,7 +17,7 @@ from fastpubpriv import (
     PureDP,
     learn_axis_aligned_mixture,
 )
-from fastpubpriv.mixtures.axis_aligned import decoded_lists
+from fastpubpriv.mixtures.axis_aligned import list_decoding_method
 from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, ITERATE_FROM_PURE, chosen_method
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
@@ -133,7 +133,7 @@ def test_theory_mode_runs_where_it_can(accuracy):
 def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     """The answer is as good, and nothing was empty; six coarse Gaussians with 41 candidates each are one too many here."""
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
-    monkeypatch.setattr(decoded_lists, "MAX_CANDIDATES", 60)
+    monkeypatch.setattr(list_decoding_method, "MAX_CANDIDATES", 60)
     call = {"method": "list_decoding", "accuracy": 0.9, "variance": 9.0}
     result = learn(rows, 1, budget=ApproxDP(4, 1e-7), **call)
     assert sum(result.diagnostics["coarse"]) > sum(result.diagnostics["coarse_kept"]) == 1
@@ -146,7 +146,7 @@ def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     [([[1, 2], [3]], [[1, 2], [3]], "ok"), ([[1, 2], [3]], [[1], [3]], "shortlist"), ([[1], []], [[1], []], "empty")],
 )
 def test_words_of_the_lists(coarse, kept, word):
-    assert decoded_lists._status(coarse, kept) == word
+    assert list_decoding_method._status(coarse, kept) == word
 
 
 @pytest.mark.statistical

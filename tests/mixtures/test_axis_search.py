@@ -6,20 +6,8 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from fastpubpriv.mixtures.axis_aligned import binned_em
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
-from fastpubpriv.mixtures.axis_aligned.binned_em import (
-    Cells,
-    Mixtures,
-    cell_masses,
-    cell_parts,
-    em,
-    joined,
-    masses,
-    misfit,
-    moved,
-    refine,
-)
+from fastpubpriv.mixtures.axis_aligned import em as binned_em
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     Scale,
@@ -31,6 +19,18 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     low_discrepancy,
     nested_counts,
     partition,
+)
+from fastpubpriv.mixtures.axis_aligned.em import (
+    Cells,
+    Mixtures,
+    cell_masses,
+    cell_parts,
+    em,
+    joined,
+    masses,
+    misfit,
+    moved,
+    refine,
 )
 from fastpubpriv.mixtures.axis_aligned.univariate import MOST_SCALES, kept_scales
 

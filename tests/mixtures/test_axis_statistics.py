@@ -11,7 +11,7 @@ import pytest
 from benchmarks.papers import public_mixtures, univariate_mixtures
 from benchmarks.papers.experiment import seeded_quietly
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
-from fastpubpriv.mechanisms.selection.candidates import Chosen
+from fastpubpriv.mechanisms.candidates import Chosen
 from fastpubpriv.mixtures.axis_aligned import dp_em, univariate
 from fastpubpriv.privacy import SelectionEvent
 
@@ -85,13 +85,13 @@ def test_catches_cells_without_detail(monkeypatch):
 
 def test_catches_a_missing_choice(monkeypatch):
     # The first candidate, whatever the rows say: one Gaussian where there are three.
-    from fastpubpriv.mixtures.axis_aligned import learned
+    from fastpubpriv.mixtures.axis_aligned import types
 
     def first(self, account, rows, executor, *, name, cost):
         event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.size)
         return Chosen(index=0, event=event)
 
-    monkeypatch.setattr(learned.HypothesisChoice, "release", first)
+    monkeypatch.setattr(types.HypothesisChoice, "release", first)
     assert median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=3) > 10 * UNIVARIATE["three"][20_000]
 
 

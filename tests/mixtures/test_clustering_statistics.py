@@ -12,9 +12,9 @@ import pytest
 from mixture_cases import Mixture, errors_of, matched, separated
 
 from fastpubpriv import ZCDP, Rows, learn_separated_mixture
-from fastpubpriv import run as running
-from fastpubpriv.mixtures.separated import leaf_ladder, practical, theory
-from fastpubpriv.mixtures.separated.search import Search
+from fastpubpriv import session as running
+from fastpubpriv.mixtures.separated import leaf_estimates, searches
+from fastpubpriv.mixtures.separated.search_state import Search
 
 pytestmark = pytest.mark.statistical
 
@@ -43,7 +43,7 @@ def tree_accuracy(seed, *, n_pub=119, dim=100, k=4, n=40_000, separation=8.0, rh
     mixture = separated(rng, dim, k, separation, scales=scales)
     rows, labels = mixture.draw(rng, n)
     public, _ = mixture.draw(rng, n_pub)
-    found = search_in(rows, public, k, 1.0 / k, rho, practical.tree_search, practical.tree_depth(k))
+    found = search_in(rows, public, k, 1.0 / k, rho, searches.tree_search, searches.practical_depth(k))
     return matched(found.tree.assign(rows), labels)
 
 
@@ -62,12 +62,12 @@ def test_tree_finds_components_of_many_scales(large):
 
 def test_tree_test_notices_an_unreleased_histogram(monkeypatch):
     """Planted fault: bins of the histogram are taken for each other, so the cut goes through a component."""
-    original = practical.valley
+    original = searches.valley
 
     def shuffled(counts, edges, **options):
         return original(np.roll(counts, len(counts) // 2), edges, **options)
 
-    monkeypatch.setattr(practical, "valley", shuffled)
+    monkeypatch.setattr(searches, "valley", shuffled)
     assert good_seeds(tree_accuracy, 0.995) < 9
 
 
@@ -77,7 +77,7 @@ def false_splits(seeds):
         rng = np.random.default_rng(1000 + seed)
         mixture = separated(rng, 100, 1, 0.0)
         rows, public = mixture.draw(rng, 40_000)[0], mixture.draw(rng, 119)[0]
-        found = search_in(rows, public, 4, 0.25, 0.1, practical.tree_search, practical.tree_depth(4))
+        found = search_in(rows, public, 4, 0.25, 0.1, searches.tree_search, searches.practical_depth(4))
         splits += len(found.leaves) > 1
     return splits
 
@@ -88,35 +88,35 @@ def test_one_gaussian_is_not_split():
 
 def test_null_test_notices_a_search_that_asks_nobody(monkeypatch):
     """Planted fault: the widest public gap is believed without a look at private counts."""
-    monkeypatch.setattr(practical, "LEAST_GAP", 1.0)
+    monkeypatch.setattr(searches, "LEAST_GAP", 1.0)
     monkeypatch.setattr(
-        practical,
+        searches,
         "valley",
         lambda counts, edges, **options: {"radius": float(edges[len(edges) // 2]), "inside": 1.0, "shell": 0.0, "outside": 1.0},
     )  # fmt: skip
     assert false_splits(5) > 1
 
 
-def one_shot_accuracy(seed, method=practical.one_shot):
+def one_shot_accuracy(seed, method=searches.one_shot):
     """Eight public rows in 200 columns, at least one of each of four components."""
     rng = np.random.default_rng(2000 + seed)
     mixture = separated(rng, 200, 4, 8.0)
     rows, labels = mixture.draw(rng, 40_000)
     public = mixture.of(rng, np.concatenate([np.arange(4), rng.integers(4, size=4)]))
-    found = search_in(rows, public, 4, 0.25, 0.1, method, int(method is practical.one_shot))
+    found = search_in(rows, public, 4, 0.25, 0.1, method, int(method is searches.one_shot))
     return matched(found.tree.assign(rows), labels)
 
 
 def test_one_shot_succeeds_where_public_rows_alone_fail():
     assert good_seeds(one_shot_accuracy, 0.98) >= 8
-    alone = [one_shot_accuracy(seed, practical.public_pca) for seed in range(10)]
+    alone = [one_shot_accuracy(seed, searches.public_pca) for seed in range(10)]
     assert np.mean(alone) < 0.9
 
 
 def test_one_shot_test_notices_directions_of_noise(monkeypatch):
     """Planted fault: the smallest directions are taken for the largest."""
     monkeypatch.setattr(
-        "fastpubpriv.mixtures.separated.search.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count]
+        "fastpubpriv.mixtures.separated.search_state.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count]
     )
     assert good_seeds(one_shot_accuracy, 0.98) < 8
 
@@ -127,7 +127,7 @@ def theory_accuracy(seed, least_radius):
     rows, labels = mixture.draw(rng, 50_000)
     public, _ = mixture.draw(rng, 96)
     found = search_in(
-        rows, public, 3, 1.0 / 3.0, 0.5, theory.hard_search, theory.tree_depth(3), least_radius=least_radius
+        rows, public, 3, 1.0 / 3.0, 0.5, searches.hard_search, searches.proof_depth(3), least_radius=least_radius
     )
     return matched(found.tree.assign(rows), labels)
 
@@ -138,7 +138,7 @@ def least_radius_as_printed(radius, dim):
 
 
 def test_least_radius_as_printed_fails_where_the_fixed_rule_works():
-    assert min(theory_accuracy(seed, theory.search_on) for seed in range(3)) > 0.99
+    assert min(theory_accuracy(seed, searches.search_on) for seed in range(3)) > 0.99
     assert max(theory_accuracy(seed, least_radius_as_printed) for seed in range(3)) <= 0.4
 
 
@@ -147,10 +147,10 @@ def test_public_search_of_the_theory():
     mixture = separated(rng, 50, 3, 60.0)
     rows, labels = mixture.draw(rng, 20_000)
     public, _ = mixture.draw(rng, 510)
-    found = search_in(rows, public, 3, 1.0 / 3.0, 0.5, theory.easy_search, 0)
+    found = search_in(rows, public, 3, 1.0 / 3.0, 0.5, searches.easy_search, 0)
     assert matched(found.tree.assign(rows), labels) > 0.99
     single = Mixture(mixture.means[:1], mixture.factors[:1], np.ones(1))
-    alone = search_in(rows, single.draw(rng, 510)[0], 3, 1.0 / 3.0, 0.5, theory.easy_search, 0)
+    alone = search_in(rows, single.draw(rng, 510)[0], 3, 1.0 / 3.0, 0.5, searches.easy_search, 0)
     assert len(alone.leaves) == 1
 
 
@@ -183,6 +183,6 @@ def test_whole_fit_is_as_close_as_the_spec_says():
 
 def test_that_test_notices_a_sum_divided_by_all_rows(monkeypatch):
     """Planted fault: the sums of a leaf are divided by the number of all rows."""
-    original = leaf_ladder._leaf
-    monkeypatch.setattr(leaf_ladder, "_leaf", lambda *args: dataclasses.replace(original(*args), n=60_000))
+    original = leaf_estimates._leaf
+    monkeypatch.setattr(leaf_estimates, "_leaf", lambda *args: dataclasses.replace(original(*args), n=60_000))
     assert within_the_spec([whole_fit(seed) for seed in range(2)]) < 0.9

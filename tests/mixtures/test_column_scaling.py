@@ -11,9 +11,9 @@ from spies import seeded
 
 from examples import new_york
 from fastpubpriv import ZCDP, ClusterTree, MixtureResult, learn_separated_mixture, public_only
-from fastpubpriv.mixtures.separated import scaling, searches
-from fastpubpriv.mixtures.separated.scaling import DATA_UNITS, column_scaling
-from fastpubpriv.results.mixture_plots import _outline
+from fastpubpriv.mixtures.separated import public_shapes, searches
+from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling
+from fastpubpriv.results.plots import _outline
 
 CORRELATION = np.array([[1.0, 0.6, 0.6, 0.6], [0.6, 1.0, 0.5, 0.6], [0.6, 0.5, 1.0, 0.6], [0.6, 0.6, 0.6, 1.0]])
 DEVIATIONS = np.array([[2.7, 1.2, 6.5, 457.0], [3.3, 1.1, 7.1, 382.0], [3.1, 1.0, 6.5, 502.0]])
@@ -117,7 +117,7 @@ def test_noise_columns_do_not_fill_a_gap(monkeypatch):
         return matched(result.tree.assign(rows * units), labels)
 
     assert groups_found() > 0.999
-    monkeypatch.setattr(scaling, "WIDER", np.inf)
+    monkeypatch.setattr(public_shapes, "WIDER", np.inf)
     assert groups_found() < 0.6
 
 
@@ -143,14 +143,14 @@ def test_collinear_columns_are_whitened_for_good_reasons_only(monkeypatch):
 
     assert column_scaling(public, 2, gap_share=0.05).name == "public standard deviations"
     assert apart() > 0.95
-    monkeypatch.setattr(scaling, "MARGIN_PER_ROW", 0.0)
+    monkeypatch.setattr(public_shapes, "MARGIN_PER_ROW", 0.0)
     assert column_scaling(public, 2, gap_share=0.05).name == "public within-group covariance"
     assert apart() < 0.9
 
 
 def test_units_that_tell_components_apart_are_kept(monkeypatch):
     assert column_scaling(sparse(60), 3) is DATA_UNITS
-    monkeypatch.setattr(scaling, "MARGIN", np.inf)
+    monkeypatch.setattr(public_shapes, "MARGIN", np.inf)
     assert column_scaling(sparse(60), 3) is not DATA_UNITS
 
 
@@ -161,8 +161,8 @@ def test_data_units_are_not_preferred_by_chance(monkeypatch):
         return sum(column_scaling(penguins(n, seed)[2], 3) is DATA_UNITS for n in (6, 9, 12) for seed in range(30))
 
     assert chosen() <= 2
-    monkeypatch.setattr(scaling, "MARGIN", 0.0)
-    monkeypatch.setattr(scaling, "MARGIN_PER_ROW", 0.0)
+    monkeypatch.setattr(public_shapes, "MARGIN", 0.0)
+    monkeypatch.setattr(public_shapes, "MARGIN_PER_ROW", 0.0)
     assert chosen() >= 10
 
 

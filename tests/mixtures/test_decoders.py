@@ -12,7 +12,7 @@ from fastpubpriv.mixtures.list_decoding import (
     decode_gaussians,
     decode_means,
     decode_variances,
-    sizes,
+    results,
 )
 
 BUDGET = ApproxDP(1, 1e-6)
@@ -49,28 +49,28 @@ def test_a_pair_is_close_to_every_component(parts, seed):
     assert len(lists.scales[0]) <= 12
     assert len(lists.net(0, 0.25)) == lists.net_size(0, 0.25) == lists.list_size(0.25)
     # The halves are 30,000 rows, so counts above the share of the weight.
-    assert counts.min() / 30_000 > 0.5 * sizes.MEAN_MASS * 0.3
+    assert counts.min() / 30_000 > 0.5 * results.MEAN_MASS * 0.3
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_theory_constants_at_the_theorems_size(seed):
     w = 0.5
-    n = sizes.variance_rows(w, BUDGET, 0.01)
+    n = results.variance_rows(w, BUDGET, 0.01)
     values = sample(np.random.default_rng(seed), n, [(0.5, 7e6, 2.5), (0.5, -7e6, 0.7)])
     lists = seeded(decode_variances, values, budget=BUDGET, min_weight=w, mode="theory", random_state=seed)
-    assert len(lists.scales[0]) <= sizes.scale_list_bound(w)
+    assert len(lists.scales[0]) <= results.scale_list_bound(w)
     for sd in (2.5, 0.7):
         assert ((lists.scales[0] >= sd) & (lists.scales[0] < 2 * sd)).any()
-    n = sizes.mean_rows(w, BUDGET, 0.01)
+    n = results.mean_rows(w, BUDGET, 0.01)
     values = sample(np.random.default_rng(seed), n, [(0.5, 7e6, 1.3), (0.5, -7e6, 0.9)])
     lists = seeded(decode_means, values, std=1.6, budget=BUDGET, min_weight=w, mode="theory", random_state=seed)
-    assert len(lists.means[0]) <= sizes.mean_list_bound(w)
+    assert len(lists.means[0]) <= results.mean_list_bound(w)
     for mean, sd in ((7e6, 1.3), (-7e6, 0.9)):
         assert np.abs(lists.means[0] - mean).min() <= sd
 
 
 def test_theory_constants_give_nothing_where_the_premise_fails(monkeypatch):
-    from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
+    from fastpubpriv.mixtures.list_decoding import decoders as decoder_stages
 
     values = np.random.default_rng(0).normal(size=20_000)
     monkeypatch.setattr(decoder_stages, "scale_list_bound", lambda w: 1)

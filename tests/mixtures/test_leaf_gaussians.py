@@ -9,11 +9,11 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, Rows
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mixtures.separated import leaf_gaussians
-from fastpubpriv.mixtures.separated.leaf_gaussians import (
+from fastpubpriv.mixtures.separated import leaf_estimates
+from fastpubpriv.mixtures.separated.leaf_estimates import (
     LeafCosts,
     leaf_costs,
     leaf_draws,
@@ -347,14 +347,14 @@ def test_a_move_nearly_reaches_the_cost():
 
 
 def test_catches_division_by_private_counts(monkeypatch):
-    original = leaf_gaussians.LeafCounts.release
+    original = leaf_estimates.LeafCounts.release
 
     def exact(self, account, rows, executor, **options):
         released = original(self, account, rows, executor, **options)
         labels = SMALL.tree.assign(next(iter(rows.chunks())))
         return replace(released, value=np.array([(labels == leaf).sum() for leaf in SMALL.tree.leaves], dtype=float))
 
-    monkeypatch.setattr(leaf_gaussians.LeafCounts, "release", exact)
+    monkeypatch.setattr(leaf_estimates.LeafCounts, "release", exact)
     with pytest.raises(ReplayError):
         record_replay(replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
@@ -372,12 +372,12 @@ def test_catches_rounds_that_private_rows_chose():
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
     """Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up."""
-    original = leaf_gaussians.LeafSums.release
+    original = leaf_estimates.LeafSums.release
     other = ClusterTree.root(DIM).split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means)
 
     def elsewhere(self, account, rows, executor, **options):
         return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
-    monkeypatch.setattr(leaf_gaussians.LeafSums, "release", elsewhere)
+    monkeypatch.setattr(leaf_estimates.LeafSums, "release", elsewhere)
     with pytest.raises(BudgetError, match="exceed the budget"):
         SMALL.fit(ZCDP(0.5), frames=FRAMES, rounds=2)

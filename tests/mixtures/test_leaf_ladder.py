@@ -10,18 +10,16 @@ from spies import seeded
 from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs, replayed
 
 from fastpubpriv import ZCDP, ReplayError, learn_separated_mixture
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder.rungs import outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.mechanisms.axis_features import AxisFeatures
-from fastpubpriv.mechanisms.leaf_vectors import LeafVector, LeafVectors
-from fastpubpriv.mechanisms.leaves import LeafSecondMoments
+from fastpubpriv.mechanisms.leaves import AxisFeatures, LeafSecondMoments, LeafVector, LeafVectors
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.mixtures.separated import leaf_ladder
-from fastpubpriv.mixtures.separated.leaf_ladder import (
+from fastpubpriv.mixtures.separated import leaf_estimates
+from fastpubpriv.mixtures.separated.leaf_estimates import (
     leaf_bases,
     leaf_ladder_draws,
     learn_leaf_ladder,
@@ -55,9 +53,9 @@ def mixed_rungs(monkeypatch):
     """Puts the leaves on rungs of one's choice, by their place."""
 
     def put(*rungs):
-        original = leaf_ladder._leaf
+        original = leaf_estimates._leaf
         monkeypatch.setattr(
-            leaf_ladder,
+            leaf_estimates,
             "_leaf",
             lambda place, *rest: replace(original(place, *rest), structure=rungs[place], low=False),
         )
@@ -345,7 +343,7 @@ def test_catches_routes_that_differ_between_releases(monkeypatch):
     def elsewhere(self, account, rows, executor, **options):
         return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
-    monkeypatch.setattr(leaf_ladder.LeafVectors, "release", elsewhere)
+    monkeypatch.setattr(leaf_estimates.LeafVectors, "release", elsewhere)
     with pytest.raises(BudgetError, match="exceed the budget"):
         fit(SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
     monkeypatch.undo()
@@ -379,7 +377,7 @@ def test_rungs_follow_the_released_count(mixture):
     base = bases_of(mixture)[0]
     noise = Noise(False, Fraction(1, 2), moving=True)
     for count in (-50.0, 3.0, 500.0, 20_000.0, 1e9):
-        leaf = leaf_ladder._leaf(0, base, count, 70, 60_000, noise, "auto")
+        leaf = leaf_estimates._leaf(0, base, count, 70, 60_000, noise, "auto")
         assert leaf.n == min(max(70, round(count)), 60_000)
         assert leaf.structure == ("public" if leaf.low else outlook(base.strength, leaf.n, noise).best)
         assert leaf.low == (count < 70)

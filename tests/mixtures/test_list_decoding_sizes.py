@@ -6,8 +6,8 @@ import pytest
 
 from fastpubpriv import ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.mixtures.list_decoding import sizes
-from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
+from fastpubpriv.mixtures.list_decoding import results
+from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 
 BUDGET = ApproxDP(1, 1e-6)
 
@@ -16,29 +16,29 @@ BUDGET = ApproxDP(1, 1e-6)
     ("k", "dim", "log10", "pairs"), [(1, 1, 19, 5.5e7), (2, 1, 44, 2.3e8), (3, 1, 70, None), (2, 10, 456, None)]
 )
 def test_sizes_of_the_paper(k, dim, log10, pairs):
-    sizes = mixture_sizes(k, dim, 0.1, BUDGET)
-    assert abs(sizes.log10_candidates - log10) < 0.8
-    assert sizes.corruption_weight == pytest.approx(1 / (180 * k))
-    assert sizes.scales == pytest.approx(12 * (180 * k) ** 2, rel=1e-5)
-    assert sizes.weights == math.comb(180 * k + k - 1, k - 1)
+    results = mixture_sizes(k, dim, 0.1, BUDGET)
+    assert abs(results.log10_candidates - log10) < 0.8
+    assert results.corruption_weight == pytest.approx(1 / (180 * k))
+    assert results.scales == pytest.approx(12 * (180 * k) ** 2, rel=1e-5)
+    assert results.weights == math.comb(180 * k + k - 1, k - 1)
     if pairs is not None:
-        assert sizes.variance_rows / 2 == pytest.approx(pairs, rel=0.06)
-    assert sizes.candidates_paired < sizes.candidates
-    assert sizes.rows == sizes.variance_rows + sizes.mean_rows + sizes.selection_rows
+        assert results.variance_rows / 2 == pytest.approx(pairs, rel=0.06)
+    assert results.candidates_paired < results.candidates
+    assert results.rows == results.variance_rows + results.mean_rows + results.selection_rows
 
 
 def test_list_bounds_of_the_lemmas():
-    assert sizes.mean_list_bound(0.1) == 119  # 0.1 as a double is a little more than a tenth
-    assert sizes.mean_list_bound(0.25) == 48
-    assert sizes.scale_list_bound(0.25) == 192
+    assert results.mean_list_bound(0.1) == 119  # 0.1 as a double is a little more than a tenth
+    assert results.mean_list_bound(0.25) == 48
+    assert results.scale_list_bound(0.25) == 192
 
 
 def test_row_numbers_are_the_least_that_satisfy_the_lemma():
     w, beta = 0.3, 0.1
-    n = sizes.mean_rows(w, BUDGET, beta)
+    n = results.mean_rows(w, BUDGET, beta)
 
     def enough(rows):
-        error = sizes.histogram_error(BUDGET, rows, beta / 2)
+        error = results.histogram_error(BUDGET, rows, beta / 2)
         return rows >= 24 * math.log(2 / beta) / w and rows >= error * 24 / w
 
     assert enough(n)
@@ -46,13 +46,13 @@ def test_row_numbers_are_the_least_that_satisfy_the_lemma():
     # The lemma as it is printed, n >= [tau + (2 / epsilon) ln(4 n / beta)] 24 / (1 - gamma), allows each tail half of what it may.
     printed = (27.2447 + 2.0 * math.log(4 * n / beta)) * 24 / w
     assert n <= printed <= 1.04 * n
-    pairs = sizes.variance_rows(w, BUDGET, beta) // 2
+    pairs = results.variance_rows(w, BUDGET, beta) // 2
     printed = (27.2447 + 2.0 * math.log(4 * pairs / beta)) * 24 / w**2
     assert pairs <= printed <= 1.04 * pairs
 
 
 def test_more_budget_or_weight_needs_fewer_rows():
-    for function in (sizes.mean_rows, sizes.variance_rows):
+    for function in (results.mean_rows, results.variance_rows):
         assert function(0.2, BUDGET, 0.05) > function(0.4, BUDGET, 0.05) > function(0.4, ApproxDP(2, 1e-6), 0.05)
         assert function(0.2, BUDGET, 0.05) < function(0.2, BUDGET, 0.001)
 
@@ -61,7 +61,7 @@ def test_selection_rows_of_the_spec():
     m, alpha, epsilon, beta = 1000, 0.1, 0.5, 0.04
     sets = m * m
     expected = max(32 * math.log(2 * sets / (beta / 4)) / alpha**2, 8 * math.log(m / (beta / 4)) / (alpha * epsilon))
-    assert sizes.selection_rows(math.log(m), alpha, epsilon, beta) == math.ceil(expected)
+    assert results.selection_rows(math.log(m), alpha, epsilon, beta) == math.ceil(expected)
 
 
 def test_a_refusal_has_numbers_and_advice():
@@ -72,7 +72,7 @@ def test_a_refusal_has_numbers_and_advice():
         found.check(1000, max_candidates=10**300)
     found.check(found.rows, max_candidates=10**300)
     with pytest.raises(InfeasibleError, match="no number of rows"):
-        sizes.mean_rows(1e-19, BUDGET, 0.05)
+        results.mean_rows(1e-19, BUDGET, 0.05)
 
 
 def test_arguments_out_of_range_are_refused():
@@ -81,11 +81,11 @@ def test_arguments_out_of_range_are_refused():
         lambda: mixture_sizes(1, 0, 0.1, BUDGET),
         lambda: mixture_sizes(1, 1, 1.0, BUDGET),
         lambda: mixture_sizes(1, 1, 0.1, BUDGET, failure_prob=0.0),
-        lambda: sizes.mean_rows(0.0, BUDGET, 0.05),
-        lambda: sizes.mean_rows(1.5, BUDGET, 0.05),
-        lambda: sizes.selection_rows(5.0, 0.1, 0.0, 0.05),
+        lambda: results.mean_rows(0.0, BUDGET, 0.05),
+        lambda: results.mean_rows(1.5, BUDGET, 0.05),
+        lambda: results.selection_rows(5.0, 0.1, 0.0, 0.05),
     ):
         with pytest.raises(InputError):
             call()
     with pytest.raises(BudgetError, match="needs a delta"):
-        sizes.mean_rows(0.5, PureDP(1), 0.05)
+        results.mean_rows(0.5, PureDP(1), 0.05)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, InputError
-from fastpubpriv.results import mixture_plots as plotting
+from fastpubpriv.results import plots as plotting
 from fastpubpriv.results.mixture import MixtureResult
 
 

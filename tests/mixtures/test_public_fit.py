@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import public_only
-from fastpubpriv.mixtures.separated.public_fit import column_variances, shrunken
+from fastpubpriv.mixtures.separated.tree import column_variances, shrunken
 
 UNITS = np.array([1e6, 1e-6, 3.0])
 

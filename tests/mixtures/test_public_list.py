@@ -7,9 +7,9 @@ from scipy import stats
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv import ZCDP, InputError, PureDP
-from fastpubpriv.mixtures.axis_aligned import public_em
-from fastpubpriv.mixtures.axis_aligned.public_em import Batch
-from fastpubpriv.mixtures.axis_aligned.public_list import from_pairs, public_candidates, scattered, standardised
+from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardised
+from fastpubpriv.mixtures.axis_aligned.em import Batch
 
 
 def test_likelihood_is_that_of_scipy():
@@ -21,19 +21,19 @@ def test_likelihood_is_that_of_scipy():
             w * stats.norm.pdf(rows, m, s).prod(axis=1)
             for w, m, s in zip(batch.weights[index], batch.means[index], batch.stds[index], strict=True)
         )
-        assert public_em.log_likelihood(batch, rows)[index] == pytest.approx(np.log(density).mean())
+        assert em.log_likelihood(batch, rows)[index] == pytest.approx(np.log(density).mean())
 
 
 def test_em_climbs_and_recovers():
     rng = np.random.default_rng(1)
     truth = Truth(np.array([0.3, 0.7]), np.array([[-2.0, 0.0], [2.0, 1.0]]), np.array([[0.5, 1.0], [1.0, 0.3]]))
     rows = truth.draw(rng, 3000)
-    centres = public_em.starts(rows, 2, 8, seed=1)
-    batch = public_em.fit(rows, centres, steps=1, prior=0.0)
-    last = public_em.log_likelihood(batch, rows)
+    centres = em.starts(rows, 2, 8, seed=1)
+    batch = em.fit(rows, centres, steps=1, prior=0.0)
+    last = em.log_likelihood(batch, rows)
     for _ in range(30):
-        batch = public_em.step(batch, rows, None, prior=0.0, spread=1.0, fixed_std=False)
-        now = public_em.log_likelihood(batch, rows)
+        batch = em.step(batch, rows, None, prior=0.0, spread=1.0, fixed_std=False)
+        now = em.log_likelihood(batch, rows)
         assert (now > last - 1e-4).all()  # weights are smoothed by half a row
         last = now
     best = int(np.argmax(last))
@@ -46,9 +46,9 @@ def test_differences_and_products_give_the_same_step(monkeypatch):
     rng = np.random.default_rng(2)
     batch = Batch(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
     rows = rng.normal(size=(50, 2))
-    fast = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
-    monkeypatch.setattr(public_em, "_NARROW", np.inf)
-    slow = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
+    fast = em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
+    monkeypatch.setattr(em, "_NARROW", np.inf)
+    slow = em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
     for name in ("weights", "means", "stds"):
         np.testing.assert_allclose(getattr(slow, name), getattr(fast, name), rtol=1e-10)
 
@@ -74,7 +74,7 @@ def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n,
 
 def test_starts_are_rows_and_spread_out():
     rows = np.concatenate([np.zeros((99, 1)), [[100.0]]])
-    centres = public_em.starts(rows, 2, 200, seed=3)[:, :, 0]
+    centres = em.starts(rows, 2, 200, seed=3)[:, :, 0]
     assert set(np.unique(centres)) == {0.0, 100.0}
     # The far row is all of the squared distance: it is a centre every time.
     assert (centres.max(axis=1) == 100.0).all()
@@ -84,8 +84,8 @@ def test_a_bootstrap_counts_rows_as_often_as_it_says():
     rows = np.array([[0.0], [1.0], [5.0]])
     counts = np.array([[2.0, 1.0, 0.0]])
     centres = rows[None, :1]
-    repeated = public_em.fit(np.array([[0.0], [0.0], [1.0]]), centres, steps=3, prior=0.0)
-    weighted = public_em.fit(rows, centres, counts=counts, steps=3, prior=0.0)
+    repeated = em.fit(np.array([[0.0], [0.0], [1.0]]), centres, steps=3, prior=0.0)
+    weighted = em.fit(rows, centres, counts=counts, steps=3, prior=0.0)
     assert np.allclose(repeated.means, weighted.means, atol=1e-8)
     assert np.allclose(repeated.stds, weighted.stds, atol=1e-8)
 

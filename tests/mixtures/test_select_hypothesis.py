@@ -127,7 +127,7 @@ def test_a_large_epsilon_takes_the_least_score(method):
     rng = np.random.default_rng(6)
     arrays = random_arrays(rng, 30, 2, 1)
     rows = draw(rng, random_arrays(rng, 1, 2, 1), 0, 500)
-    from fastpubpriv.mechanisms.selection.hypotheses import prepare
+    from fastpubpriv.mechanisms.selection import prepare
     from fastpubpriv.sources import private_rows
     from fastpubpriv.sources.fold import Executor
 

@@ -132,10 +132,10 @@ def test_releases_cost_what_the_formula_says(mode, method):
     rows, public = (FAR_ROWS, FAR_PUBLIC) if mode == "theory" else (ROWS, PUBLIC)
     with recording() as transcript:
         result = learn(rows, public=public, mode=mode, method=method)
-    search = [call for call in transcript.calls if call.reserve is not None]
-    reserved = {call.reserve.cost for call in search}
+    search_state = [call for call in transcript.calls if call.reserve is not None]
+    reserved = {call.reserve.cost for call in search_state}
     share = Fraction(3, 10) if method in ("tree", "one_shot") else Fraction(0)
-    assert reserved == ({share} if search else set())
+    assert reserved == ({share} if search_state else set())
     leaves = [call for call in transcript.calls if call.reserve is None]
     stay = sum(call.event.rho * call.event.clusters.stay / call.event.clusters.worst for call in leaves)
     move = sum(call.event.rho * call.event.clusters.move / call.event.clusters.worst for call in leaves)
@@ -145,8 +145,8 @@ def test_releases_cost_what_the_formula_says(mode, method):
     assert leaves[0].event.clusters.stay == 0
     depth = {"one_shot": 1, "tree": K if mode == "theory" else K - 1, "public_pca": 0}[method]
     # A node costs at most its share, and half of that for a row that enters or leaves.
-    for node in {call.name.split(":")[0] for call in search}:
-        events = [call.event for call in search if call.name.startswith(f"{node}:")]
+    for node in {call.name.split(":")[0] for call in search_state}:
+        events = [call.event for call in search_state if call.name.startswith(f"{node}:")]
         assert sum(event.rho for event in events) <= share / depth
         assert all(event.clusters.move <= event.clusters.stay for event in events)
     assert result.spent == ZCDP(1)
@@ -190,15 +190,15 @@ def test_statistics_do_not_depend_on_the_order_of_rows():
 
 def test_that_test_notices_positions(monkeypatch):
     """Planted fault: the search looks at the first half of the rows only."""
-    from fastpubpriv.mixtures.separated import search
+    from fastpubpriv.mixtures.separated import search_state
 
-    original = search.ShellCounts.release
+    original = search_state.ShellCounts.release
 
     def half(self, payer, rows, executor, **options):
         first = next(iter(rows.chunks(0, rows.n // 2, rows.n)))
         return original(self, payer, Rows.from_array(np.array(first)), executor, **options)
 
-    monkeypatch.setattr(search.ShellCounts, "release", half)
+    monkeypatch.setattr(search_state.ShellCounts, "release", half)
     with pytest.raises(AssertionError):
         test_statistics_do_not_depend_on_the_order_of_rows()
 

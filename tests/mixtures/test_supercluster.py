@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from twins import supercluster as reference
 
 from fastpubpriv import InputError
-from fastpubpriv.mixtures.separated import supercluster as module
-from fastpubpriv.mixtures.separated.balls import Ball
-from fastpubpriv.mixtures.separated.supercluster import supercluster
+from fastpubpriv.mixtures.separated import public_shapes as module
+from fastpubpriv.mixtures.separated.public_shapes import Ball, supercluster
 
 
 def on_a_line(*steps):
@@ -116,6 +115,6 @@ def test_arguments_out_of_range_are_refused(points, options, message):
 
 
 def test_too_many_rows_are_refused_before_the_wait(monkeypatch):
-    monkeypatch.setattr("fastpubpriv.mixtures.separated.balls.MOST_WORK", 10.0)
+    monkeypatch.setattr("fastpubpriv.mixtures.separated.public_shapes.MOST_WORK", 10.0)
     with pytest.raises(InputError, match="too many for pairwise distances"):
         supercluster(np.arange(8.0).reshape(4, 2), n_components=2)

@@ -11,9 +11,9 @@ from twins import geometry as reference
 from twins.supercluster import least_radius, pairwise
 
 from fastpubpriv import InputError
-from fastpubpriv.mixtures.separated import balls, kmeans, practical
-from fastpubpriv.mixtures.separated.balls import Ball, Gap, terrific_ball, widest_gap
-from fastpubpriv.mixtures.separated.search import Search
+from fastpubpriv.mixtures.separated import public_shapes, searches
+from fastpubpriv.mixtures.separated.public_shapes import Ball, Gap, terrific_ball, widest_gap
+from fastpubpriv.mixtures.separated.search_state import Search
 
 
 def blobs(rng, *centers, size=20, scale=1.0):
@@ -29,7 +29,7 @@ def test_two_tight_blobs_far_apart():
     assert inside.sum() == 20
     assert inside[ball.index]
     # Radius 2 r: r holds all of the blob, and nothing lies between r and 11 r.
-    away = np.sort(balls.distances(points, ball.center))
+    away = np.sort(public_shapes.distances(points, ball.center))
     assert away[19] <= ball.radius / 2.0
     assert away[20] > 5.5 * ball.radius
     assert np.log2(2000.0 / ball.radius) % 1.0 == 0.0
@@ -47,7 +47,7 @@ def test_one_gaussian_has_no_terrific_ball():
 def test_that_test_notices_a_missing_shell(monkeypatch):
     """Planted bug: the shell reaches no farther than the ball."""
     monkeypatch.setattr(reference, "OUTER", 1.0)
-    monkeypatch.setattr(balls.geometry, "first_terrific", reference.first_terrific)
+    monkeypatch.setattr(public_shapes.geometry, "first_terrific", reference.first_terrific)
     with pytest.raises(AssertionError):
         test_one_gaussian_has_no_terrific_ball()
 
@@ -64,7 +64,7 @@ def test_equals_an_exhaustive_search(seed, count, copies):
     largest = 4.0 * float(pairwise(points).max())
     found = terrific_ball(points, min_count=count, radius_max=largest)
     least = max(least_radius(points, min(count, len(points))), 1e-12 * largest)
-    steps = balls.radii_down_to(largest, least)
+    steps = public_shapes.radii_down_to(largest, least)
     expected = reference.first_terrific(points, largest, steps, count)
     assert (found is None) == (expected is None)
     if found is not None:
@@ -78,9 +78,9 @@ def test_a_given_least_radius_stops_the_search():
     assert terrific_ball(points, min_count=10, radius_max=1e6, radius_min=whole.radius) is None
     kept = terrific_ball(points, min_count=10, radius_max=1e6, radius_min=whole.radius / 2.0)
     assert (kept.index, kept.radius) == (whole.index, whole.radius)
-    assert balls.radii_down_to(8.0, 1.0) == 4
-    assert balls.radii_down_to(8.0, 8.0) == 1
-    assert balls.radii_down_to(9.0, 1.0) == 5
+    assert public_shapes.radii_down_to(8.0, 1.0) == 4
+    assert public_shapes.radii_down_to(8.0, 8.0) == 1
+    assert public_shapes.radii_down_to(9.0, 1.0) == 5
 
 
 def test_balls_are_closed_and_silent():
@@ -126,48 +126,48 @@ def test_widest_gap():
 
 def test_valley_takes_the_emptiest_bin_that_splits():
     edges = np.array([1.0, 2.0, 4.0, 8.0])
-    found = practical.valley(np.array([500.0, 300.0, 5.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0)
+    found = searches.valley(np.array([500.0, 300.0, 5.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0)
     assert found == {"radius": math.sqrt(8.0), "inside": 800.0, "shell": 5.0, "outside": 900.0}
     # Too many rows in the emptiest bin; too few inside it; none on a side.
-    assert practical.valley(np.array([500.0, 300.0, 40.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0) is None
-    assert practical.valley(np.array([50.0, 30.0, 5.0, 0.0, 700.0]), edges, least=100.0, noise_std=1.0) is None
+    assert searches.valley(np.array([500.0, 300.0, 40.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0) is None
+    assert searches.valley(np.array([50.0, 30.0, 5.0, 0.0, 700.0]), edges, least=100.0, noise_std=1.0) is None
     # A bin with too few rows inside does not count, however empty it is.
-    found = practical.valley(np.array([50.0, 0.0, 500.0, 3.0, 700.0]), edges, least=100.0, noise_std=1.0)
+    found = searches.valley(np.array([50.0, 0.0, 500.0, 3.0, 700.0]), edges, least=100.0, noise_std=1.0)
     assert found["radius"] == math.sqrt(32.0)
 
 
 def test_histogram_covers_the_gap():
-    edges = practical.histogram_edges(Gap(index=0, rank=3, inner=1.0, outer=2.0))
+    edges = searches.histogram_edges(Gap(index=0, rank=3, inner=1.0, outer=2.0))
     assert edges[0] == pytest.approx(math.exp(-0.25))
     assert edges[-1] == pytest.approx(2.0 * math.exp(0.25))
     assert len(edges) == 1 + round((math.log(2.0) + 0.5) / 0.1)
     # Copies have no smallest distance; the histogram stays small.
-    assert len(practical.histogram_edges(Gap(index=0, rank=3, inner=0.0, outer=2.0))) < 80
+    assert len(searches.histogram_edges(Gap(index=0, rank=3, inner=0.0, outer=2.0))) < 80
 
 
 def test_kmeans_finds_blobs_and_is_the_same_every_time():
     rng = np.random.default_rng(2)
     centers = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0], [50.0, 50.0]])
     points = blobs(rng, *centers, size=5) + 1e6
-    found = kmeans.kmeans(points, 4)
+    found = public_shapes.kmeans(points, 4)
     order = np.lexsort(np.round(found / 50.0).T)
     assert np.allclose(found[order] - 1e6, centers[np.lexsort(centers.T)], atol=3.0)
-    assert np.array_equal(found, kmeans.kmeans(points, 4))
+    assert np.array_equal(found, public_shapes.kmeans(points, 4))
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e140])
 def test_kmeans_with_fewer_distinct_rows_than_centres(scale):
     points = np.array([[0.0, 1.0]] * 4 + [[5.0, 1.0]] * 3) * scale
-    found = kmeans.kmeans(points, 4)
+    found = public_shapes.kmeans(points, 4)
     assert sorted(np.round(found[:, 0] / scale).tolist()) == [0.0, 5.0]
-    assert len(kmeans.kmeans(np.ones((5, 2)) * scale, 3)) == 1
+    assert len(public_shapes.kmeans(np.ones((5, 2)) * scale, 3)) == 1
 
 
 def test_kmeans_of_many_rows_looks_at_all_of_them_in_the_end(monkeypatch):
     points = blobs(np.random.default_rng(4), [0.0, 0.0], [9.0, 0.0], [0.0, 9.0], size=400)
-    whole = kmeans.kmeans(points, 3)
-    monkeypatch.setattr(kmeans, "RESTART_ROWS", 100)
-    assert np.allclose(np.sort(kmeans.kmeans(points, 3), axis=0), np.sort(whole, axis=0), rtol=1e-12, atol=1e-12)
+    whole = public_shapes.kmeans(points, 3)
+    monkeypatch.setattr(public_shapes, "RESTART_ROWS", 100)
+    assert np.allclose(np.sort(public_shapes.kmeans(points, 3), axis=0), np.sort(whole, axis=0), rtol=1e-12, atol=1e-12)
 
 
 def test_kmeans_cost_is_near_the_best_of_scipy():
@@ -179,7 +179,7 @@ def test_kmeans_cost_is_near_the_best_of_scipy():
         return ((points[:, None] - centers) ** 2).sum(axis=2).min(axis=1).sum()
 
     theirs = min(cost(kmeans2(points, 6, minit="++", rng=seed)[0]) for seed in range(10))
-    assert cost(kmeans.kmeans(points, 6)) <= 1.02 * theirs
+    assert cost(public_shapes.kmeans(points, 6)) <= 1.02 * theirs
 
 
 # ---- A side without public rows -------------------------------------------------------------------------------------
@@ -212,25 +212,25 @@ def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
     points = np.array([[0.0, 0.0], [0.01, 0.0], [0.02, 0.0], [1.0, 0.0], [1.001, 0.0], [1.002, 0.0]])
     run = without_rows(10_000)
     search = Search(run, points, 2, 0.5)
-    found = practical.tree_search(search)
+    found = searches.tree_search(search)
     assert found.leaves == (0,)
     assert found.tree.leaves == (0,)
     # The same answers with a valley inside the gap do cut.
     monkeypatch.setattr(
-        practical,
+        searches,
         "valley",
         lambda counts, edges, **options: {"radius": 0.5, "inside": 1.0, "shell": 0.0, "outside": 1.0},
     )
-    assert len(practical.tree_search(Search(run, points, 2, 0.5)).leaves) == 2
+    assert len(searches.tree_search(Search(run, points, 2, 0.5)).leaves) == 2
 
 
 def test_a_centre_without_public_rows_is_dropped(monkeypatch):
     run = without_rows(100)
     points = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
     centers = np.array([[0.0, 0.5], [9.0, 0.5], [50.0, 50.0]])
-    monkeypatch.setattr(practical, "kmeans", lambda seen, count: centers)
-    found = practical.nearest_split(Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0)
+    monkeypatch.setattr(searches, "kmeans", lambda seen, count: centers)
+    found = searches.nearest_split(Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0)
     assert found.leaves == (1, 2)
     assert sorted(np.unique(found.tree.assign(points), return_counts=True)[1].tolist()) == [2, 2]
-    monkeypatch.setattr(practical, "kmeans", lambda seen, count: centers[2:])
-    assert practical.nearest_split(Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0).leaves == (0,)
+    monkeypatch.setattr(searches, "kmeans", lambda seen, count: centers[2:])
+    assert searches.nearest_split(Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0).leaves == (0,)

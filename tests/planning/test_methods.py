@@ -10,7 +10,7 @@ from fastpubpriv import ZCDP, InputError, estimate_gaussian, plan
 from fastpubpriv.cli import main
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.learners import METHODS
-from fastpubpriv.methods import Registry
+from fastpubpriv.session import Registry
 
 
 def test_a_method_from_outside_is_found_everywhere(monkeypatch):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InfeasibleError, InputError, PureDP, plan
-from fastpubpriv.mechanisms.selection.hypotheses import slack_at
-from fastpubpriv.mixtures.axis_aligned.decoded_lists import MAX_CANDIDATES, check_feasible, least_list
+from fastpubpriv.mechanisms.selection import slack_at
 from fastpubpriv.mixtures.axis_aligned.dp_em import em_error
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS
-from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
-from fastpubpriv.planning import axis_aligned
+from fastpubpriv.mixtures.axis_aligned.list_decoding_method import MAX_CANDIDATES, check_feasible, least_list
+from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
+from fastpubpriv.planning import mixture_forecasts
 
 APPROX = ApproxDP(1, 1e-6)
 TASK = "axis_aligned_mixture"
@@ -97,7 +97,9 @@ def test_what_cannot_be_planned_is_refused(options, kind):
 def test_solving_works_out_the_sizes_of_the_theorem_once(monkeypatch):
     # They take a second each, and bisection asks for an error dozens of times.
     calls = []
-    monkeypatch.setattr(axis_aligned, "mixture_sizes", lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1])
+    monkeypatch.setattr(
+        mixture_forecasts, "mixture_sizes", lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1]
+    )
     plan(TASK, dim=3, n_components=2, error=0.09, n_priv=50_000, notion="approx", delta=1e-6)
     assert len(calls) == 1
 

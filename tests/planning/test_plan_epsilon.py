@@ -5,7 +5,7 @@ import pytest
 from spies import seeded
 
 import fastpubpriv as fpp
-from fastpubpriv.results.words import explain
+from fastpubpriv.results.base import explain
 
 RHO = fpp.ZCDP(rho=0.5)
 

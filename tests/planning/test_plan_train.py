@@ -11,8 +11,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, plan, train
 from fastpubpriv.cli.app import main
-from fastpubpriv.planning.rates import minimax_rates
-from fastpubpriv.planning.train import turning_point, typical_rows
+from fastpubpriv.planning.train import minimax_rates, turning_point, typical_rows
 
 BUDGETS = {"zcdp": ZCDP(rho=0.1), "approx": ApproxDP(epsilon=1.0, delta=1e-6), "pure": PureDP(epsilon=1.0)}
 PAIRS = [

@@ -30,7 +30,7 @@ from fastpubpriv.privacy import (
     PureDP,
     pure_to_zcdp_exact,
 )
-from fastpubpriv.privacy.ledger_lock import Turn
+from fastpubpriv.privacy.ledger_file import Turn
 
 ROOT = Path(fastpubpriv.__file__).parents[1]
 

@@ -13,11 +13,11 @@ from helpers.own_thread import in_own_thread
 from ledger_cases import reopen
 
 from fastpubpriv.errors import LedgerError
-from fastpubpriv.privacy import ZCDP, Ledger, ledger, ledger_file, ledger_lock
+from fastpubpriv.privacy import ZCDP, Ledger, ledger, ledger_file
 from fastpubpriv.processes import here
 
 EIGHTH = ZCDP(0.125)
-OURS = {module.__file__ for module in (ledger, ledger_file, ledger_lock)}
+OURS = {module.__file__ for module in (ledger, ledger_file, ledger_file)}
 PLANTED = {"taken_in_two_steps"}
 
 
@@ -91,8 +91,8 @@ class Workshop:
     def check_free(self, open_before):
         """Nothing is held: no descriptor, no lock, no turn."""
         assert descriptors() == open_before, "a descriptor leaked"
-        assert repr(ledger_lock._gate).startswith("<unlocked"), "no other thread can open a file, or fork"
-        assert not ledger_lock._open, "forked children would close what is closed"
+        assert repr(ledger_file._gate).startswith("<unlocked"), "no other thread can open a file, or fork"
+        assert not ledger_file._open, "forked children would close what is closed"
         if self.ledger is not None:
             assert self.ledger._turns == {}, "no other thread can work on the ledger"
         if self.path.exists():
@@ -125,9 +125,9 @@ def workshop(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # for speed: no power fails here
     made, gate = Workshop(tmp_path), threading.RLock()
     monkeypatch.setattr(time, "sleep", waits)
-    monkeypatch.setattr(ledger_lock, "_gate", gate)  # planted faults leave it locked
-    monkeypatch.setattr(ledger_lock, "_leave_gate", gate.__exit__)
-    monkeypatch.setattr(ledger_lock, "_open", set())
+    monkeypatch.setattr(ledger_file, "_gate", gate)  # planted faults leave it locked
+    monkeypatch.setattr(ledger_file, "_leave_gate", gate.__exit__)
+    monkeypatch.setattr(ledger_file, "_open", set())
     return made
 
 
@@ -230,12 +230,12 @@ def wait_for_whoever_it_is(self):
 
 
 def test_planted_fault_a_descriptor_that_is_noted_down_later_is_caught(workshop, monkeypatch):
-    monkeypatch.setattr(ledger_lock.Held, "take", taken_in_two_steps)
+    monkeypatch.setattr(ledger_file.Held, "take", taken_in_two_steps)
     with pytest.raises(AssertionError, match="interrupted at event"):
         interrupt_everywhere(workshop, "spent", instructions=True)
 
 
-@pytest.mark.parametrize("kind", [ledger_lock.Held, ledger_lock.OpenFile, ledger_lock.Turn])
+@pytest.mark.parametrize("kind", [ledger_file.Held, ledger_file.OpenFile, ledger_file.Turn])
 def test_planted_fault_giving_back_once_is_caught(workshop, monkeypatch, kind):
     real, met = kind.__exit__, []
 
@@ -252,6 +252,6 @@ def test_planted_fault_giving_back_once_is_caught(workshop, monkeypatch, kind):
 
 
 def test_planted_fault_a_turn_that_waits_for_its_own_thread_is_caught(workshop, monkeypatch):
-    monkeypatch.setattr(ledger_lock.Turn, "wait", wait_for_whoever_it_is)
+    monkeypatch.setattr(ledger_file.Turn, "wait", wait_for_whoever_it_is)
     with pytest.raises(AssertionError, match="nobody else is at work"):
         ask_everywhere(workshop, "spent", instructions=False)

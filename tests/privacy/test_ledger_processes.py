@@ -15,7 +15,7 @@ from ledger_cases import reopen
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
-from fastpubpriv.privacy.ledger_lock import Turn
+from fastpubpriv.privacy.ledger_file import Turn
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12: forks beside threads
 FORK = multiprocessing.get_context("fork")

@@ -11,7 +11,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy import gdp_delta, gdp_epsilon, pld
-from fastpubpriv.privacy.profiles import fixed_size_replace, poisson_remove, poisson_replace
+from fastpubpriv.privacy.pld import fixed_size_replace, poisson_remove, poisson_replace
 
 # Noise multiplier, steps, delta: replace-one without sampling, whose composition is known exactly.
 GAUSSIANS = [

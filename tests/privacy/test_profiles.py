@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from fastpubpriv.privacy import profiles
+from fastpubpriv.privacy import pld
 
 # Computed by independent quadrature: epsilon, rate, noise multiplier, delta.
 QUADRATURES = [
@@ -49,10 +49,10 @@ def exact(kind, epsilon, q, z):
 
 def profile(kind, q, z):
     return {
-        "replace": lambda: profiles.poisson_replace(q, z).above,
-        "remove": lambda: profiles.poisson_remove(q, z).above,
-        "add": lambda: profiles.poisson_remove(q, z).below,
-        "fixed size": lambda: profiles.fixed_size_replace(q, z).below,
+        "replace": lambda: pld.poisson_replace(q, z).above,
+        "remove": lambda: pld.poisson_remove(q, z).above,
+        "add": lambda: pld.poisson_remove(q, z).below,
+        "fixed size": lambda: pld.fixed_size_replace(q, z).below,
     }[kind]()
 
 
@@ -70,7 +70,7 @@ def test_never_below_the_truth_and_close_to_it(kind):
 
 @pytest.mark.parametrize(("epsilon", "q", "z", "delta"), QUADRATURES)
 def test_against_quadratures_made_elsewhere(epsilon, q, z, delta):
-    ours = float(profiles.poisson_replace(q, z).above(np.array([epsilon]))[0])
+    ours = float(pld.poisson_replace(q, z).above(np.array([epsilon]))[0])
     assert ours == pytest.approx(delta, rel=1e-6 if delta < 1e-8 else 5e-7)
 
 
@@ -91,7 +91,7 @@ def test_planted_fault_a_profile_without_its_rounding_bound_is_caught(monkeypatc
     def bare(gain, cost, epsilon, far):
         return np.clip(gain - cost, 0.0, 1.0)
 
-    monkeypatch.setattr(profiles, "_rounded_up", bare)
+    monkeypatch.setattr(pld, "_rounded_up", bare)
     below = 0
     for epsilon, q, z in POINTS:
         ours = float(profile("replace", q, z)(np.array([epsilon]))[0])

@@ -20,7 +20,7 @@ from fastpubpriv.privacy import (
     stable_delta,
     stable_event,
 )
-from fastpubpriv.privacy.stable_profile import singleton_rate
+from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate
 
 SCALE = 8
 STEPS = 2**SCALE
@@ -215,15 +215,19 @@ def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
 
 
 def test_blocks_of_cases_are_an_upper_bound(monkeypatch):
-    from fastpubpriv.privacy import stable_profile
+    from fastpubpriv.privacy import stable_histogram_accounting
 
     fine = [
-        stable_profile._largest_case(stable_profile._gaussian_profile(80, 8), 40, 1e-3, e, few=False)
+        stable_histogram_accounting._largest_case(
+            stable_histogram_accounting._gaussian_profile(80, 8), 40, 1e-3, e, few=False
+        )
         for e in (0.1, 1.0, 4.0)
     ]
-    monkeypatch.setattr(stable_profile, "_WHOLE_GRID", 8)
+    monkeypatch.setattr(stable_histogram_accounting, "_WHOLE_GRID", 8)
     rough = [
-        stable_profile._largest_case(stable_profile._gaussian_profile(80, 8), 40, 1e-3, e, few=False)
+        stable_histogram_accounting._largest_case(
+            stable_histogram_accounting._gaussian_profile(80, 8), 40, 1e-3, e, few=False
+        )
         for e in (0.1, 1.0, 4.0)
     ]
     assert all(a <= b <= 2.5 * a for a, b in zip(fine, rough, strict=True))

@@ -21,8 +21,8 @@ from fastpubpriv.privacy import (
     epsilon_of,
     gdp_epsilon,
     noise_multiplier_for,
-    subsampled,
 )
+from fastpubpriv.privacy import sampling as subsampled
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 

@@ -499,7 +499,7 @@ def spending_functions():
             if {"budget", "ledger"} <= set(inspect.signature(function).parameters):
                 found[f"{module.name}.{name}"] = function
     # What estimators call, not what people call.
-    del found["fastpubpriv.run.start"]
+    del found["fastpubpriv.session.start"]
     return found
 
 

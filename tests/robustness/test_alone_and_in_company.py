@@ -25,16 +25,16 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, local
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms import group_covariances, rowwise
+from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.histograms import Partition
-from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
+from fastpubpriv.mechanisms.selection import BelowQuery, Cover
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
+from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
-from fastpubpriv.sources.views import each as mapped
+from fastpubpriv.sources import views as mapped
 from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, kept
 from fastpubpriv.training.methods import METHODS as TRAINING
 
@@ -62,7 +62,7 @@ READERS = {
     "fastpubpriv.cli.reports.privatize",
     # Rows to predict for: nothing is released from them.
     "fastpubpriv.cli.train.predict",
-    "fastpubpriv.results.cells.cells_of",
+    "fastpubpriv.results.models.cells_of",
 }
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
 
@@ -160,14 +160,14 @@ def passes_below(dim):
     affine = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=rng.normal(size=(1, dim)))
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
     yield "one direction", lambda: ALONE.run(BelowQuery(cover=cover, affine=affine), rows)
-    fit = binned_em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
-    column = anchors.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
+    fit = em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
+    column = column_modes.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})
     options = {"cost": account.approx_left[0] / 10, "executor": ALONE}
     yield (
         "combinations",
         lambda: release_code_counts(
-            account, rows, partial(anchors.only_codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
+            account, rows, partial(column_modes.only_codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
             row_cost=1, **options,
         ),
     )  # fmt: skip
@@ -179,7 +179,7 @@ def passes_below(dim):
     yield "codes", lambda: local.Aggregator(few).add(codes)
     yield "cells", lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options)
     labelled = Partition(
-        (0,), (BinRule(0.25),), labels=partial(anchors.codes, chosen=[dim - 1], columns=[column] * dim)
+        (0,), (BinRule(0.25),), labels=partial(column_modes.codes, chosen=[dim - 1], columns=[column] * dim)
     )
     yield "groups", lambda: ALONE.run(group_covariances.GroupQuery(base=AffineMap(dim=dim), groups=3), rows)
     yield "labels", lambda: stable.count_bins(rows, [labelled], ALONE)
@@ -303,7 +303,7 @@ def test_a_reduction_over_columns_is_caught(dim):
         return np.add.reduce(columns * columns, axis=0)[:, None]
 
     def in_order(chunk):
-        return rowwise.total_of_squares(np.ascontiguousarray(chunk.T))[:, None]
+        return group_covariances.total_of_squares(np.ascontiguousarray(chunk.T))[:, None]
 
     assert not found_wrong(dim, partial(statistic_sum, dim, in_order, 1))
     rows = cancelling(np.random.default_rng(6), np.random.default_rng(7).normal(size=(20, dim)))

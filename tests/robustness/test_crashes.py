@@ -13,7 +13,7 @@ from clocks import PATIENCE, ctrl_c
 from spies import SpyRows
 
 from fastpubpriv import ZCDP, BudgetError, Ledger, LedgerError, Rows, coinpress_mean, estimate_mean
-from fastpubpriv.sources.blocks import RandomAccessRows
+from fastpubpriv.sources.base import RandomAccessRows
 
 SMALL = ZCDP(2.0**-12)
 FORK = multiprocessing.get_context("fork")

@@ -53,7 +53,7 @@ def test_what_is_sent_names_neither_account_nor_keys(name):
         assert outcome(call, there(call, 4)[0]) == outcome(call)
     named = set().union(*map(modules_in, [*wire.tasks, *wire.answers]))
     assert "fastpubpriv.sources.remote" in named
-    secret = ("fastpubpriv.release", "fastpubpriv.keys", "fastpubpriv.privacy", "fastpubpriv.run")
+    secret = ("fastpubpriv.release", "fastpubpriv.keys", "fastpubpriv.privacy", "fastpubpriv.session")
     assert [module for module in named if module.startswith(secret)] == []
 
 

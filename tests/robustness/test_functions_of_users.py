@@ -11,7 +11,7 @@ from scipy import special
 from spies import seeded
 
 from fastpubpriv import ApproxDP, InputError, Ledger, PureDP, local, train
-from fastpubpriv.kernels import alone
+from fastpubpriv.kernels import gradients as alone
 from fastpubpriv.mechanisms import gradients
 from fastpubpriv.privacy import Poisson, sampled_sum_grid
 from fastpubpriv.sources import private_rows

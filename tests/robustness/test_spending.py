@@ -43,13 +43,13 @@ from fastpubpriv import (
     learn_axis_aligned_mixture,
     select_hypothesis,
 )
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.estimators import coinpress
-from fastpubpriv.mechanisms.selection import hypotheses as choosing
+from fastpubpriv.mechanisms import selection as choosing
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding.decoders import decode_gaussians
 from fastpubpriv.privacy import Neighbors
-from fastpubpriv.sources.blocks import RandomAccessRows
+from fastpubpriv.sources.base import RandomAccessRows
 
 LIGHT = {name: call for name, call in CALLS.items() if not call.heavy}
 light = pytest.mark.parametrize("name", LIGHT)

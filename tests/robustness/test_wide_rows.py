@@ -12,7 +12,7 @@ import pytest
 from clocks import PATIENCE
 
 import fastpubpriv as fpp
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.estimators.columns import learn
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -10,8 +10,7 @@ from helpers_sources import column_sums, direct_sums, silently
 from helpers_text import csv_rows, file_of, number_of, one_row, rows_changed, same, values_of
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.readers import cells, lines
+from fastpubpriv.sources import Rows, private_rows, text_files
 
 NAN = float("nan")
 
@@ -37,7 +36,7 @@ def numbers(texts):
     data = b"".join(text + b"," for text in texts)
     end = np.cumsum([len(text) + 1 for text in texts]) - 1
     begin = end - [len(text) for text in texts]
-    return cells._numbers(cells._texts(np.frombuffer(data, np.uint8), begin, end))
+    return text_files._numbers(text_files._texts(np.frombuffer(data, np.uint8), begin, end))
 
 
 def test_both_ways_of_reading_a_cell_take_the_same_texts_for_numbers():
@@ -49,10 +48,10 @@ def test_both_ways_of_reading_a_cell_take_the_same_texts_for_numbers():
         assert same(slow, [number_of(text) for text in texts])
         numeral = ~np.isnan(slow)
         quick = [text for text, good in zip(texts, numeral, strict=True) if good]
-        assert cells._is_simple(pa.array(quick))
+        assert text_files._is_simple(pa.array(quick))
         assert same(numbers(quick), slow[numeral])
         for text in [text for text, good in zip(texts, numeral, strict=True) if not good][:: size**3]:
-            assert cells._parsed(pa, pa.array([text.decode()])) is None, text
+            assert text_files._parsed(pa, pa.array([text.decode()])) is None, text
             assert same(numbers([text]), [NAN]), text
 
 
@@ -74,7 +73,7 @@ def test_numbers_are_rounded_to_the_nearest_double_by_each_parser(monkeypatch):
     assert same(numbers(texts), expected)
     assert same(numbers([*texts, b"nan", b"Infinity"]), [*expected, NAN, np.inf])
     # Should another version of Arrow refuse one numeral of a batch, Python reads the batch: the same numbers.
-    monkeypatch.setattr(cells, "_parsed", lambda pa, texts: None)
+    monkeypatch.setattr(text_files, "_parsed", lambda pa, texts: None)
     assert same(numbers([*texts, b" +1 ", b"x", b""]), [*expected, 1, NAN, NAN])
 
 
@@ -105,7 +104,7 @@ def test_quoted_lines_are_joined_on_request_only(tmp_path):
     assert csv_rows(tmp_path, text).n == 7
     for piece in (1, 2, 5, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lines, "_PIECE_BYTES", piece)
+            patch.setattr(text_files, "_PIECE_BYTES", piece)
             rows = csv_rows(tmp_path, text, join_quoted_lines=True)
             np.testing.assert_array_equal(values_of(rows), expected)
     # The consequence that the docstring names: here, and only here, one record can change the others.
@@ -117,7 +116,7 @@ def test_quoted_lines_are_joined_on_request_only(tmp_path):
 
 
 def test_several_pieces_and_compressed_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "_PIECE_BYTES", 10_000)
+    monkeypatch.setattr(text_files, "_PIECE_BYTES", 10_000)
     x = np.random.default_rng(0).normal(size=(6000, 3)).round(6)
     pd.DataFrame(x, columns=list("abc")).to_csv(tmp_path / "t.csv", index=False)
     pd.DataFrame(x, columns=list("abc")).to_csv(tmp_path / "t.csv.gz", index=False)
@@ -136,7 +135,7 @@ def test_the_size_of_pieces_changes_nothing(tmp_path, monkeypatch):
     records = [b"1,x,2", b"", b'3,"y,",4\r', b"5", b"\r", b"6,,7"]
     text = b"\xef\xbb\xbf" + file_of(records)
     for piece in (1, 2, 3, 4, 11, 1 << 20):
-        monkeypatch.setattr(lines, "_PIECE_BYTES", piece)
+        monkeypatch.setattr(text_files, "_PIECE_BYTES", piece)
         for ending in (text, text[:-1]):
             assert same(values_of(csv_rows(tmp_path, ending)), [one_row(record) for record in records])
 
@@ -152,7 +151,7 @@ def test_the_size_of_pieces_changes_nothing(tmp_path, monkeypatch):
         ('"Alice-SSN-123,b\n1,2\n', "cannot be read"),
         ("1.5,Alice-SSN-123\n2,3\n", "header"),
         ("a,b,b\n1,2,3\n", "more than one column"),
-        ("a" * (lines.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"),
+        ("a" * (text_files.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"),
         (b"\xff\xfe\x00", "cannot be read"),
         (b"Alice\xff,b\n1,2\n", "cannot be read"),
         (b"\x1f\x8b Alice-SSN-123", "cannot be read"),

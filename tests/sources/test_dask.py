@@ -19,13 +19,9 @@ from fastpubpriv import InputError, Rows
 from fastpubpriv.errors import KernelError
 from fastpubpriv.mechanisms.group_covariances import GroupQuery
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.sources import Executor, private_rows, public_rows, remote
+from fastpubpriv.sources import Executor, dask_backend, private_rows, public_rows, remote
 from fastpubpriv.sources.labelled import labelled_rows
-from fastpubpriv.sources.readers import dask_graph
-from fastpubpriv.sources.views.each import linear_rows
-from fastpubpriv.sources.views.interleaved import interleave_rows
-from fastpubpriv.sources.views.pairs import distant_pairs, pair_rows
-from fastpubpriv.sources.views.view import split_rows
+from fastpubpriv.sources.views import distant_pairs, interleave_rows, linear_rows, pair_rows, split_rows
 from fastpubpriv.threads import pool
 
 TEXT = "Alice-SSN-123"
@@ -301,10 +297,10 @@ def test_a_merge_in_place_is_found(monkeypatch):
 
 def test_a_chunk_that_counts_twice_is_found(monkeypatch):
     """A planted fault: a plan that reads some rows twice, and one that leaves some out."""
-    whole = dask_graph._Plan._ranges
+    whole = dask_backend._Plan._ranges
     rows = private_rows(chunked(X, 4))
     for planted in (lambda found: [*found, found[0]], lambda found: found[1:]):
-        monkeypatch.setattr(dask_graph._Plan, "_ranges", lambda self, r, p=planted: p(list(whole(self, r))))
+        monkeypatch.setattr(dask_backend._Plan, "_ranges", lambda self, r, p=planted: p(list(whole(self, r))))
         with pytest.raises(KernelError, match="another number of rows"):
             column_sums(rows)
 

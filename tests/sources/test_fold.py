@@ -414,7 +414,7 @@ class Terminal:
 
 
 def slow_pass(monkeypatch, stderr, threads, rows, **options):
-    monkeypatch.setattr("fastpubpriv.threads.progress.DELAY_SECONDS", 0.05)
+    monkeypatch.setattr("fastpubpriv.threads.pool.DELAY_SECONDS", 0.05)
     monkeypatch.setattr(sys, "stderr", stderr)
     fold(
         rows, make_sums(5), lambda c, a: time.sleep(0.02), threads=threads, chunk_rows=10,
@@ -439,7 +439,7 @@ def test_no_progress_elsewhere(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
-    monkeypatch.setattr("fastpubpriv.threads.progress.DELAY_SECONDS", PATIENCE)
+    monkeypatch.setattr("fastpubpriv.threads.pool.DELAY_SECONDS", PATIENCE)
     column_sums(private_rows(X))
     assert stderr.text == ""
     column_sums(private_rows(X), progress=True)

@@ -13,9 +13,9 @@ from fastpubpriv import InputError, KernelError, OutOfMemoryError, estimate_mean
 from fastpubpriv.errors import BudgetError, FastPubPrivError
 from fastpubpriv.privacy import ZCDP, Ledger
 from fastpubpriv.sources import Rows, private_rows, public_rows
-from fastpubpriv.sources.readers.chunks import ChunkRows
+from fastpubpriv.sources.arrays import ChunkRows
 from fastpubpriv.threads import guard
-from fastpubpriv.threads.progress import Progress
+from fastpubpriv.threads.pool import Progress
 
 SECRET = "Alice-SSN-123"
 X = np.ones((40, 2))
@@ -239,8 +239,8 @@ def test_planted_guards_that_let_text_through(monkeypatch):
             fold(source, make_sums(2), add_sums)
         assert SECRET in said(caught.value)
     monkeypatch.undo()
-    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.call_foreign", guard.call_guarded)
-    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.iterate_foreign", guard.iterate_guarded)
+    monkeypatch.setattr("fastpubpriv.sources.arrays.call_foreign", guard.call_guarded)
+    monkeypatch.setattr("fastpubpriv.sources.arrays.iterate_foreign", guard.iterate_guarded)
     for name in ("call", "generator"):
         source = FACTORIES[name](InputError(SECRET))
         assert isinstance(source, ChunkRows)

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError, Rows
-from fastpubpriv.sources.views import interleaved
-from fastpubpriv.sources.views.interleaved import interleave_rows
-from fastpubpriv.sources.views.pairs import distant_pairs
+from fastpubpriv.sources import views
+from fastpubpriv.sources.views import distant_pairs, interleave_rows
 
 
 def numbered(n, dim=1):
@@ -50,7 +49,7 @@ def test_every_stretch_has_its_share():
 
 @pytest.mark.parametrize("segment", [7, 64, 1 << 15])
 def test_any_range_of_any_source_gives_the_same_rows(segment, monkeypatch):
-    monkeypatch.setattr(interleaved, "_SEGMENT", segment)
+    monkeypatch.setattr(views, "_SEGMENT", segment)
     data = numbered(1003, 3)
     for random, stream in zip(
         interleave_rows(Rows.from_array(data), 2, 5, 3), interleave_rows(streamed(data), 2, 5, 3), strict=True
@@ -68,7 +67,7 @@ def test_any_range_of_any_source_gives_the_same_rows(segment, monkeypatch):
 @given(n=st.integers(1, 300), begin=st.integers(0, 300), length=st.integers(0, 300))
 @settings(max_examples=60, deadline=None)
 def test_positions_are_those_of_the_mask(n, begin, length):
-    members = interleaved._Members(n, 2**61, 2**63)
+    members = views._Members(n, 2**61, 2**63)
     every = np.flatnonzero(members.mask(0, n))
     assert members.size == len(every)
     begin, end = min(begin, members.size), min(begin + length, members.size)

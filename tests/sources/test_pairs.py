@@ -6,7 +6,7 @@ from helpers_sources import column_sums, direct_sums, every_source, silently
 
 from fastpubpriv import InputError
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.pairs import differences, pair_rows
+from fastpubpriv.sources.views import differences, pair_rows
 
 
 def expected(matrix):

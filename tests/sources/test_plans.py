@@ -174,9 +174,9 @@ def test_scans_of_files(tmp_path):
 
 def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
     """The replaced row, for a function that looks at other rows."""
-    from fastpubpriv.sources.readers import plans
+    from fastpubpriv.sources import rescanned
 
-    monkeypatch.setattr(plans, "_FUNCTIONS", plans._FUNCTIONS | {"cum_sum"})
+    monkeypatch.setattr(rescanned, "_FUNCTIONS", rescanned._FUNCTIONS | {"cum_sum"})
     monkeypatch.setitem(TAKEN, "planted", lambda f: f.select(A.cum_sum()))
     with pytest.raises(AssertionError):
         test_a_replaced_row_changes_its_own_row_only("planted")

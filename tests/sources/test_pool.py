@@ -16,8 +16,7 @@ from fastpubpriv import ZCDP, SeededNoiseWarning, estimate_mean
 from fastpubpriv.errors import FastPubPrivError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.threads import pool
-from fastpubpriv.threads.pool import Crew
-from fastpubpriv.threads.steps import share_out
+from fastpubpriv.threads.pool import Crew, share_out
 
 X = np.random.default_rng(4).normal(size=(257, 5))
 SOURCES = {

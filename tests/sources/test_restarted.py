@@ -14,7 +14,7 @@ import fastpubpriv as fpp
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows, public_rows
 from fastpubpriv.sources.labelled import labelled_rows
-from fastpubpriv.sources.views.pairs import distant_pairs, pair_rows
+from fastpubpriv.sources.views import distant_pairs, pair_rows
 
 TEXT = "Alice-SSN-123"
 N = 203

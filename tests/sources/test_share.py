@@ -10,7 +10,7 @@ from clocks import PATIENCE, wait_until
 
 from fastpubpriv import InputError
 from fastpubpriv.errors import KernelError
-from fastpubpriv.threads.steps import share_out
+from fastpubpriv.threads.pool import share_out
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5, None])

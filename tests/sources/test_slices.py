@@ -5,8 +5,7 @@ import pytest
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.views.each import linear_rows
-from fastpubpriv.sources.views.view import split_rows
+from fastpubpriv.sources.views import linear_rows, split_rows
 
 X = np.random.default_rng(0).normal(size=(1000, 3))
 

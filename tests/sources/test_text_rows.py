@@ -7,10 +7,9 @@ import pytest
 from helpers_sources import every_source
 from helpers_text import CHOSEN, CORPUS, PLAIN, TEXT_READERS, file_of, one_row, rows_changed, same, values_of
 
-from fastpubpriv.sources import Rows
-from fastpubpriv.sources.private import SUFFIXES
-from fastpubpriv.sources.readers import cells, lines
-from fastpubpriv.sources.readers import csv as csv_file
+from fastpubpriv.sources import Rows, text_files
+from fastpubpriv.sources import text_files as csv_file
+from fastpubpriv.sources.open import SUFFIXES
 
 MIB = 1 << 20
 READERS = pytest.mark.parametrize("read", TEXT_READERS.values(), ids=TEXT_READERS.keys())
@@ -22,7 +21,7 @@ AROUND = [b"1,x,2", b" 3 ,Eve,+4", PLAIN, b"nan,,inf", b"Bob,x,7", b",,", b"1e40
 
 def with_each_byte(*forms):
     """Records with each of the 256 byte values in the place of a question mark; a line feed would make two records."""
-    codes = [bytes([code]) for code in range(256) if code != lines.LINE_FEED]
+    codes = [bytes([code]) for code in range(256) if code != text_files.LINE_FEED]
     return [form.replace(b"?", code) for form in forms for code in codes]
 
 
@@ -61,7 +60,7 @@ LONG = {
     "odd quotes": b'"' * (MIB - 1),
     "returns": b"\r" * MIB,
     "blanks": b" " * MIB,
-    "bytes": bytes(code for code in range(256) if code != lines.LINE_FEED) * (MIB // 255),
+    "bytes": bytes(code for code in range(256) if code != text_files.LINE_FEED) * (MIB // 255),
 }
 
 
@@ -80,9 +79,9 @@ def test_long_cells_at_several_offsets(suffix, fill, tmp_path):
 
 
 def test_a_line_beyond_the_limit_is_a_row_of_missing_values(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 1000)
     for piece in (1, 7, 999, 1000, 1001, MIB):
-        monkeypatch.setattr(lines, "_PIECE_BYTES", piece)
+        monkeypatch.setattr(text_files, "_PIECE_BYTES", piece)
         for end in (b"\n", b"\r\n"):
             for length in (999, 1000, 1001, 1002, 5000):
                 record = (b"1,%s,2" % (b"x" * 5000))[: length - 2] + b",2"
@@ -93,7 +92,7 @@ def test_a_line_beyond_the_limit_is_a_row_of_missing_values(tmp_path, monkeypatc
 
 
 def test_a_line_of_more_than_sixteen_mebibytes(tmp_path):
-    for length in (lines.MAX_LINE_BYTES, lines.MAX_LINE_BYTES + 1):
+    for length in (text_files.MAX_LINE_BYTES, text_files.MAX_LINE_BYTES + 1):
         record = b"1,%s,2" % (b"x" * (length - 4))
         found = values_of(TEXT_READERS[".csv"](tmp_path, file_of([PLAIN, record, PLAIN])))
         assert same(found, [one_row(r) for r in (PLAIN, record, PLAIN)])
@@ -107,7 +106,7 @@ def by_arrow(folder, text):
     )
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     table = pa.csv.read_csv(folder / "t.csv", parse_options=parse, convert_options=options)
-    columns = [cells._numerals(pa, table[label].combine_chunks()).cast(pa.float64()) for label in CHOSEN]
+    columns = [text_files._numerals(pa, table[label].combine_chunks()).cast(pa.float64()) for label in CHOSEN]
     matrix = np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
     return Rows.from_array(matrix)
 
@@ -120,29 +119,29 @@ def test_a_reader_that_trusts_a_parser_of_whole_files_is_caught(record, tmp_path
 
 def blanks_of_two_kinds(monkeypatch):
     """The reader as it was: a first try on the whole batch, where more bytes are blanks than in the second."""
-    parsed = cells._parsed
-    monkeypatch.setattr(cells, "_is_simple", lambda texts: True)
-    monkeypatch.setattr(cells, "_parsed", lambda pa, texts: parsed(pa, pa.compute.ascii_trim_whitespace(texts)))
-    monkeypatch.setattr(cells, "_BLANKS", " ")
+    parsed = text_files._parsed
+    monkeypatch.setattr(text_files, "_is_simple", lambda texts: True)
+    monkeypatch.setattr(text_files, "_parsed", lambda pa, texts: parsed(pa, pa.compute.ascii_trim_whitespace(texts)))
+    monkeypatch.setattr(text_files, "_BLANKS", " ")
 
 
 def a_filter_that_knows_too_little(monkeypatch):
-    monkeypatch.setattr(cells, "_NUMERAL", cells._NUMERAL.replace("[+-]?", "-?", 1))
+    monkeypatch.setattr(text_files, "_NUMERAL", text_files._NUMERAL.replace("[+-]?", "-?", 1))
 
 
 def quotes_that_join_lines(monkeypatch):
-    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted: lines.read_lines(path, True))
+    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted, read=text_files.read_lines: read(path, True))
 
 
 def long_lines_that_are_no_rows(monkeypatch):
-    read = lines._lines
+    read = text_files._lines
 
     def without_long_ones(text, feeds, at_start):
         found = read(text, feeds, at_start)
         keep = np.diff(feeds, prepend=-1) <= 1000
-        return lines.Lines(found.text, found.begin[keep], found.end[keep])
+        return text_files.Lines(found.text, found.begin[keep], found.end[keep])
 
-    monkeypatch.setattr(lines, "_lines", without_long_ones)
+    monkeypatch.setattr(text_files, "_lines", without_long_ones)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from fastpubpriv.kernels.reports import report_integers
-from fastpubpriv.laws import ReportLaw
+from fastpubpriv.kernels.noise import report_integers
+from fastpubpriv.row_maps import ReportLaw
 
 pytestmark = pytest.mark.statistical
 

@@ -6,7 +6,7 @@ from spies import SpyLedger, SpyRows, refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
 from fastpubpriv.losses import LOSSES, predictions
-from fastpubpriv.results.descent import DescentResult
+from fastpubpriv.results.models import DescentResult
 from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, huber_loss
 
 BETA = np.array([1.0, -0.2, 5.0])

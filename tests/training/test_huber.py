@@ -8,7 +8,7 @@ from scipy import optimize
 from spies import seeded
 
 from fastpubpriv import ApproxDP, linear_regression, train
-from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import SemiDP, huber_loss, methods
 from fastpubpriv.training.design import make_design
 from fastpubpriv.training.public_huber import huber_posterior

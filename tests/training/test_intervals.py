@@ -8,7 +8,7 @@ from spies import seeded
 
 from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression
-from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import leverage, methods
 from fastpubpriv.training.newton_state import JointState, State
 

@@ -8,7 +8,7 @@ import pytest
 from fastpubpriv import ZCDP, BudgetError, InputError, Ledger, PureDP, ReplayError, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.mechanisms.minima import WeightedMinimum
+from fastpubpriv.mechanisms.gradients import WeightedMinimum
 from fastpubpriv.training import OutputPerturbation, huber_loss
 
 pytestmark = [

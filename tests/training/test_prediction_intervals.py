@@ -9,7 +9,7 @@ from spies import seeded
 
 from benchmarks.accuracy import regressions as real
 from fastpubpriv import ApproxDP, InputError, linear_regression, train
-from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.results.models import TrainingResult
 
 BUDGET = ApproxDP(2, 1e-5)
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")

@@ -11,9 +11,9 @@ from twins import residuals as reference
 
 from fastpubpriv import ZCDP, ApproxDP, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.kernels import residuals as kernels
+from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.losses import squared_residual
-from fastpubpriv.residual_maps import ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 from fastpubpriv.training import methods, rotated, weighing
 
 M, CAP = 400, 2.0

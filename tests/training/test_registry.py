@@ -7,9 +7,8 @@ from spies import seeded
 from fastpubpriv import ZCDP, InputError, ReplayError, linear_regression, plan, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.cli.options import Methods
-from fastpubpriv.mechanisms.gradients import LinearGradientQuery
-from fastpubpriv.mechanisms.losses import LossQuery
-from fastpubpriv.mechanisms.residuals import ResidualQuery
+from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery
+from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS
 from fastpubpriv.training.record import TrainingMethod

@@ -16,7 +16,7 @@ from fastpubpriv import (
     logistic_regression,
     train,
 )
-from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training.methods import METHODS
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])

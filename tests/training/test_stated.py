@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, linear_regression, logistic_regression, train
-from fastpubpriv.kernels.residuals import residual_sum
+from fastpubpriv.kernels.gradients import residual_sum
 from fastpubpriv.losses import LOSSES, weighted_logistic
-from fastpubpriv.residual_maps import ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 from fastpubpriv.training.stated import Importance
 
 STRONG = ApproxDP(4, 1e-5)

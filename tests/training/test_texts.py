@@ -7,10 +7,9 @@ from spies import SpyLedger, seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ApproxDP, InputError, linear_regression, logistic_regression, train
-from fastpubpriv.results.descent import DescentResult
-from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.readers.texts import TextColumns
+from fastpubpriv.sources.tables import TextColumns
 from fastpubpriv.training import SemiDP
 from fastpubpriv.training.opened import opened
 from fastpubpriv.training.stated import Stated

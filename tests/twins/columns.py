@@ -1,4 +1,4 @@
-"""Signed dyadic cells and boxes of columns, in readable NumPy: equal bits to `kernels.columns`."""
+"""Signed dyadic cells and boxes of columns, in readable NumPy: equal bits to `kernels.rows`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.maps import ColumnBox, RowMap
+from fastpubpriv.row_maps import ColumnBox, RowMap
 from twins.rows import rows_shell_counts, rows_sum
 
 _SIZE = np.uint64(2**63 - 1)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import IntArray
-from fastpubpriv.residual_maps import GradientMap
+from fastpubpriv.row_maps import GradientMap
 from twins._integers import add_rounded, sum_by_halves, sum_in_order
 
 

@@ -1,4 +1,4 @@
-"""Pairs of hypotheses in readable NumPy: the same integers as `kernels.hypotheses` (codes: within one)."""
+"""Pairs of hypotheses in readable NumPy: the same integers as `kernels.densities` (codes: within one)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.maps import MixtureTable
+from fastpubpriv.row_maps import MixtureTable
 
 _CODES_PER_NAT = 2048.0
 

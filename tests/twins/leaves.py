@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.maps import RowMap, RowTree
+from fastpubpriv.row_maps import RowMap, RowTree
 from twins import rows
 from twins.tree import tree_assign
 

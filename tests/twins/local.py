@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.laws import CodeLaw, ReportLaw
+from fastpubpriv.row_maps import CodeLaw, ReportLaw
 from twins.chacha import DRAW_BLOCK, nonce_of, words
 from twins.sampler import report_gaussians
 

@@ -1,4 +1,4 @@
-"""Twin of `kernels.normals` in NumPy: the statistic of rows under a mixture."""
+"""Twin of `kernels.densities` in NumPy: the statistic of rows under a mixture."""
 
 from __future__ import annotations
 

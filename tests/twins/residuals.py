@@ -1,4 +1,4 @@
-"""Gradients of labelled rows as exact integers, in readable NumPy: equal to `kernels.residuals`, each sum in the same order."""
+"""Gradients of labelled rows as exact integers, in readable NumPy: equal to `kernels.gradients`, each sum in the same order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import IntArray
-from fastpubpriv.residual_maps import ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 from twins._integers import add_rounded, sum_by_halves
 
 

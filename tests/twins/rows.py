@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.linalg.blas import dsyrk
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.maps import RowMap
+from fastpubpriv.row_maps import RowMap
 
 _LANES = 8
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.maps import RowTree, Split
+from fastpubpriv.row_maps import RowTree, Split
 
 
 def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[np.int32]) -> None:

@@ -12,10 +12,9 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.columns.learn import warn_about
 from fastpubpriv.estimators.columns.norms import Norms
 from fastpubpriv.estimators.columns.report import NORMAL
-from fastpubpriv.quantiles import normal_quantile
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.columns import ColumnReport
-from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.estimates import ColumnReport, MeanResult
 
 # Times the rest of the interval that the tail of whole rows may take before the status says so: nobody knows in which column it is.
 DECIDES = 4.0

@@ -19,10 +19,10 @@ from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.clips import Map, map_of
 from fastpubpriv.estimators.columns.scales import Column, Scale, columns_of, lower_medians, scales_of
 from fastpubpriv.estimators.columns.shares import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, SPARED, Shares, check_grids
-from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
-from fastpubpriv.run import Run
+from fastpubpriv.row_maps import ColumnBox
+from fastpubpriv.session import Run
 
 Bounds = tuple[FloatArray, FloatArray] | None
 ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called far from its centre

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning
 from fastpubpriv.estimators.columns.balls import RowBall, choose_ball, shell_edges
@@ -18,13 +18,12 @@ from fastpubpriv.estimators.columns.scales import lower_medians
 from fastpubpriv.estimators.columns.shares import Shares, check_grids, divide, draws
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.estimators.regions import MOST_BEYOND
-from fastpubpriv.kernels.columns import cells_apart
-from fastpubpriv.maps import ColumnBox
+from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.columns import STATUSES
-from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.run import Run
+from fastpubpriv.results.estimates import STATUSES, MeanResult
+from fastpubpriv.row_maps import ColumnBox
+from fastpubpriv.session import Run
 
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
 MOST_NAMED = 10

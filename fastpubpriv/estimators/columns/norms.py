@@ -22,11 +22,11 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.estimators.columns.shares import Shares, divide
 from fastpubpriv.estimators.columns.tails import sides_of
-from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 
 LOG2_PARTS = 1
 LEAST, MOST = -480, 480  # exponents of the norms that are told apart: their squares are ordinary numbers

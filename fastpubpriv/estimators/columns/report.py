@@ -11,7 +11,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.clips import Map
 from fastpubpriv.estimators.columns.scales import Column, Scale, doubtful_sum, edges_of, undetected_at, undetected_rows
 from fastpubpriv.estimators.columns.shares import Shares
-from fastpubpriv.results.columns import ColumnReport
+from fastpubpriv.results.estimates import ColumnReport
 
 MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 FAINT = 8.0

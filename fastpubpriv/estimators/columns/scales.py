@@ -18,7 +18,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.columns import windows
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.estimators.columns.windows import DECAY, thresholds
-from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.rows import EXPONENTS
 
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from fastpubpriv.kernels.columns import LOG2_PARTS_MAX, cells_of_column
+from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import signed_cell_event
 from fastpubpriv.privacy import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
 

@@ -13,7 +13,7 @@ from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns.shares import Shares
-from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.rows import EXPONENTS
 
 WIDTHS = (1, 2, 4, 8)
 # A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.

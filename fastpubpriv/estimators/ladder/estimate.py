@@ -10,10 +10,9 @@ from fastpubpriv.estimators.ladder.norms import CountShares
 from fastpubpriv.estimators.ladder.public_base import PublicBase, Strength, constant_text, public_base
 from fastpubpriv.estimators.ladder.rungs import Outlook, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.methods import Method
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.run import Run
+from fastpubpriv.session import Method, Run
 
 # How far more private rows are looked for, in doublings.
 MOST_DOUBLINGS = 16

@@ -20,7 +20,7 @@ from fastpubpriv.estimators.ladder.shifts import shift_of, weight_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap, Released
-from fastpubpriv.quantiles import chi2_quantile
+from fastpubpriv.public_draws import chi2_quantile
 
 # The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
 LEAST_MASS = 0.25

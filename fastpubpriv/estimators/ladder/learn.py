@@ -27,12 +27,18 @@ from fastpubpriv.estimators.ladder.rungs import (
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, MOST_ROUNDS, Noise
 from fastpubpriv.estimators.ladder.shifts import Shift, shift_of, weight_of
 from fastpubpriv.estimators.matrices import symmetric
-from fastpubpriv.mechanisms.axis_features import AxisFeatures
-from fastpubpriv.mechanisms.statistics import StatisticSum
-from fastpubpriv.mechanisms.sums import Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
+from fastpubpriv.mechanisms.leaves import AxisFeatures
+from fastpubpriv.mechanisms.sums import (
+    Released,
+    SecondMoment,
+    StatisticSum,
+    VectorSum,
+    check_gram_grids,
+    check_sum_grids,
+)
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
-from fastpubpriv.quantiles import chi2_quantile
-from fastpubpriv.run import Run
+from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.session import Run
 
 # Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
 AT_THE_EDGE = 0.7

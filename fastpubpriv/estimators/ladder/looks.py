@@ -13,7 +13,7 @@ from fastpubpriv.estimators.ladder.norms import CountShares, Norms, scale_edges
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.shifts import off_scale, stretch_of
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.quantiles import chi2_quantile
+from fastpubpriv.public_draws import chi2_quantile
 
 SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
 # Rows over the noise of a shell: what is wanted of an early count and of the last one, and the fewest that say anything.

@@ -15,7 +15,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.ladder.evidence import LIFT_REPORTED, lifting, pseudo_rows
 from fastpubpriv.estimators.matrices import spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.quantiles import f_quantile
+from fastpubpriv.public_draws import f_quantile
 from fastpubpriv.results.base import frozen
 
 # A column whose public values differ by no more than their own rounding says nothing about its scale.

@@ -12,7 +12,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.norms import NO_COUNTS, CountShares
 from fastpubpriv.estimators.ladder.public_base import Strength
 from fastpubpriv.estimators.ladder.schedule import CLIP_BIAS_SQ, Noise, Plan
-from fastpubpriv.quantiles import chi2_quantile
+from fastpubpriv.public_draws import chi2_quantile
 
 # ---- The rungs that release one vector, and how a private mean is combined with the public one: post-processing ------
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.quantiles import chi2_quantile, chi2_quantiles
+from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
 
 # ---- How much of the rows' spread was clipped away, from a released second moment ------------------------------------
 

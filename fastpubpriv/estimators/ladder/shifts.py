@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scipy.special import polygamma
 
 from fastpubpriv.estimators.ladder.public_base import Strength
-from fastpubpriv.quantiles import chi2_quantile, f_quantile
+from fastpubpriv.public_draws import chi2_quantile, f_quantile
 
 # Beyond this factor between variances the scale of the public rows is given up for that of a private count.
 FACTOR = 4.0

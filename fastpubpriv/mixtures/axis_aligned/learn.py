@@ -9,25 +9,24 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators.bounded import checked_bounds
 from fastpubpriv.estimators.whitening import known_root
-from fastpubpriv.mechanisms.selection.hypotheses import required_rows
-from fastpubpriv.methods import Registry
-from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
-from fastpubpriv.mixtures.axis_aligned.ties import component_status, public_ties
+from fastpubpriv.mechanisms.selection import required_rows
+from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, list_decoding_method, univariate
+from fastpubpriv.mixtures.axis_aligned.types import AxisMethod, Learned, Task, component_status, public_ties
 from fastpubpriv.mixtures.bounded import bounded
-from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
+from fastpubpriv.mixtures.list_decoding.results import wanted_accuracy
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.session import Registry
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.each import linear_rows
+from fastpubpriv.sources.views import linear_rows
 
 MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000
@@ -37,7 +36,7 @@ ITERATE_FROM, ITERATE_FROM_PURE = 4_000, 10_000
 
 
 METHODS: Registry[AxisMethod] = Registry(
-    univariate.METHOD, anchors.METHOD, public_list.METHOD, dp_em.METHOD, decoded_lists.METHOD, auto=True
+    univariate.METHOD, column_modes.METHOD, dp_em.PUBLIC_LIST, dp_em.METHOD, list_decoding_method.METHOD, auto=True
 )
 
 

@@ -17,18 +17,32 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
-from fastpubpriv.mechanisms.selection.hypotheses import check_rows
-from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
-from fastpubpriv.mixtures.axis_aligned.candidates import Scale, best_fit, candidates, octaves, partition
-from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task, choose, on_the_line
-from fastpubpriv.mixtures.axis_aligned.resolution import tied_in, unseen, without_comb
-from fastpubpriv.mixtures.axis_aligned.ties import finest_differences, tied_shares
+from fastpubpriv.mechanisms.selection import check_rows
+from fastpubpriv.mixtures.axis_aligned.candidates import (
+    Scale,
+    best_fit,
+    candidates,
+    octaves,
+    partition,
+    tied_in,
+    unseen,
+    without_comb,
+)
+from fastpubpriv.mixtures.axis_aligned.em import Cells
+from fastpubpriv.mixtures.axis_aligned.types import (
+    AxisMethod,
+    Learned,
+    Task,
+    choose,
+    finest_differences,
+    on_the_line,
+    tied_shares,
+)
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
-from fastpubpriv.privacy.stable import stable_event
-from fastpubpriv.run import Run
+from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.interleaved import interleave_rows
-from fastpubpriv.sources.views.pairs import distant_pairs
+from fastpubpriv.sources.views import distant_pairs, interleave_rows
 
 SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
 KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known

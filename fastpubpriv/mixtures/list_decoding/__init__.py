@@ -8,8 +8,12 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from fastpubpriv.mixtures.list_decoding.coarse import decode_means, decode_variances
-    from fastpubpriv.mixtures.list_decoding.decoders import decode_axis_aligned, decode_gaussians
+    from fastpubpriv.mixtures.list_decoding.decoders import (
+        decode_axis_aligned,
+        decode_gaussians,
+        decode_means,
+        decode_variances,
+    )
     from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
 
 __all__ = [
@@ -24,8 +28,7 @@ __all__ = [
 
 # Loaded at first use, as the modules of this folder import each other through it.
 _HOMES = {
-    "coarse": ("decode_means", "decode_variances"),
-    "decoders": ("decode_axis_aligned", "decode_gaussians"),
+    "decoders": ("decode_axis_aligned", "decode_gaussians", "decode_means", "decode_variances"),
     "results": ("AxisAlignedLists", "MeanLists", "ScaleLists"),
 }
 

@@ -1,22 +1,420 @@
-"""What the list decoders release: coarse lists for each column, and the fine nets that follow from them."""
+"""What the list decoders release, the finite nets that follow from it, and the sizes that the theorems ask for."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError
-from fastpubpriv.mixtures.list_decoding import nets
-from fastpubpriv.reading import Form, read_array
-from fastpubpriv.results.base import Result
-from fastpubpriv.results.words import Table, tally
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
+from fastpubpriv.privacy import ApproxDP, Budget, stable_event
+from fastpubpriv.results.base import Form, Result, Table, read_array, tally
+from fastpubpriv.results.histogram import noise_quantile
+from fastpubpriv.shared_docs import FAILURE_PROB
+
+# What the theorems of list decoding and selection ask for, in numbers: list sizes and rows. Public numbers only.
+
+SCALE_MASS = 0.2718  # least share of |X - X'| / sqrt(2) of one Gaussian in the best dyadic bin
+MEAN_MASS = 0.3413  # the same of X in the best bin of a width between sigma and 2 sigma
+DYADIC_SCALES = 2099
+_ROWS_MAX = 2**62
+LEAST_ACCURACY = 1e-6
+MOST_FACTORS = 10**5  # of the length of the list, one for each column of each component
+
+
+def _weight(min_weight: object) -> float:
+    return validation.fraction("min_weight", min_weight, include_one=True) or validation.positive(
+        "min_weight", min_weight
+    )
+
+
+def scale_list_bound(min_weight: float) -> int:
+    """Scales that Algorithm 3 may return: floor(12 / w^2). (There are DYADIC_SCALES dyadic bins of doubles in all.)
+
+    Examples
+    --------
+    >>> scale_list_bound(0.5)
+    48
+    """
+    return math.floor(12 / Fraction(_weight(min_weight)) ** 2)
+
+
+def mean_list_bound(min_weight: float) -> int:
+    """Means that Algorithm 2 may return for one scale: floor(12 / w).
+
+    Examples
+    --------
+    >>> mean_list_bound(0.5)
+    24
+    """
+    return math.floor(12 / Fraction(_weight(min_weight)))
+
+
+def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: int = 1) -> float:
+    """Bound on the error of all counts of n rows (suppressed ones too) with probability 1 - failure_prob: the threshold and the
+    largest of 2 n noises, as Lemma 4.1 of the paper with constants.
+
+    Examples
+    --------
+    >>> round(histogram_error(ApproxDP(epsilon=1, delta=1e-6), 10_000, 0.05), 1)
+    51.7
+    """
+    if not isinstance(budget, ApproxDP):
+        raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
+    # The number of rows enters through the size of the integers only, and not beyond 2^35.
+    event = stable_event(budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0)
+    beta = validation.probability("failure_prob", failure_prob)
+    return event.count_threshold + noise_quantile(event.law, event.count_noise_std, beta / (2 * n * histograms))
+
+
+def _least_rows(needed: Callable[[int], float]) -> int:
+    """The least n >= needed(n), a number that grows with n: from one row on, each step goes to what the step before asked for."""
+    n, wanted = 0, 1.0
+    while wanted > n:
+        if not wanted <= _ROWS_MAX:
+            raise InfeasibleError("no number of rows below 2^62 is enough: pass a larger budget, accuracy or weight")
+        n = math.ceil(wanted)
+        wanted = needed(n)
+    return n
+
+
+def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim: int = 1) -> int:
+    """Rows (two for each pair) with which Algorithm 3 finds a scale in [sigma, 2 sigma) of every Gaussian of weight `min_weight`.
+
+    Examples
+    --------
+    >>> variance_rows(0.5, ApproxDP(epsilon=1, delta=1e-6), 0.05)
+    9916
+    """
+    w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob) / dim
+    sampling = 72.0 * math.log(2.0 / beta) / w**2
+    return 2 * _least_rows(
+        lambda pairs: max(sampling, histogram_error(budget, pairs, beta / 2.0, histograms=dim) * 24.0 / w**2)
+    )
+
+
+def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histograms: int = 1) -> int:
+    """Rows with which Algorithm 2 finds a mean within sigma, for one known scale, of every Gaussian of weight `min_weight`.
+
+    Examples
+    --------
+    >>> mean_rows(0.5, ApproxDP(epsilon=1, delta=1e-6), 0.05)
+    2410
+    """
+    w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob)
+    sampling = 24.0 * math.log(2.0 / beta) / w
+    return _least_rows(
+        lambda n: max(sampling, histogram_error(budget, n, beta / 2.0, histograms=histograms) * 24.0 / w)
+    )
+
+
+def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """Rows with which minimum-distance selection among e^log_candidates hypotheses has slack accuracy / 2.
+
+    Examples
+    --------
+    >>> selection_rows(math.log(1000), 0.1, 1.0, 0.05)
+    60451
+    """
+    alpha, eps = validation.positive("accuracy", accuracy), validation.positive("epsilon", epsilon)
+    log_beta = math.log(4.0 / validation.probability("failure_prob", failure_prob))
+    sets = math.log(2.0) + 2.0 * log_candidates + log_beta  # ln(2 S / beta') with S <= M^2
+    return math.ceil(max(32.0 * sets / alpha**2, 8.0 * (log_candidates + log_beta) / (alpha * eps)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureSizes:
+    """What Algorithm 1 of the paper asks for."""
+
+    n_components: int
+    dim: int
+    accuracy: float
+    corruption_weight: float  # 1 - gamma = accuracy / (18 k), the least weight that is decoded
+    scales: int  # with means_per_scale: bounds of the coarse lists of one coordinate
+    means_per_scale: int
+    weights: int  # points of the simplex net
+    # mixtures in the paper's list: for each coordinate all means crossed with all standard deviations, to the powers
+    # dim and k, times `weights`; exact
+    candidates: int
+    # the same with standard deviations paired with the means of their scale, and the scales that doubles can have
+    candidates_paired: int
+    variance_rows: int  # with mean_rows and selection_rows: rows of the two blocks of the decoder and of the selection
+    mean_rows: int
+    selection_rows: int
+
+    @property
+    def log10_candidates(self) -> float:
+        """Decimal logarithm of the length of the paper's list."""
+        return _log(self.candidates) / math.log(10.0)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all three blocks."""
+        return self.variance_rows + self.mean_rows + self.selection_rows
+
+    def check(self, n: int, *, max_candidates: int = 20_000) -> None:
+        """InfeasibleError, with the numbers, when n rows or a list of max_candidates are too few."""
+        advice = (
+            "pass public rows (their list is short and needs no delta), or use the practical learner; theory mode suits one "
+            "component and a large accuracy"
+        )
+        if self.candidates_paired > max_candidates:
+            size = _log(self.candidates_paired) / math.log(10.0)
+            raise InfeasibleError(
+                f"the list of candidates would have 10^{size:.1f} members, and {max_candidates} can be handled "
+                f"({self.n_components} components, {self.dim} columns, accuracy {self.accuracy:g}): {advice}"
+            )
+        if n < self.rows:
+            raise InfeasibleError(f"the theorem asks for {self.rows:.3g} rows, and there are {n}: {advice}")
+
+
+def _log(number: int) -> float:
+    """Natural logarithm of an integer of any size."""
+    shift = max(0, number.bit_length() - 900)
+    return math.log(number >> shift) + shift * math.log(2.0) if number else -math.inf
+
+
+def wanted_accuracy(value: object) -> float:
+    """A total variation that somebody may ask for; far below the least, its square is not a number any more."""
+    accuracy = validation.probability("accuracy", value)
+    if accuracy < LEAST_ACCURACY:
+        raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
+    return accuracy
+
+
+def _net_sizes(accuracy: float) -> tuple[int, int]:
+    """Lengths of the nets of means and of standard deviations."""
+    return 2 * math.ceil(1.0 / accuracy) + 1, math.ceil(1.0 / math.log2(1.0 + accuracy))
+
+
+def mixture_sizes(
+    n_components: int, dim: int, accuracy: float, budget: Budget, *, failure_prob: float = FAILURE_PROB
+) -> MixtureSizes:
+    """List sizes and rows of Algorithm 1 (Theorem 5.1 of the paper) for total variation `accuracy`.
+
+    The decoder runs at accuracy / 18 with 1 - gamma = accuracy / (18 k), the net of weights has steps of accuracy / (18 k), and the
+    selection has slack accuracy / 2 on rows of its own, so every stage has the whole budget.
+
+    Examples
+    --------
+    >>> sizes = mixture_sizes(2, 1, 0.1, ApproxDP(epsilon=1, delta=1e-6))
+    >>> round(sizes.log10_candidates), sizes.scales, sizes.weights
+    (44, 1555199, 361)
+    """
+    k = validation.integer("n_components", n_components, minimum=1)
+    d = validation.integer("dim", dim, minimum=1)
+    alpha = wanted_accuracy(accuracy)
+    beta = validation.probability("failure_prob", failure_prob)
+    w, share = alpha / (18.0 * k), beta / (2.0 * k)
+    scales, means = scale_list_bound(w), mean_list_bound(w)
+    if d * k > MOST_FACTORS:
+        raise InfeasibleError(f"a list for {k} components in {d} columns would have a length of millions of digits")
+    some = min(scales, DYADIC_SCALES)
+    # Rows come first: they refuse many columns at once, and lists of so many digits take minutes.
+    for_variances = variance_rows(w, budget, share, dim=d)
+    for_means = mean_rows(w, budget, share, histograms=d * some)
+    mean_net, std_net = _net_sizes(alpha / (18.0 * d))
+    crossed, paired = scales * means * mean_net * scales * std_net, some * means * mean_net * std_net
+    resolution = math.ceil(18.0 * k / alpha)
+    weights = math.comb(resolution + k - 1, k - 1)
+    candidates, candidates_paired = crossed ** (d * k) * weights, paired ** (d * k) * weights
+    return MixtureSizes(
+        n_components=k,
+        dim=d,
+        accuracy=alpha,
+        corruption_weight=w,
+        scales=scales,
+        means_per_scale=means,
+        weights=weights,
+        candidates=candidates,
+        candidates_paired=candidates_paired,
+        variance_rows=for_variances,
+        mean_rows=for_means,
+        selection_rows=selection_rows(_log(candidates_paired), alpha, float(budget.amounts[0]), beta),
+    )
+
+
+# What the list decoders release: coarse lists for each column, and the finite nets that follow from them.
+
+# Finite nets: weights on the simplex, means and standard deviations around a coarse candidate. Sizes are exact, lists are lazy.
+
+
+def simplex_net_size(n_components: int, resolution: int) -> int:
+    """How many points (t_1, ..., t_k) / resolution with whole t_i >= 0 and sum 1 there are: C(r + k - 1, k - 1).
+
+    Examples
+    --------
+    >>> simplex_net_size(3, 10)
+    66
+    """
+    k, r = _sizes(n_components, resolution)
+    return math.comb(r + k - 1, k - 1)
+
+
+def simplex_net(n_components: int, resolution: int, *, begin: int = 0, end: int | None = None) -> Iterator[FloatArray]:
+    """The points of the simplex net, in lexical order of their numerators; any range of them without those before it.
+
+    Examples
+    --------
+    >>> [(4 * point).tolist() for point in simplex_net(2, 4, begin=3)]
+    [[3.0, 1.0], [4.0, 0.0]]
+    """
+    k, r = _sizes(n_components, resolution)
+    size = math.comb(r + k - 1, k - 1)
+    end = size if end is None else end
+    if not 0 <= begin <= end <= size:
+        raise InputError(f"points {begin} to {end} are not a range of the {size} points of this net")
+    if begin == end:
+        return
+    parts = _composition(k, r, begin)
+    for index in range(begin, end):
+        yield np.array(parts, dtype=np.float64) / r
+        if index + 1 < end:
+            _advance(parts)
+
+
+def _composition(k: int, r: int, index: int) -> list[int]:
+    """The composition of r into k parts with this number."""
+    parts, left = [], r
+    for place in range(k - 1, 0, -1):
+        value = 0
+        while index >= (count := math.comb(left - value + place - 1, place - 1)):
+            index -= count
+            value += 1
+        parts.append(value)
+        left -= value
+    return [*parts, left]
+
+
+def _advance(parts: list[int]) -> None:
+    """The next composition, in place: one unit moves left out of the tail, the rest of which goes to the end."""
+    last = len(parts) - 1
+    while parts[last] == 0:
+        last -= 1
+    rest = parts[last] - 1
+    parts[last] = 0
+    parts[last - 1] += 1
+    parts[-1] = rest
+
+
+def round_to_simplex(weights: Any, resolution: int) -> FloatArray:
+    """The net point of weights (k,): floors, and a unit each to the largest remainders; no entry moves by more than 1/resolution.
+
+    Examples
+    --------
+    >>> round_to_simplex([0.55, 0.3, 0.15], 10).tolist()
+    [0.6, 0.3, 0.1]
+    """
+    given = np.asarray(weights, dtype=np.float64)
+    if given.ndim != 1 or not len(given) or not (given >= 0.0).all() or not 0.0 < given.sum() < math.inf:
+        raise InputError("weights must be a vector of non-negative numbers with a positive sum")
+    r = validation.integer("resolution", resolution, minimum=1)
+    scaled = given / given.sum() * r
+    parts = np.floor(scaled)
+    order = np.argsort(parts - scaled, kind="stable")
+    parts[order[: round(r - float(parts.sum()))]] += 1.0
+    rounded: FloatArray = parts / r
+    return rounded
+
+
+def mean_steps(accuracy: float) -> FloatArray:
+    """Multiples j accuracy, |j| <= ceil(1 / accuracy): with a coarse mean within one scale, some step comes within accuracy
+    scales."""
+    alpha = validation.positive("accuracy", accuracy)
+    most = math.ceil(1.0 / alpha)
+    return alpha * np.arange(-most, most + 1).astype(np.float64)
+
+
+def std_factors(accuracy: float) -> FloatArray:
+    """Factors (1 + accuracy)^i / 2, 1 <= i <= ceil(1 / log2(1 + accuracy)): they cover scale / 2 to scale within a factor 1 +
+    accuracy."""
+    alpha = validation.positive("accuracy", accuracy)
+    most = math.ceil(1.0 / math.log2(1.0 + alpha))
+    factors: FloatArray = 0.5 * np.exp2(math.log2(1.0 + alpha) * np.arange(1, most + 1))
+    return factors
+
+
+def gaussian_net_size(accuracy: float) -> int:
+    """Members of the fine net of one coarse (mean, scale)."""
+    return len(mean_steps(accuracy)) * len(std_factors(accuracy))
+
+
+def gaussian_net(mean: float, scale: float, accuracy: float) -> FloatArray:
+    """The fine net of one coarse (mean, scale): (size, 2) means and standard deviations, paired.
+
+    If |mean - mu| <= sigma and sigma <= scale < 2 sigma, a member has |mean - mu| <= accuracy scale / 2 and a standard deviation
+    within accuracy sigma.
+    """
+    means = mean + scale * mean_steps(accuracy)
+    stds = scale * std_factors(accuracy)
+    return np.column_stack([np.repeat(means, len(stds)), np.tile(stds, len(means))])
+
+
+def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> int:
+    """How many different mixtures there are of `n_components` slots, each one of `n_candidates` components with a weight in whole
+    units of 1/resolution: multisets of (component, weight) with weights that add up to one.
+
+    Examples
+    --------
+    >>> mixture_net_size(2, 2, 2)
+    7
+    """
+    components = validation.integer("n_candidates", n_candidates, minimum=0)
+    k, r = _sizes(n_components, resolution)
+    ways = [[0] * (r + 1) for _ in range(k + 1)]
+    ways[0][0] = 1
+    for weight in range(r + 1):
+        # Multisets of j components that all have this weight.
+        chosen = [1, *(math.comb(components + j - 1, j) if components else 0 for j in range(1, k + 1))]
+        after = [[0] * (r + 1) for _ in range(k + 1)]
+        for used in range(k + 1):
+            for total in range(r + 1):
+                if ways[used][total]:
+                    for j in range(min(k - used, (r - total) // weight if weight else k) + 1):
+                        after[used + j][total + j * weight] += ways[used][total] * chosen[j]
+        ways = after
+    return ways[k][r]
+
+
+def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterator[tuple[IntArray, FloatArray]]:
+    """The mixtures that `mixture_net_size` counts, each once: component numbers (k,) and weights (k,), by falling weight."""
+    components = validation.integer("n_candidates", n_candidates, minimum=0)
+    k, r = _sizes(n_components, resolution)
+
+    def extend(slots: list[tuple[int, int]], left: int) -> Iterator[list[tuple[int, int]]]:
+        missing = k - len(slots)
+        if missing == 0:
+            if left == 0:
+                yield slots
+            return
+        top, first = slots[-1] if slots else (r, 0)
+        # Weights fall, and components rise among equal weights: every multiset has one such order.
+        for weight in range(min(top, left), -(-left // missing) - 1, -1):
+            for component in range(first if weight == top else 0, components):
+                yield from extend([*slots, (weight, component)], left - weight)
+
+    for slots in extend([], r):
+        yield (
+            np.array([component for _, component in slots], dtype=np.int64),
+            np.array([weight for weight, _ in slots], dtype=np.float64) / r,
+        )
+
+
+def _sizes(n_components: int, resolution: int) -> tuple[int, int]:
+    return (
+        validation.integer("n_components", n_components, minimum=1),
+        validation.integer("resolution", resolution, minimum=1),
+    )
+
+
+# What the list decoders release: coarse lists for each column, and the fine nets that follow from them.
 
 
 def _arrays(value: Any) -> tuple[FloatArray, ...]:
@@ -201,19 +599,19 @@ class AxisAlignedLists(_Lists):
             steps = 2.0 * alpha * np.arange(-math.ceil(0.5 / alpha), math.ceil(0.5 / alpha) + 1)
             fine = (means[:, None] + steps).ravel()
             return np.column_stack([fine, np.ones_like(fine)])
-        parts = [
-            nets.gaussian_net(mean, scale, alpha) for mean, scale in zip(means.tolist(), scales.tolist(), strict=True)
-        ]
+        parts = [gaussian_net(mean, scale, alpha) for mean, scale in zip(means.tolist(), scales.tolist(), strict=True)]
         return np.concatenate(parts) if parts else np.empty((0, 2))
 
     def net_size(self, column: int, accuracy: float) -> int:
         """Length of `net`, without making it."""
         alpha = validation.positive("accuracy", accuracy)
         pairs = sum(len(part) for part in self.means[column])
-        return pairs * (2 * math.ceil(0.5 / alpha) + 1 if self.factor is not None else nets.gaussian_net_size(alpha))
+        return pairs * (2 * math.ceil(0.5 / alpha) + 1 if self.factor is not None else gaussian_net_size(alpha))
 
     def list_size(self, accuracy: float) -> int:
         """Length of the product of all columns' fine lists, exact; each column at accuracy / dim, so that products are at
         accuracy."""
         alpha = validation.positive("accuracy", accuracy)
-        return nets.product_size([self.net_size(column, alpha / self.dim) for column in range(self.dim)])
+        # Length of the product of lists, as an exact integer.
+        sizes = [self.net_size(column, alpha / self.dim) for column in range(self.dim)]
+        return math.prod(sizes)

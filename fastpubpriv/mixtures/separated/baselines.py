@@ -1,4 +1,4 @@
-"""What a mixture costs without public rows, and what public rows say without private ones: to compare with."""
+"""What public rows without private ones, and private rows without public ones, say about a mixture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
@@ -15,8 +15,7 @@ from fastpubpriv.estimators.preconditioned import Frame
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
-from fastpubpriv.mixtures.separated.kmeans import SEED, nearest_centers
-from fastpubpriv.mixtures.separated.leaf_gaussians import (
+from fastpubpriv.mixtures.separated.leaf_estimates import (
     FLOOR_DEVIATIONS,
     FLOOR_ROWS,
     LEAF_COND_MAX,
@@ -26,10 +25,9 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     learn_leaves,
 )
 from fastpubpriv.mixtures.separated.learn import MOST_COMPONENTS, lifted_errors, put_together, warn_if_hopeless
-from fastpubpriv.mixtures.separated.public_fit import cluster_public, column_variances, shrunken
-from fastpubpriv.mixtures.separated.search import Clustering, leading
-from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
+from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers
+from fastpubpriv.mixtures.separated.search_state import Clustering, leading
+from fastpubpriv.mixtures.separated.tree import ClusterTree, cluster_public, column_variances, shrunken
 from fastpubpriv.privacy import (
     ZCDP,
     Budget,
@@ -43,8 +41,9 @@ from fastpubpriv.privacy import (
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.run import Run
-from fastpubpriv.sources.public import public_table_of
+from fastpubpriv.session import Run
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.sources.open import public_table_of
 
 THIRD = Fraction(1, 3)
 ITERATIONS = 5

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
@@ -21,26 +21,21 @@ from fastpubpriv.estimators.ladder.public_base import column_scales, constant_te
 from fastpubpriv.estimators.ladder.rungs import STRUCTURES, Prediction, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.maps import Rule
 from fastpubpriv.mixtures.bounded import bounded
-from fastpubpriv.mixtures.separated.balls import refuse_too_much
-from fastpubpriv.mixtures.separated.leaf_gaussians import (
+from fastpubpriv.mixtures.separated.leaf_estimates import (
     LeafEstimates,
     check_leaf_grids,
+    check_leaf_ladder_grids,
+    leaf_bases,
     leaf_draws,
     leaf_frames,
     leaf_gram_noise,
-    learn_leaves,
-)
-from fastpubpriv.mixtures.separated.leaf_ladder import (
-    check_leaf_ladder_grids,
-    leaf_bases,
     leaf_ladder_draws,
     learn_leaf_ladder,
+    learn_leaves,
 )
-from fastpubpriv.mixtures.separated.public_fit import overall_variance
-from fastpubpriv.mixtures.separated.scaling import Scaling
-from fastpubpriv.mixtures.separated.search import Clustering, Search
+from fastpubpriv.mixtures.separated.public_shapes import Scaling, refuse_too_much
+from fastpubpriv.mixtures.separated.search_state import Clustering, Search
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
     SearchMethod,
@@ -51,12 +46,13 @@ from fastpubpriv.mixtures.separated.searches import (
     search_scaling,
     tree_depth,
 )
-from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.parameters import FAILURE_PROB, shared_docs
+from fastpubpriv.mixtures.separated.tree import ClusterTree, overall_variance
 from fastpubpriv.privacy import Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.row_maps import Rule
+from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Share of the budget for finding the components, where that asks private rows; the rest is for their Gaussians and weights.
 SEARCH_SHARE = Fraction(3, 10)
@@ -77,8 +73,7 @@ def find_components(
         return search.finish([search.root()])
     find = method.learn if shape.mode == "practical" else method.theory
     assert find is not None
-    found: Clustering = find(search)
-    return found
+    return find(search)
 
 
 def checked_search(method: str, shape: Shape, structure: str, public: FloatArray, *, pure: bool) -> SearchMethod:

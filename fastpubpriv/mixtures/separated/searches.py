@@ -1,19 +1,347 @@
-"""The ways to find the components of a separated mixture, and which of them suits public shapes."""
+"""The ways to find the components of a separated mixture: those of practice and those that paper A proves.
+
+Practice uses the same primitives as paper A's Algorithms 6 and 9, tuned: nobody is dropped, and a released histogram finds the
+valley to cut along.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.radii import Mode
-from fastpubpriv.methods import Method, Registry
-from fastpubpriv.mixtures.separated import practical, theory
-from fastpubpriv.mixtures.separated.scaling import DATA_UNITS, Scaling, column_scaling
-from fastpubpriv.mixtures.separated.search import DIRECTIONS_SHARE, Clustering, Search
+from fastpubpriv.mixtures.separated.public_shapes import (
+    DATA_UNITS,
+    STEP_FACTOR,
+    Ball,
+    Gap,
+    Scaling,
+    column_scaling,
+    find_supercluster,
+    first_terrific,
+    kmeans,
+    public_directions,
+    rows_for_gaps,
+    widest_gap,
+)
+from fastpubpriv.mixtures.separated.search_state import (
+    DIRECTIONS_SHARE,
+    HISTOGRAM_SHARE,
+    Clustering,
+    Node,
+    Search,
+    usable_radius,
+    widest,
+)
 from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.session import Method, Registry
+
+# Rows are clipped this much beyond the farthest public row of their node.
+CLIP_MARGIN = 1.15
+# A gap between distances narrower than this is no reason to ask about private rows.
+LEAST_GAP = 1.3
+# Gaps that a node may ask about, each with its part of the histogram's share.
+ATTEMPTS = 2
+# The histogram reaches this far beyond the public gap on either side, in logarithms of the radius; width of a bin.
+OVERHANG, BIN_WIDTH, LEAST_BINS = 0.25, 0.1, 3
+# Radii further apart than this are one gap of that width: the histogram stays small however exact the copies.
+WIDEST_GAP = 1e3
+# Most cells of a radial histogram: the bins, what lies within them and what lies beyond.
+MOST_CELLS = round((math.log(WIDEST_GAP) + 2.0 * OVERHANG) / BIN_WIDTH) + 2
+# A valley holds fewer rows than this share of the smaller side, and two standard deviations of noise.
+VALLEY_SHARE, VALLEY_NOISE = 0.03, 2.0
+
+
+def practical_depth(n_components: int) -> int:
+    """Most nodes on a path of `tree_search` that ask private queries: each but the last was cut, and the last cut asks no more."""
+    return max(1, n_components - 1)
+
+
+def histogram_edges(gap: Gap) -> FloatArray:
+    """Radii at which private rows are counted: the public gap and a little more, in even steps of the logarithm."""
+    inner = math.log(max(gap.inner, gap.outer / WIDEST_GAP)) - OVERHANG
+    outer = math.log(gap.outer) + OVERHANG
+    bins = max(LEAST_BINS, round((outer - inner) / BIN_WIDTH))
+    return np.exp(np.linspace(inner, outer, bins + 1))
+
+
+def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: float) -> dict[str, float] | None:
+    """The emptiest bin with enough rows on either side, if it is empty enough: its radius and the counts that say so."""
+    inside = np.cumsum(counts)[:-2]
+    outside = counts.sum() - np.cumsum(counts)[1:-1]
+    enough = (inside >= least) & (outside >= least)
+    if not enough.any():
+        return None
+    shell = np.where(enough, counts[1:-1], np.inf)
+    best = int(np.argmin(shell))
+    smaller = min(float(inside[best]), float(outside[best]))
+    if not shell[best] < VALLEY_SHARE * smaller + VALLEY_NOISE * noise_std:
+        return None
+    return {
+        "radius": math.sqrt(float(edges[best]) * float(edges[best + 1])),
+        "inside": float(inside[best]),
+        "shell": float(shell[best]),
+        "outside": float(outside[best]),
+    }
+
+
+def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[Gap, FloatArray]]:
+    """The widest gap among the projected public rows of a node and its centre; then the widest around twice as many rows.
+
+    Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
+    """
+    looked = rows_for_gaps(seen, wanted)
+    # The same share of the rows that are looked at must lie on either side.
+    least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
+    for _ in range(ATTEMPTS):
+        gap = widest_gap(looked, min_count=least)
+        if gap is None or gap.ratio < LEAST_GAP or not usable_radius(gap.outer, seen):
+            return
+        yield gap, looked[gap.index]
+        least = max(2 * least, gap.rank + 1)
+
+
+def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
+    """Ask about one node; returns its children, or None when it stays whole."""
+    points = search.public[node.rows]
+    center = points.mean(axis=0)
+    scaled = search.scaling.offsets(points - center)
+    radius = CLIP_MARGIN * widest(scaled)
+    if not usable_radius(radius, scaled):
+        return None
+    payer = search.payer(node)
+    projection = search.directions(node, payer, center=center, radius=radius, count=min(wanted, points.shape[1]))
+    seen = (points - center) @ projection.T
+    for attempt, (gap, middle) in enumerate(gaps(search, seen, wanted), start=1):
+        edges = histogram_edges(gap)
+        counts = search.radial_counts(
+            node,
+            payer,
+            origin=center,
+            projection=projection,
+            center=middle,
+            edges=edges,
+            share=HISTOGRAM_SHARE / ATTEMPTS,
+            attempt=attempt,
+        )
+        found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
+        if found is None:
+            continue
+        before = search.tree
+        children = search.split_ball(
+            node, origin=center, projection=projection, center=middle, radius=found["radius"], depth=node.depth + 1
+        )
+        if all(len(child.rows) for child in children):
+            search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **found})
+            return children
+        # Beyond the public gap, so that a side has no public row to learn its Gaussian from.
+        search.tree = before
+    return None
+
+
+def tree_search(search: Search) -> Clustering:
+    """Cut node after node, those with the most public rows first, until there are as many leaves as components.
+
+    Every decision is a function of public rows and released values.
+    """
+    k = search.n_components
+    queue, leaves = [search.root()], list[Node]()
+    while queue:
+        node = max(queue, key=lambda one: (len(one.rows), -one.id))
+        queue.remove(node)
+        wanted = k - len(leaves) - len(queue)
+        cut = None
+        if wanted >= 2 and node.depth < practical_depth(k) and len(node.rows) >= 2 * max(2, search.least_public):
+            cut = try_cut(search, node, wanted)
+        if cut is None:
+            leaves.append(node)
+        else:
+            queue += cut
+    return search.finish(leaves)
+
+
+def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *, depth: int) -> Clustering:
+    """Cut everything at once: rows go to the nearest of the centres that k-means finds among the projected public rows."""
+    seen = (search.public - origin) @ projection.T
+    centers = kmeans(seen, search.n_components)
+    root = search.root()
+    before, nodes = search.tree, [root]
+    while len(centers) > 1:
+        search.tree = before.split_nearest(root.id, origin=origin, projection=projection, centers=centers)
+        members = [np.flatnonzero(search.tree.members(search.public, child)) for child in search.tree.children(root.id)]
+        if all(len(rows) for rows in members):
+            nodes = [
+                Node(id=child, rows=rows, depth=depth, radius=search.scale_of(rows, root))
+                for child, rows in zip(search.tree.children(root.id), members, strict=True)
+            ]
+            break
+        # A centre that rounding left without a public row; no Gaussian could be learnt there.
+        centers = centers[[len(rows) > 0 for rows in members]]
+        search.tree = before
+    return search.finish(nodes)
+
+
+def one_shot(search: Search) -> Clustering:
+    """Principal directions of all private rows, once; then nearest centres. For components of comparable scale."""
+    points = search.public
+    center = points.mean(axis=0)
+    scaled = search.scaling.offsets(points - center)
+    radius = CLIP_MARGIN * widest(scaled)
+    root = search.root()
+    if not usable_radius(radius, scaled):
+        return search.finish([root])
+    payer = search.payer(root)
+    count = min(search.n_components, points.shape[1])
+    projection = search.directions(root, payer, center=center, radius=radius, count=count, share=Fraction(1))
+    return nearest_split(search, projection, center, depth=1)
+
+
+def public_pca(search: Search) -> Clustering:
+    """Nearest centres along the principal directions of the public rows: no private access, for many public rows."""
+    center, projection = search.scaling.directions(search.public, search.n_components)
+    return nearest_split(search, projection, center, depth=0)
+
+
+# The searches that paper A proves: Algorithms 6 (few public rows) and 9 (public rows linear in the dimension), errata applied.
+
+# The private query counts rows up to this many radii; the public shell reaches as far, since a cut has twice its radius.
+PRIVATE_SHELL = 5.0
+# The shell may hold this share of the rows that either side must have.
+SHELL_SHARE = 1.0 / 320.0
+
+# Least radius of the partitioner for a ball of radius R in `dim` columns; None searches while a ball can qualify.
+LeastRadius = Callable[[float, int], "float | None"]
+
+
+def search_on(radius: float, dim: int) -> float | None:
+    """The rule that misses nothing."""
+    return None
+
+
+def proof_depth(n_components: int) -> int:
+    """Most nodes on a path that ask private queries."""
+    return n_components
+
+
+def accepted(counts: FloatArray, least: float) -> bool:
+    """The private query: enough rows inside and beyond, next to none in the shell."""
+    inside, shell, outside = (float(value) for value in counts)
+    return inside >= least and shell < SHELL_SHARE * least and outside >= least
+
+
+def partition(
+    search: Search, node: Node, *, center: FloatArray, radius: float, least_radius: LeastRadius
+) -> tuple[Node, Node] | None:
+    """Algorithm 5 on the rows of a supercluster: one private histogram if a public ball qualifies, else none."""
+    points = search.public[node.rows]
+    dim = points.shape[1]
+    payer = search.payer(node)
+    projection = search.directions(node, payer, center=center, radius=radius, count=min(search.n_components, dim))
+    seen = (points - center) @ projection.T
+    ball = first_terrific(seen, min_count=search.least_public, radius_max=radius, radius_min=least_radius(radius, dim))
+    if ball is None:
+        return None
+    edges = np.array([ball.radius, PRIVATE_SHELL * ball.radius])
+    counts = search.radial_counts(node, payer, origin=center, projection=projection, center=ball.center, edges=edges)
+    if not accepted(counts.value, search.least_private):
+        return None
+    return _split(search, node, center, projection, ball, counts.value)
+
+
+def _split(
+    search: Search, node: Node, origin: FloatArray, projection: FloatArray, ball: Ball, counts: FloatArray | None
+) -> tuple[Node, Node]:
+    children = search.split_ball(
+        node,
+        origin=origin,
+        projection=projection,
+        center=ball.center,
+        radius=ball.radius,
+        depth=node.depth + (counts is not None),
+    )
+    cut: dict[str, Any] = {"node": node.id, "radius": ball.radius, "public_row": int(node.rows[ball.index])}
+    if counts is not None:
+        cut |= dict(zip(("inside", "shell", "outside"), (float(value) for value in counts), strict=True))
+    search.cuts.append(cut)
+    return children
+
+
+def left_over(queue: deque[Node], room: int) -> list[Node]:
+    """Nodes that nobody had time to look at, as far as there is room for components; the rows of others are left out."""
+    return list(queue)[:room]
+
+
+def hard_search(
+    search: Search, *, step_factor: float = STEP_FACTOR, least_radius: LeastRadius = search_on
+) -> Clustering:
+    """Algorithm 6: supercluster, private directions, partition. Rows beyond a supercluster are left out where no public row is."""
+    k = search.n_components
+    queue, leaves = deque([search.root()]), list[Node]()
+    for _ in range(2 * k - 1):
+        if len(leaves) == k or not queue:
+            break
+        node = queue.popleft()
+        if len(node.rows) < 2 or node.depth >= proof_depth(k):
+            leaves.append(node)
+            continue
+        points = search.public[node.rows]
+        ball = find_supercluster(points, k, step_factor=step_factor)
+        if not usable_radius(ball.radius, points):
+            leaves.append(node)
+            continue
+        inner, outer = search.split_ball(
+            node,
+            origin=ball.center,
+            projection=None,
+            center=np.zeros(points.shape[1]),
+            radius=ball.radius,
+            depth=node.depth,
+        )
+        if len(outer.rows):
+            queue.append(outer)
+        inner = Node(id=inner.id, rows=inner.rows, depth=inner.depth, radius=ball.radius)
+        cut = partition(search, inner, center=ball.center, radius=ball.radius, least_radius=least_radius)
+        if cut is None:
+            leaves.append(inner)
+        else:
+            queue.extend(cut)
+    return search.finish([*leaves, *left_over(queue, k - len(leaves))])
+
+
+def easy_search(search: Search) -> Clustering:
+    """Algorithm 9: directions and balls from public rows alone; no private access."""
+    k = search.n_components
+    queue, leaves = deque([search.root()]), list[Node]()
+    for _ in range(2 * k - 1):
+        if len(leaves) == k or not queue:
+            break
+        node = queue.popleft()
+        points = search.public[node.rows]
+        ball = None
+        if len(node.rows) >= 2:
+            center, projection = public_directions(points, k)
+            # Four times the diameter in the paper; twice the largest distance from the mean is an upper bound of it.
+            ball = first_terrific(
+                (points - center) @ projection.T,
+                min_count=search.least_public,
+                radius_max=8.0 * widest(points),
+                radius_min=None,
+            )
+        if ball is None:
+            leaves.append(node)
+        else:
+            queue.extend(_split(search, node, center, projection, ball, None))
+    return search.finish([*leaves, *left_over(queue, k - len(leaves))])
+
+
+# The ways to find the components of a separated mixture, and which of them suits public shapes.
 
 # Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
 TREE_ROWS = 10
@@ -48,26 +376,24 @@ class SearchMethod(Method):
 
 def node_draws(shape: Shape) -> int:
     """Upper bound on the noise draws of a node."""
-    return shape.dim**2 + practical.ATTEMPTS * practical.MOST_CELLS
+    return shape.dim**2 + ATTEMPTS * MOST_CELLS
 
 
 TREE = SearchMethod(
     name="tree",
-    learn=practical.tree_search,
-    theory=theory.hard_search,
-    depth=lambda shape: (theory if shape.mode == "theory" else practical).tree_depth(shape.n_components),
+    learn=tree_search,
+    theory=hard_search,
+    depth=lambda shape: (proof_depth if shape.mode == "theory" else practical_depth)(shape.n_components),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=DIRECTIONS_SHARE,
     cuts_at_gaps=True,
     needs_public=True,
 )
-ONE_SHOT = SearchMethod(
-    name="one_shot", learn=practical.one_shot, depth=lambda shape: 1, draws=node_draws, needs_public=True
-)
+ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws, needs_public=True)
 PUBLIC_PCA = SearchMethod(
     name="public_pca",
-    learn=practical.public_pca,
-    theory=theory.easy_search,
+    learn=public_pca,
+    theory=easy_search,
     depth=lambda shape: 0,
     draws=lambda shape: 0,
     needs_public=True,
@@ -106,7 +432,7 @@ def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: in
     directions = method.directions_share
     gaussian_gram_grid(share * directions, dim, n)
     if directions < 1:
-        gaussian_count_grid(share * (1 - directions) / practical.ATTEMPTS, practical.MOST_CELLS, n)
+        gaussian_count_grid(share * (1 - directions) / ATTEMPTS, MOST_CELLS, n)
 
 
 def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Scaling:

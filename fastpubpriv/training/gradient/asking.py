@@ -23,7 +23,7 @@ from fastpubpriv.privacy import (
     sampled_sum_grid,
 )
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.session import Run, noise_per_radius
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.gradient.checkpoint import Checkpoint
 from fastpubpriv.training.gradient.plan import NoiseOf, Plan

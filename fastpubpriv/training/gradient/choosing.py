@@ -13,14 +13,12 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.alone import row_values
-from fastpubpriv.mechanisms.losses import LossChoice
-from fastpubpriv.mechanisms.selection.hypotheses import epsilon_of
+from fastpubpriv.kernels.gradients import row_values
+from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.public_draws import draw_normals
-from fastpubpriv.public_points import sobol_points
+from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
 from fastpubpriv.training.gradient.problem import GradientProblem
 from fastpubpriv.training.gradient.public_fit import PublicFit

@@ -11,7 +11,7 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import SampledGrid
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run
+from fastpubpriv.session import Run
 from fastpubpriv.training.gradient.asking import Asker, check, noise_of, ready_grid
 from fastpubpriv.training.gradient.checkpoint import Call, Checkpoint, open_checkpoint
 from fastpubpriv.training.gradient.descent import descend

@@ -7,13 +7,13 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.descent import DescentResult
+from fastpubpriv.results.models import DescentResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.descents import finite

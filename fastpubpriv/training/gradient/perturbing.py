@@ -14,10 +14,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import LOSSES, Loss
-from fastpubpriv.mechanisms.minima import SLOPES, WeightedMinimum
-from fastpubpriv.mechanisms.rowwise import total_of_squares
+from fastpubpriv.mechanisms.gradients import SLOPES, WeightedMinimum
+from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.session import Run, noise_per_radius
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.gradient.plan import gradient_lengths, public_curvature
 from fastpubpriv.training.gradient.problem import GradientProblem, Units

@@ -12,7 +12,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.alone import public_gradients
+from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design, make_design

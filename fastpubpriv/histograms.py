@@ -1,0 +1,309 @@
+"""Stable histograms of one or several columns with no range given, and their bins."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import session as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
+from fastpubpriv.mechanisms.histograms import (
+    LEVELS_MAX,
+    NoisyBins,
+    Partition,
+    StableHistograms,
+    check_memory,
+    table_memory,
+)
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
+from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX
+from fastpubpriv.privacy.stable_histogram_accounting import Law
+from fastpubpriv.results.histogram import Histogram, HistogramResult
+from fastpubpriv.shared_docs import shared_docs
+
+# Bins over an unbounded domain, fixed in public.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BinGrid:
+    """Bins of one width, in both directions without end: bin i is (offset + i width, offset + (i + 1) width].
+
+    A value so near to an end that rounding, of the order of 2^-53 of its distance from the offset or of a width, hides on which
+    side it is may be in either bin.
+
+    Parameters
+    ----------
+    width : float
+        Positive; in data units.
+    offset : float
+        Lower end of bin 0, and so an end of bins at every level.
+    levels : int
+        With L levels, the widths width, 2 width, ..., 2^(L - 1) width, each a histogram of its own: a bin of level l is the union
+        of 2^l neighbouring finest bins. They are counted once, at the finest.
+
+    Examples
+    --------
+    >>> BinGrid(width=0.5, levels=3).widths
+    (0.5, 1.0, 2.0)
+    >>> BinGrid(width=10_000).edges(np.array([0, 1]), 0)
+    (array([    0., 10000.]), array([10000., 20000.]))
+    """
+
+    width: float
+    offset: float = 0.0
+    levels: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", validation.positive("width", self.width))
+        object.__setattr__(self, "offset", validation.finite("offset", self.offset))
+        levels = validation.integer("levels", self.levels, minimum=1, maximum=LEVELS_MAX)
+        object.__setattr__(self, "levels", levels)
+        if not math.isfinite(self.width * 2.0 ** (levels - 1)):
+            raise InputError("the widest level overflows: pass a smaller width or fewer levels")
+        if not math.isfinite(self.offset + self.width / 2.0):
+            raise InputError("the middle of bin 0 overflows: pass a smaller width or an offset nearer to zero")
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """The width of each level."""
+        return tuple(math.ldexp(self.width, level) for level in range(self.levels))
+
+    def rule(self) -> BinRule:
+        """The finest bins, for a kernel."""
+        return BinRule(self.width, self.offset + self.width / 2.0)  # a rule says where the middle of bin 0 is
+
+    def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends of the bins of a level."""
+        first = keys.astype(np.float64) * 2.0**level
+        with np.errstate(over="ignore"):
+            return self.offset + first * self.width, self.offset + (first + 2.0**level) * self.width
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DyadicBins:
+    """Bins between powers of two: bin i is 2^i < |x| <= 2^(i + 1), for i = -1075 ... 1023. Zero is in no bin.
+
+    Examples
+    --------
+    >>> DyadicBins().edges(np.array([3]), 0)
+    (array([8.]), array([16.]))
+    """
+
+    @property
+    def levels(self) -> int:
+        """One."""
+        return 1
+
+    def rule(self) -> BinRule:
+        """The bins, for a kernel."""
+        return BinRule()
+
+    def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends of the bins, of the absolute value."""
+        with np.errstate(over="ignore", under="ignore"):
+            exponents = keys.astype(np.int32)
+            return np.ldexp(1.0, exponents), np.ldexp(1.0, exponents + 1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProductBins:
+    """Bins of several columns together: a bin is one bin of each grid, and a row outside of any of them is in no bin.
+
+    Parameters
+    ----------
+    grids : sequence of BinGrid or DyadicBins
+        One for each column. All BinGrids must have the same number of levels, and the product has as many; DyadicBins has one.
+    columns : sequence of int, optional
+        Which columns, by number; the default is the first len(grids).
+
+    Examples
+    --------
+    >>> ProductBins(grids=[BinGrid(width=1.0), BinGrid(width=2.0)]).columns
+    (0, 1)
+    """
+
+    grids: Sequence[BinGrid | DyadicBins]
+    columns: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        grids = tuple(self.grids) if isinstance(self.grids, list | tuple) else ()
+        if not 1 <= len(grids) <= WORDS_MAX or not all(isinstance(grid, BinGrid | DyadicBins) for grid in grids):
+            raise InputError(f"grids must be a list of 1 to {WORDS_MAX} BinGrid or DyadicBins, one for each column")
+        if len({grid.levels for grid in grids}) > 1:
+            raise InputError("the grids of a product must have the same number of levels")
+        columns = range(len(grids)) if self.columns is None else self.columns
+        if not isinstance(columns, list | tuple | range | np.ndarray):
+            raise InputError(f"columns must be a list of column numbers, got {type(columns).__name__}")
+        columns = tuple(validation.integer("columns", column, minimum=0) for column in columns)
+        if len(columns) != len(grids) or len(set(columns)) != len(columns):
+            raise InputError(f"columns must name {len(grids)} different columns, one for each grid")
+        object.__setattr__(self, "grids", grids)
+        object.__setattr__(self, "columns", columns)
+
+
+Bins = BinGrid | DyadicBins | ProductBins
+
+
+# Private histograms with no range given: the occupied bins of an unbounded grid, with noisy counts above a threshold.
+
+MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
+
+_LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
+
+
+@shared_docs
+def stable_histogram(
+    x_priv: Any,
+    *,
+    bins: Bins | Sequence[Bins | None],
+    budget: Budget,
+    noise: str = "auto",
+    pad: str = "occupied",
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    max_memory: float | None = MAX_MEMORY,
+) -> HistogramResult:
+    """Histograms of private values with no range given: noisy counts of the occupied bins of an unbounded grid.
+
+    Parameters
+    ----------
+    {values}
+        A value that is not finite, or further than 2^53 bins from the offset, is in no bin.
+    bins : BinGrid, DyadicBins, ProductBins, or a list of these
+        One object: a histogram of each column (ProductBins: one over its columns). A list: one object for each column, None for
+        none, and any ProductBins after that. Fixed in public, before the rows are read.
+    {approx_budget}
+    noise : "auto", "laplace" or "gaussian"
+        Noise on the counts. "auto" takes the law with the smaller threshold plus two standard deviations.
+    pad : "occupied" or "all"
+        How much noise is drawn: for the occupied bins, rounded up to a power of two, or for as many bins as n_priv rows can occupy.
+        The result is the same, bit for bit. With "all" this step takes a time that tells nothing about the number of occupied bins
+        (counting them still does); it is much slower where few bins are occupied.
+    {columns, ledger, random_state, threads, progress, max_memory}
+        That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
+        and histogram; few occupied bins take little, whatever the limit.
+
+    Returns
+    -------
+    HistogramResult
+        `histograms`: keys, ends, noisy counts and frequencies of the released bins; `threshold`, `noise_std`.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbours: replace one row; in each histogram one count falls and one rises, by one. StableHistogramEvent: (epsilon, delta) of
+    all histograms together, exact in integers. How many bins were occupied is not released. Public: n_priv, dim, bins.
+
+    Notes
+    -----
+    Histogram learner of Lemma 4.1 of Aden-Ali, Ashtiani, Liaw (2021), which fixes no constants. The threshold is the least that
+    keeps delta, by the exact profile: the deltas of noise and threshold enter as a maximum, not as a sum. Several histograms share
+    one Gaussian, whose noise grows with the root of their number. Time linear in n_priv, memory in the occupied bins.
+    Rounded data may fall on the ends of bins: choose an offset of half a step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP, stable_histogram
+    >>> values = np.concatenate([np.full(3000, 1e9), np.full(1000, -7.25), [42.0]])
+    >>> result = stable_histogram(values, bins=BinGrid(width=0.5), budget=ApproxDP(epsilon=1, delta=1e-8))
+    >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].upper[:, 0], result[0].counts)]
+    [(-7.0, 1000.0), (1000000000.0, 3000.0)]
+    """
+    rows, _ = running.open_rows(x_priv, columns=columns)
+    law = _LAWS[validation.choice("noise", noise, tuple(_LAWS))]
+    pad = validation.choice("pad", pad, ("occupied", "all"))
+    grids = _grids(bins, rows.dim)
+    partitions = [
+        Partition(columns, tuple(grid.rule() for grid in parts), tuple(range(parts[0].levels)))
+        for columns, parts in grids
+    ]
+    if not isinstance(budget, ApproxDP):
+        raise BudgetError(
+            "a histogram over an unbounded domain needs a delta, for the bins of single rows: pass ApproxDP(epsilon=..., delta=...)"
+        )
+    total = sum(len(partition.levels) for partition in partitions)
+    if total > HISTOGRAMS_MAX:
+        raise InputError(f"{total} histograms are too many; pass fewer levels or columns (at most {HISTOGRAMS_MAX})")
+    run = running.start(
+        "stable_histogram",
+        rows,
+        budget,
+        draws=sum(len(partition.levels) * partition.slots(rows.n) for partition in partitions),
+        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
+    )
+    check_memory(partitions, rows.n, run.executor)
+    running.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))
+    # Raise now, before the debit, if the budget has no grid for these histograms.
+    slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
+    stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
+    with run.paid():
+        released = run.release(
+            StableHistograms(partitions=partitions, law=law, pad_all=pad == "all"),
+            name="histogram",
+            cost=run.account.approx_left,
+        )
+        return HistogramResult(
+            histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
+            noise_law=released.event.law,
+            noise_std=released.noise_std,
+            threshold=released.threshold,
+            singleton_rate=released.event.singleton_rate,
+            columns=rows.columns,
+            provenance={"bins": "argument"},
+            **run.fields(0),
+        )
+
+
+def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:
+    """Columns and grids of each histogram family."""
+    if isinstance(bins, BinGrid | DyadicBins):
+        return [((column,), (bins,)) for column in range(dim)]
+    listed = [bins] if isinstance(bins, ProductBins) else bins
+    if not isinstance(listed, list | tuple) or not all(item is None or isinstance(item, Bins) for item in listed):
+        raise InputError(
+            "bins must be BinGrid, DyadicBins, ProductBins, or a list of these with None for a column without"
+        )
+    single = [item for item in listed if not isinstance(item, ProductBins)]
+    if single and (len(single) != dim or any(isinstance(item, ProductBins) for item in listed[:dim])):
+        raise InputError(
+            f"a list of bins needs one entry for each of the {dim} columns (None for none), ProductBins after them"
+        )
+    found: list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]] = [
+        ((column,), (item,)) for column, item in enumerate(single) if item is not None
+    ]
+    for item in listed:
+        if isinstance(item, ProductBins):
+            assert item.columns is not None
+            if max(item.columns) >= dim:
+                raise InputError(f"ProductBins names column {max(item.columns)}, and there are {dim} columns")
+            found.append((tuple(item.columns), tuple(item.grids)))
+    if not found:
+        raise InputError("bins asks for no histogram: pass bins for at least one column")
+    return found
+
+
+def _public(item: NoisyBins, columns: tuple[int, ...], grids: tuple[BinGrid | DyadicBins, ...], n: int) -> Histogram:
+    ends = [grid.edges(item.keys[:, word], item.level) for word, grid in enumerate(grids)]
+    return Histogram(
+        columns=columns,
+        level=item.level,
+        keys=item.keys,
+        counts=item.counts,
+        lower=np.column_stack([low for low, _ in ends]),
+        upper=np.column_stack([high for _, high in ends]),
+        frequency=item.counts / n,
+    )

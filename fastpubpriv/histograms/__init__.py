@@ -1,1 +1,0 @@
-"""Stable histograms of one or several columns, and their bins."""

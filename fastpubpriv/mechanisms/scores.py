@@ -1,0 +1,549 @@
+"""Scores of hypotheses from private rows: Scheffe sets on the line and in several columns, and clipped log densities.
+
+Sets and masses are functions of the public list alone; `scores` adds the rows, as whole numbers. On the line sets are unions of
+intervals between the roots of differences of densities, or of public cells; in several columns they come from codes of densities
+at rows and at public draws. Clipped log densities are for very long lists: time grows with the list, not with its square.
+
+Privacy note: `notes/hypotheses.md`.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import CODES_PER_NAT, LARGEST_COUNT, PANEL, TOP_CODE
+from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.public_draws import sobol_points
+from fastpubpriv.row_maps import MixtureTable
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
+from fastpubpriv.threads.pool import Lent, available_cpus, share_out
+
+CELLS = 512
+MOST_CELL_ROWS = 2**30
+_WORD = 30  # bits of a sum over cells
+_CELL_REACH = np.linspace(-4.0, 4.0, 33)  # standard deviations at which cells are cut
+
+
+class Evaluation(Protocol):
+    """A way to score hypotheses by the rows: by public sets and masses, or by codes of densities."""
+
+    sensitivity: ClassVar[int]  # most that a score moves when a row is replaced
+
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
+        """Whole numbers (size,), the lower the better; for sets s_i = max over sets A of i of |round(n f_i(A)) - rows in A|."""
+        ...
+
+
+def mixture_cdf(hypotheses: Hypotheses, points: FloatArray, chosen: slice = slice(None)) -> FloatArray:
+    """Distribution functions (size, points) of the chosen hypotheses on the line."""
+    weights, means, spreads = (part[chosen] for part in (hypotheses.weights, hypotheses.means, hypotheses.spreads))
+    total = np.zeros((len(weights), len(points)))
+    for c in range(hypotheses.n_components):
+        std = np.sqrt(spreads[:, c].reshape(-1, 1))
+        with np.errstate(over="ignore"):
+            total += weights[:, c, None] * ndtr((points - means[:, c]) / std)
+    return np.clip(total, 0.0, 1.0, out=total)
+
+
+def cell_edges(hypotheses: Hypotheses, cells: int) -> FloatArray:
+    """Inner edges, ascending, of at most `cells` cells: quantiles of the points mean + std t, |t| <= 4, of all components."""
+    present = hypotheses.weights > 0.0
+    means = hypotheses.means[present].ravel()
+    std = np.sqrt(hypotheses.spreads[present].ravel())
+    with np.errstate(over="ignore"):
+        points = np.sort((means[:, None] + std[:, None] * _CELL_REACH).ravel())
+    points = points[np.isfinite(points)]
+    places = np.linspace(0, len(points) - 1, cells - 1).round().astype(np.int64)
+    return np.unique(points[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSets:
+    """Hypotheses on the line over public cells: A_ij is made of the cells to which i gives more than j.
+
+    `edges` are the inner ends of the cells, `masses` (size, cells) int32 counts what a hypothesis expects of n rows, in units of
+    2^-shift rows, and adds up to n 2^shift for each.
+    """
+
+    sensitivity: ClassVar[int] = 1
+    edges: FloatArray
+    masses: np.ndarray[Any, np.dtype[np.int32]]
+    shift: int
+
+    @classmethod
+    def prepare(cls, hypotheses: Hypotheses, n: int, *, cells: int = CELLS) -> CellSets:
+        """Cut the line and work out the masses for n rows."""
+        if hypotheses.dim != 1:
+            raise InputError('cells are for one column; pass method="densities"')
+        if n > MOST_CELL_ROWS:
+            raise InputError(f"cells count up to 2^30 rows, got {n}; pass a part of the rows")
+        shift = _WORD - (n - 1).bit_length()
+        edges = cell_edges(hypotheses, cells)
+        below = np.rint(mixture_cdf(hypotheses, edges) * math.ldexp(n, shift)).astype(np.int64)
+        below = np.maximum.accumulate(below, axis=1)
+        masses = np.diff(below, axis=1, prepend=0, append=n << shift)
+        return cls(edges, masses.astype(np.int32), shift)
+
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `Evaluation.scores`."""
+        counts = executor.run(CellQuery.between([self.edges]), rows)
+        # mass - rows: as both members of a pair lose the same in a cell, the table also says who gives it more.
+        table = self.masses - (counts << self.shift).astype(np.int32)
+        panels = kernels.panelled(table, 2**31 - 1)
+        worst = np.zeros((len(panels), len(panels) * PANEL), dtype=np.int32)
+        share_out(
+            lambda panel: kernels.cell_scores(panels, self.shift, panel, worst[panel]),
+            len(panels),
+            threads=executor.threads,
+        )
+        found: IntArray = worst.max(axis=0)[: len(table)].astype(np.int64)
+        return found
+
+
+MOST_EXACT_SETS = 1000
+# The densities of two mixtures of k Gaussians cross at most 2 (2 k - 1) times; rounding may add some where they are nearly equal.
+_SPARE_ROOTS = 4
+_ROOT_REACH = np.arange(-8.0, 9.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """Where the density of one hypothesis on the line is larger than that of another, for all pairs i < j.
+
+    Pairs stand in the order (0, 1), (0, 2), ..., (1, 2), ... `edges` are the roots of all of them, ascending; `places`
+    (pairs, most) says which edges are the roots of a pair, in ascending order, and is `len(edges)` where it has no more; `signs`
+    (pairs, most) is 1 for a root where A_ij ends, -1 where it begins, else 0; `ends_inside` (pairs,) is 1 if A_ij reaches to
+    infinity.
+    """
+
+    edges: FloatArray
+    places: IntArray
+    signs: IntArray
+    ends_inside: IntArray
+
+    @classmethod
+    def between(cls, hypotheses: Hypotheses, *, threads: int | None = None) -> Intervals:
+        """Find the roots of all pairs."""
+        size, components = hypotheses.size, hypotheses.n_components
+        if hypotheses.dim != 1:
+            raise InputError('exact sets are for one column; pass method="densities"')
+        if size > MOST_EXACT_SETS:
+            raise InputError(
+                f'exact sets are found for up to {MOST_EXACT_SETS} hypotheses, got {size}; pass method="cells" or a shorter list'
+            )
+        weights, means = hypotheses.weights, hypotheses.means.reshape(size, components)
+        std = np.sqrt(hypotheses.spreads.reshape(size, components))
+        with np.errstate(divide="ignore", over="ignore"):
+            constants = np.where(weights > 0.0, np.log(weights) - np.log(std), -1e300)
+            points = (means[..., None] + std[..., None] * _ROOT_REACH).reshape(size, -1)
+        # A component of weight 0 needs no points: it repeats those of the first component with a weight.
+        heaviest = np.argmax(weights, axis=1)
+        absent = np.repeat(weights == 0.0, len(_ROOT_REACH), axis=1)
+        own = points.reshape(size, components, -1)[np.arange(size), heaviest]
+        points = np.where(absent, np.tile(own, components), points)
+        grids = np.sort(np.clip(points, -1e300, 1e300), axis=1)
+        parts = (constants, np.ascontiguousarray(means), 1.0 / std)
+        most = 2 * (2 * components - 1) + _SPARE_ROOTS
+        first = np.concatenate([[0], np.cumsum(np.arange(size - 1, -1, -1))])
+        roots = np.empty((int(first[-1]), most))
+        counts = np.empty(int(first[-1]), dtype=np.int64)
+
+        def work(index: int) -> None:
+            span = slice(int(first[index]), int(first[index + 1]))
+            kernels.pair_roots(parts, grids, index, roots[span], counts[span])
+
+        share_out(work, size, threads=threads)
+        leads = counts >= 0
+        counts = np.where(leads, counts, -counts - 1)
+        real = np.arange(most) < counts[:, None]
+        alternate = np.where(np.arange(most) % 2 == 0, 1, -1)
+        signs = np.where(leads[:, None], alternate, -alternate) * real
+        ends_inside = (leads ^ (counts % 2 == 1)).astype(np.int64)
+        edges, inverse = np.unique(roots[real], return_inverse=True)
+        places = np.full(roots.shape, len(edges), dtype=np.int64)
+        places[real] = inverse
+        return cls(edges, places, signs, ends_inside)
+
+    def expected(self, hypotheses: Hypotheses, index: int, n: int, pairs: IntArray | slice) -> IntArray:
+        """Rows out of n that one hypothesis expects in the sets of some pairs, rounded, (pairs,)."""
+        signs = self.signs[pairs]
+        real = signs != 0
+        below = np.zeros(signs.shape)
+        below[real] = mixture_cdf(hypotheses, self.edges[self.places[pairs][real]], slice(index, index + 1))[0]
+        mass = np.clip((below * signs).sum(axis=1) + self.ends_inside[pairs], 0.0, 1.0)
+        rounded: IntArray = np.floor(n * mass + 0.5).astype(np.int64)
+        return rounded
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """Rows in the set of each pair, (pairs,)."""
+        below = np.cumsum(executor.run(CellQuery.between([self.edges]), rows))
+        found: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RootSets:
+    """Hypotheses on the line: A_ij, i < j, is where the density of i is the larger one.
+
+    `expected` (size, size) holds at [i, j] what i expects of n rows in the set that it has with j, rounded.
+    """
+
+    sensitivity: ClassVar[int] = 1
+    intervals: Intervals
+    expected: IntArray
+
+    @classmethod
+    def prepare(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> RootSets:
+        """Find the roots and work out the masses for n rows."""
+        intervals = Intervals.between(hypotheses, threads=threads)
+        size = hypotheses.size
+        numbers = numbered(size)
+        expected = np.zeros((size, size), dtype=np.int64)
+
+        def work(index: int) -> None:
+            others = np.delete(np.arange(size), index)
+            expected[index, others] = intervals.expected(hypotheses, index, n, numbers[index, others])
+
+        share_out(work, size, threads=threads)
+        return cls(intervals, expected)
+
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `scheffe.Evaluation.scores`."""
+        off = np.abs(self.expected - self.intervals.held(rows, executor)[numbered(len(self.expected))])
+        np.fill_diagonal(off, 0)
+        found: IntArray = off.max(axis=1)
+        return found
+
+
+def numbered(size: int) -> IntArray:
+    """The place of each unordered pair in the order (0, 1), (0, 2), ..., (1, 2), ..., at [i, j] and [j, i]; 0 at [i, i]."""
+    table = np.zeros((size, size), dtype=np.int64)
+    upper = np.triu_indices(size, 1)
+    table[upper] = np.arange(len(upper[0]))
+    return table + table.T
+
+
+Codes = np.ndarray[Any, np.dtype[np.int16]]
+PairCounts = np.ndarray[Any, np.dtype[np.int32]]
+
+MOST_DENSITIES = 20_000
+CHUNK_ROWS = 2048
+_BLOCK_ROWS = 32
+_BLOCK_WORK = 2**28  # operations, a few hundredths of a second
+_BLOCK_DRAWS = 256  # coded at once, so that the codes of a thousand hypotheses stay in the second-level cache
+_DRAW_WORK = 1e10  # multiplications of densities at public draws, some two seconds of one core
+_TINY = 2.0**-53
+
+
+def draws_for(hypotheses: Hypotheses) -> int:
+    """Number of public draws from each hypothesis: 1024, or down to 256 for long lists, to save time."""
+    work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
+    for draws in (1024, 512):
+        if draws * work <= _DRAW_WORK:
+            return draws
+    return 256
+
+
+class PublicDraws:
+    """Public draws from each hypothesis: one scrambled Sobol sequence for all, so each point has the right law and together they
+    fill the space evenly.
+    """
+
+    def __init__(self, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0) -> None:
+        if hypotheses.size > MOST_DENSITIES:
+            raise InputError(
+                f"densities are compared for up to {MOST_DENSITIES} hypotheses, got {hypotheses.size}: pass a shorter "
+                'list, or score="log_ratio"'
+            )
+        self.draws = draws = draws_for(hypotheses) if draws is None else draws
+        self.table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
+        self._hypotheses = hypotheses
+        uniform = sobol_points(hypotheses.dim + 1, (draws - 1).bit_length(), seed=public_seed)[:draws]
+        self._picks = uniform[:, 0]
+        self._normals = ndtri(np.clip(uniform[:, 1:], _TINY, 1.0 - _TINY))
+        spreads = hypotheses.spreads
+        self._roots = np.sqrt(spreads) if hypotheses.axis_aligned else np.linalg.cholesky(spreads)
+        self._ends = np.cumsum(hypotheses.weights, axis=1)
+
+    def of(self, own: int) -> FloatArray:
+        """Points (draws, dim) from one hypothesis."""
+        picked = np.searchsorted(self._ends[own, :-1], self._picks, side="right")
+        root = self._roots[own, picked]
+        away = root * self._normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, self._normals)
+        return np.ascontiguousarray(self._hypotheses.means[own, picked] + away)
+
+    def each(self, work: Callable[[int, Codes], None], *, threads: int | None) -> None:
+        """work(i, codes of all hypotheses at the draws from i) for every hypothesis, in threads."""
+        shape = self.table.panels, self.draws, PANEL
+        buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
+
+        def coded(own: int) -> None:
+            with buffers.one() as (codes, room):
+                kernels.density_codes(self.of(own), self.table, codes, 0, room)
+                work(own, codes)
+
+        share_out(coded, self._hypotheses.size, threads=threads)
+
+
+def empty_counts(panels: int) -> list[PairCounts]:
+    """Zero counts for all pairs: an array for each panel p, of the pairs with panel p and all later panels."""
+    return [np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodesQuery(Query):
+    """A pass over the codes of densities at the rows, `capacity` rows at a time.
+
+    The threads share out the hypotheses, not the rows, because one table of codes or counts may be as large as memory allows. The
+    first accumulator is workspace, the others are those of `totals`.
+    """
+
+    table: MixtureTable
+    capacity: int
+    threads: int | None = None
+
+    @abc.abstractmethod
+    def totals(self) -> list[np.ndarray[Any, Any]]:
+        """New integer arrays at zero."""
+
+    @abc.abstractmethod
+    def use(self, codes: Codes, taken: int, totals: Any) -> None:
+        """Add what the first `taken` rows contribute, whose codes are codes[:, :taken]."""
+
+    def zeros(self) -> tuple[Any, ...]:
+        """See `Query.zeros`."""
+        codes = np.empty((self.table.panels, self.capacity, PANEL), dtype=np.int16)
+        rooms = Lent(partial(kernels.density_room, self.table))  # they may be as large as the codes
+        return [codes, rooms], *self.totals()
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        (codes, rooms), *totals = accumulators
+        points = np.ascontiguousarray(chunk, dtype=np.float64)
+        table, block = self.table, self._block()
+
+        def coded(part: int) -> None:
+            begin = part * block
+            with rooms.one() as room:
+                kernels.density_codes(points[begin : begin + block], table, codes, begin, room)
+
+        share_out(coded, -(-len(points) // block), threads=self.threads)
+        self.use(codes, len(points), totals)
+
+    def _block(self) -> int:
+        """Rows of a block. The parameters of a long list are read from memory once per block, but a block cannot be interrupted."""
+        workers = available_cpus() if self.threads is None else self.threads
+        affordable: int = _BLOCK_WORK // (
+            self.table.panels * PANEL * self.table.constants.shape[1] * (self.table.dim + 8)
+        )
+        return max(1, min(_BLOCK_ROWS, affordable, -(-self.capacity // (4 * workers))))
+
+    def merge(self, total: Any, part: Any) -> None:
+        """See `Query.merge`."""
+        Query.merge(self, total[1:], part[1:])
+
+    def packed(self, accumulators: Any) -> tuple[Any, ...]:
+        """See `Query.packed`."""
+        return [], *accumulators[1:]
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return int(self.table.panels) ** 2
+
+    @property
+    def chunk_rows(self) -> int:
+        """See `Query.chunk_rows`."""
+        return self.capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairQuery(CodesQuery):
+    """Rows that have the larger code for i than for j: at [i % PANEL, j - PANEL p] of panel p = i // PANEL."""
+
+    def totals(self) -> list[PairCounts]:
+        """See `CodesQuery.totals`."""
+        return empty_counts(self.table.panels)
+
+    def use(self, codes: Codes, taken: int, totals: list[PairCounts]) -> None:
+        """See `CodesQuery.use`."""
+
+        def counted(panel: int) -> None:
+            kernels.pair_counts(codes, taken, panel, totals[panel])
+
+        share_out(counted, self.table.panels, threads=self.threads)
+
+    def answer(self, accumulators: Any) -> list[PairCounts]:
+        """See `Query.answer`."""
+        return list(accumulators[1:])
+
+
+def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[PairCounts]:
+    """The answer of a `PairQuery`; private."""
+    if rows.n > LARGEST_COUNT:
+        raise KernelError("pairs are counted in 32 bits")
+    query = PairQuery(table=table, capacity=min(CHUNK_ROWS, rows.n), threads=executor.threads)
+    counts: list[PairCounts] = executor.run(query, rows)
+    return counts
+
+
+def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
+    """floor(n drawn / draws + 1/2): the rows among n that correspond to `drawn` of `draws` public draws."""
+    return (2 * n * drawn.astype(np.int64) + draws) // (2 * draws)
+
+
+def ahead(codes: Codes, own: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    """Draws (hypotheses,) at which the code of `own` is above that of a later hypothesis, or below that of an earlier one."""
+    panel, place = divmod(own, PANEL)
+    mine = codes[panel, :, place, None]
+    found = np.empty((len(codes), PANEL), dtype=np.uint16)
+    np.less(mine, codes[:panel]).sum(axis=1, dtype=np.uint16, out=found[:panel])
+    np.greater(mine, codes[panel:]).sum(axis=1, dtype=np.uint16, out=found[panel:])
+    np.less(mine, codes[panel, :, :place]).sum(axis=0, dtype=np.uint16, out=found[panel, :place])
+    return found.reshape(-1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DensitySets:
+    """Hypotheses on any number of columns: A_ij holds the points at which the code of i is above that of j.
+
+    The code of a hypothesis at a point is its log density below the largest one there, in steps of 1/2048, 32 at most.
+    `masses` (size, size) uint16 holds for i < j at [i, j] and [j, i] how many of `draws` public points drawn from i, and from j,
+    lie in A_ij.
+    """
+
+    sensitivity: ClassVar[int] = 1
+    table: MixtureTable
+    masses: np.ndarray[Any, np.dtype[np.uint16]]
+    draws: int
+
+    @classmethod
+    def prepare(
+        cls, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0, threads: int | None = None
+    ) -> DensitySets:
+        """Draw from each hypothesis and count in which sets the draws lie."""
+        public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
+        size, table, block = hypotheses.size, public.table, min(public.draws, _BLOCK_DRAWS)
+        masses = np.zeros((size, size), dtype=np.uint16)
+        shape = table.panels, block, PANEL
+        buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(table)))
+
+        def work(own: int) -> None:
+            points = public.of(own)
+            with buffers.one() as (codes, room):
+                for begin in range(0, public.draws, block):
+                    drawn = points[begin : begin + block]
+                    kernels.density_codes(drawn, table, codes, 0, room)
+                    masses[own] += ahead(codes[:, : len(drawn)], own)[:size]
+
+        share_out(work, size, threads=threads)
+        return cls(table, masses, public.draws)
+
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `scheffe.Evaluation.scores`."""
+        return self._worst(count_pairs(self.table, rows, executor), rows.n, executor)
+
+    def _worst(self, counts: list[PairCounts], n: int, executor: Executor) -> IntArray:
+        """Scores from the rows in A_ij, i < j, panel by panel."""
+        size = len(self.masses)
+        worst = np.zeros((len(counts), size), dtype=np.int64)
+
+        def work(panel: int) -> None:
+            first, last = panel * PANEL, min((panel + 1) * PANEL, size)
+            held = counts[panel][: last - first, : size - first].astype(np.int64)
+            pair = np.arange(first, size) > np.arange(first, last)[:, None]
+            own = np.abs(shares(self.masses[first:last, first:], self.draws, n) - held) * pair
+            other = np.abs(shares(self.masses[first:, first:last].T, self.draws, n) - held) * pair
+            worst[panel, first:last] = own.max(axis=1)
+            worst[panel, first:] = np.maximum(worst[panel, first:], other.max(axis=0))
+
+        share_out(work, len(counts), threads=executor.threads)
+        found: IntArray = worst.max(axis=0)
+        return found
+
+
+STEPS = 4  # steps of a score within the clip: also the sensitivity of a score, so the noise is several steps wide
+CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0  # at least one code per step; codes end at 32 nats
+_CODES_HELD = 2**26
+_PANELS = 64  # summed at once
+
+
+def checked_clip(clip: float) -> float:
+    """`clip` if it is within its bounds."""
+    if not CLIP_LEAST <= clip <= CLIP_MOST:
+        raise InputError(f"clip must be from 1/512 to {CLIP_MOST:g} nats, got {clip!r}")
+    return clip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogRatios:
+    """Hypotheses on any number of columns, by how far their log density stays below the largest of the list at each row.
+
+    `unit` is a step of a score, in codes: a row counts for up to STEPS of them.
+    """
+
+    sensitivity: ClassVar[int] = STEPS
+    table: MixtureTable
+    size: int
+    unit: int
+
+    @classmethod
+    def prepare(cls, hypotheses: Hypotheses, *, clip: float) -> LogRatios:
+        """Lay out the densities; `clip` in nats, rounded to 512ths."""
+        table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
+        return cls(table, hypotheses.size, round(checked_clip(clip) * CODES_PER_NAT / STEPS))
+
+    @property
+    def clip(self) -> float:
+        """The clip that is used, in nats."""
+        return self.unit * STEPS / CODES_PER_NAT
+
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
+        """floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); moves by at most STEPS."""
+        capacity = min(rows.n, CHUNK_ROWS, max(64, _CODES_HELD // (self.table.panels * PANEL)))
+        query = RatioQuery(
+            table=self.table, capacity=capacity, threads=executor.threads, size=self.size, unit=self.unit
+        )
+        scores: IntArray = executor.run(query, rows)
+        return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RatioQuery(CodesQuery):
+    """Scores (size,) of `LogRatios`."""
+
+    size: int
+    unit: int
+
+    def totals(self) -> list[IntArray]:
+        """See `CodesQuery.totals`."""
+        return [np.zeros((self.table.panels, PANEL), dtype=np.int64)]
+
+    def use(self, codes: Codes, taken: int, totals: list[IntArray]) -> None:
+        """See `CodesQuery.use`."""
+        most = np.int32(STEPS * self.unit)
+
+        def summed(part: int) -> None:
+            span = slice(part * _PANELS, (part + 1) * _PANELS)
+            below = TOP_CODE - codes[span, :taken].astype(np.int32)
+            totals[0][span] += np.minimum(below, most, out=below).sum(axis=1)
+
+        share_out(summed, -(-self.table.panels // _PANELS), threads=self.threads)
+
+    def answer(self, accumulators: Any) -> IntArray:
+        """See `Query.answer`."""
+        scores: IntArray = accumulators[1].reshape(-1)[: self.size] // self.unit
+        return scores

@@ -1,0 +1,548 @@
+"""Private choices: from a public list of mixtures or of models, and among Gaussians on the line.
+
+Mixtures are judged by Scheffe sets or log densities (paper C; MS08, AAK21), models by their loss on private rows, Gaussians on the
+line by Scheffe sets of a cover (in the role of BKSW19).
+
+Privacy notes: `notes/hypotheses.md`, `notes/selection.md`, `notes/loss_choice.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy.special import ndtr
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels.densities import LARGEST_COUNT
+from fastpubpriv.kernels.gradients import CALL, row_values
+from fastpubpriv.losses import Loss, predictions
+from fastpubpriv.mechanisms.candidates import Chosen, Hypotheses
+from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.scores import (
+    CELLS,
+    MOST_CELL_ROWS,
+    CellSets,
+    Codes,
+    DensitySets,
+    Evaluation,
+    Intervals,
+    LogRatios,
+    PairCounts,
+    PublicDraws,
+    RootSets,
+    count_pairs,
+    empty_counts,
+    shares,
+)
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement
+from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
+from fastpubpriv.privacy.events import CHOICE_LAWS
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_choice
+from fastpubpriv.release.transcript import Payer
+from fastpubpriv.row_maps import MixtureTable
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
+from fastpubpriv.threads.pool import share_out
+
+# ---- Scores over the Yatracos class of a short list: each hypothesis is compared on every Scheffe set, not only on
+# its own (Aden-Ali, Ashtiani and Kamath 2021, Theorem 27)
+# Privacy note: `notes/hypotheses.md`.
+
+MOST_HYPOTHESES = 256  # 32,640 sets, and a mass of each hypothesis in each of them
+_BLOCK = 2048  # sets at once
+
+
+class Sets(Protocol):
+    """The Scheffe sets of all pairs, as public data."""
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """Rows in the set of each pair, (pairs,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellUnions:
+    """Sets of public cells on the line: `edges` are the inner ends of the cells; `inside` (pairs, cells) says which are in one."""
+
+    edges: FloatArray
+    inside: BoolArray
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `Sets.held`."""
+        counts = executor.run(CellQuery.between([self.edges]), rows)
+        return self.total(counts[:, None])[:, 0]
+
+    def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
+        """Sums (pairs, k) over the cells of each set of whole numbers (cells, k) that add up to less than 2^53.
+
+        In double precision these are exact, so every order of addition gives the same sum.
+        """
+        blocks = range(0, len(self.inside), _BLOCK)
+        values = numbers.astype(np.float64)
+        return np.concatenate([self.inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeSets:
+    """Sets of points at which the code of one hypothesis is above that of another."""
+
+    table: MixtureTable
+    size: int
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `Sets.held`."""
+        return _in_order(count_pairs(self.table, rows, executor), self.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class YatracosSets:
+    """All Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...
+
+    `expected` (size, sets) holds what each hypothesis expects of n rows in each set, rounded; `sets` counts the rows in each.
+    """
+
+    sensitivity: ClassVar[int] = 1
+    expected: IntArray
+    sets: Sets
+
+    @classmethod
+    def of_intervals(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> YatracosSets:
+        """Exact sets on the line."""
+        _check(hypotheses)
+        intervals = Intervals.between(hypotheses, threads=threads)
+        expected = np.empty((hypotheses.size, len(intervals.places)), dtype=np.int64)
+
+        def work(index: int) -> None:
+            expected[index] = intervals.expected(hypotheses, index, n, slice(None))
+
+        share_out(work, hypotheses.size, threads=threads)
+        return cls(expected, intervals)
+
+    @classmethod
+    def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> YatracosSets:
+        """Sets of public cells on the line."""
+        _check(hypotheses)
+        cut = CellSets.prepare(hypotheses, n, cells=cells)
+        first, second = np.triu_indices(hypotheses.size, 1)
+        inside = np.empty((len(first), cut.masses.shape[1]), dtype=np.bool_)
+        for begin in range(0, len(first), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            np.greater(cut.masses[first[block]], cut.masses[second[block]], out=inside[block])
+        sets = CellUnions(cut.edges, inside)
+        half = (1 << cut.shift) >> 1
+        expected = np.ascontiguousarray((sets.total(cut.masses.T) + half).T >> cut.shift)
+        return cls(expected, sets)
+
+    @classmethod
+    def of_densities(
+        cls,
+        hypotheses: Hypotheses,
+        n: int,
+        *,
+        draws: int | None = None,
+        public_seed: int = 0,
+        threads: int | None = None,
+    ) -> YatracosSets:
+        """Sets of points at which one code is above another, with masses from public draws."""
+        _check(hypotheses)
+        size = hypotheses.size
+        public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
+        table = public.table
+        expected = np.empty((size, size * (size - 1) // 2), dtype=np.int64)
+
+        def work(own: int, codes: Codes) -> None:
+            counts = empty_counts(table.panels)
+            for panel, found in enumerate(counts):
+                kernels.pair_counts(codes, public.draws, panel, found)
+            expected[own] = shares(_in_order(counts, size), public.draws, n)
+
+        public.each(work, threads=threads)
+        return cls(expected, CodeSets(table, size))
+
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `scheffe.Evaluation.scores`."""
+        held = self.sets.held(rows, executor)
+        return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
+
+
+def _check(hypotheses: Hypotheses) -> None:
+    if hypotheses.size > MOST_HYPOTHESES:
+        raise InputError(
+            f'score="yatracos" compares up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass '
+            'score="minimum_distance" or a shorter list'
+        )
+
+
+def _in_order(counts: list[PairCounts], size: int) -> IntArray:
+    """Counts (pairs,) in the order of the sets, from those by panels."""
+    width = counts[0].shape[0]
+    table = np.zeros((size, size), dtype=np.int64)
+    for panel, found in enumerate(counts):
+        first, last = panel * width, min((panel + 1) * width, size)
+        table[first:last, first:] = found[: last - first, : size - first]
+    return table[np.triu_indices(size, 1)]
+
+
+METHODS = ("auto", "exact", "cells", "densities")
+SCORES = ("minimum_distance", "yatracos", "log_ratio")
+MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice does
+CLIP = 8.0
+LEAST_ACCURACY = (
+    1e-9  # least accuracy for which rows are computed: a smaller one is out of reach, and its square may underflow
+)
+SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
+LAWS = ("auto", *CHOICE_LAWS)
+
+
+def pays_epsilon(account: Account) -> bool:
+    """True where a choice is charged in epsilon, False where in rho."""
+    return not isinstance(account.budget, ZCDP)
+
+
+def law_for(account: Account, law: str = "auto") -> str:
+    """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
+    if law != "auto":
+        return law
+    return "permute_and_flip" if pays_epsilon(account) else "exponential"
+
+
+def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
+    """The largest epsilon at which a choice costs at most `share`, in epsilon (pure) or rho."""
+    if pure:
+        return share
+    if law == "exponential":
+        return Fraction(math.isqrt(math.floor(share * 8 * 4**60)), 2**60)
+    return laplace_epsilon(ZCDP(share), 1)
+
+
+def prepare(
+    hypotheses: Hypotheses,
+    n: int,
+    *,
+    method: str = "auto",
+    score: str = "minimum_distance",
+    cells: int = CELLS,
+    draws: int | None = None,
+    public_seed: int = 0,
+    clip: float = CLIP,
+    threads: int | None = None,
+) -> tuple[str, Evaluation]:
+    """Sets and masses for n rows, and the name of the method; reads nothing private."""
+    if score == "log_ratio":
+        if method not in ("auto", "densities"):
+            raise InputError(f'score="log_ratio" compares densities: leave out method={method!r}')
+        return "densities", LogRatios.prepare(hypotheses, clip=clip)
+    if hypotheses.size > MOST_COMPARED:
+        raise InputError(
+            f"pairs are compared among up to {MOST_COMPARED} hypotheses, got {hypotheses.size}: pass a shorter list, or "
+            'score="log_ratio"'
+        )
+    if n > LARGEST_COUNT and (hypotheses.dim > 1 or method == "densities"):
+        raise InputError(f"densities are compared at up to 2^31 - 1 rows, got {n}: pass a part of the rows")
+    if method == "auto":
+        short = hypotheses.size <= SHORT_LIST
+        method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
+    if score == "yatracos":
+        if method == "exact":
+            return method, YatracosSets.of_intervals(hypotheses, n, threads=threads)
+        if method == "cells":
+            return method, YatracosSets.of_cells(hypotheses, n, cells=cells)
+        return method, YatracosSets.of_densities(hypotheses, n, draws=draws, public_seed=public_seed, threads=threads)
+    if method == "exact":
+        return method, RootSets.prepare(hypotheses, n, threads=threads)
+    if method == "cells":
+        return method, CellSets.prepare(hypotheses, n, cells=cells)
+    return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)
+
+
+def check_rows(n: int, dim: int) -> None:
+    """Raise now, before the debit, if `prepare` could refuse n rows of so many columns."""
+    most = LARGEST_COUNT if dim > 1 else MOST_CELL_ROWS
+    if n > most:
+        raise InputError(f"a choice compares up to {most} rows of {dim} columns, got {n}: pass a part of the rows")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HypothesisChoice(Measurement[Fraction, Chosen]):
+    """Choose one of `size` hypotheses by integer scores. The cost is the epsilon of the choice, in every notion."""
+
+    evaluation: Evaluation
+    size: int
+    law: str
+
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+        """Charge, score and choose."""
+        sensitivity = self.evaluation.sensitivity
+        event = SelectionEvent(epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law)
+
+        def query() -> IntArray:
+            return -self.evaluation.scores(rows, executor)
+
+        return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
+
+
+def pairs_of(size: int) -> int:
+    """Scheffe sets of a list: one for each unordered pair."""
+    return size * (size - 1) // 2
+
+
+def _tail(size: int, failure_prob: float) -> float:
+    """ln(size / b), b = failure_prob / 4: from logarithms, as a quotient of the smallest doubles would overflow."""
+    return math.log(size) + math.log(4.0) - math.log(failure_prob)
+
+
+def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """Rows from which the choice is within 3 OPT + accuracy/2 but for 1/n, half of the slack for sampling, half for the choice.
+
+    max(32 ln(2 S / b) / accuracy^2, 8 ln(size / b) / (accuracy epsilon)) with S pairs and b = failure_prob / 4.
+    """
+    if size < 2:
+        return 1
+    sampling = 32.0 * _tail(2 * pairs_of(size), failure_prob) / accuracy**2
+    choosing = 8.0 * _tail(size, failure_prob) / (accuracy * epsilon)
+    return math.ceil(max(sampling, choosing))
+
+
+def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """The fewest rows with a slack of at most accuracy / 2: sampling and choice share it as they like."""
+    if accuracy < LEAST_ACCURACY:
+        raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
+    if size < 2:
+        return 1
+    low, high = 0, closed_form_rows(size, accuracy, epsilon, failure_prob)
+    while slack_at(size, high, epsilon, failure_prob) > accuracy / 2.0:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if slack_at(size, middle, epsilon, failure_prob) <= accuracy / 2.0 else (middle, high)
+    return high
+
+
+def slack_at(size: int, n: int, epsilon: float, failure_prob: float) -> float:
+    """2 Delta + s at n rows: how far beyond 3 OPT the choice is with probability 1 - failure_prob."""
+    if size < 2:
+        return 0.0
+    sampling = 2.0 * math.sqrt(_tail(2 * pairs_of(size), failure_prob) / (2.0 * n))
+    return sampling + 2.0 * _tail(size, failure_prob) / (n * epsilon) + 1.0 / n
+
+
+_PAIRS = 1 << 20  # pairs of hypotheses handled at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cover:
+    """Gaussians N(mean_i, std_i^2) on the line, and the public cells that their Scheffe sets are made of.
+
+    The line is cut at low + k step, k = 0 ... cuts - 1; each set is an interval between two cuts (or infinity), or the rest of
+    the line. `accuracy` is the total variation alpha and `slack` the zeta of the score.
+    """
+
+    mean: FloatArray
+    std: FloatArray
+    accuracy: float
+    slack: float
+    low: float
+    step: float
+    cuts: int
+
+    @property
+    def size(self) -> int:
+        """Number of hypotheses."""
+        return len(self.mean)
+
+    @property
+    def edges(self) -> FloatArray:
+        """The cuts with infinity at both ends, (cuts + 2,)."""
+        return np.concatenate([[-np.inf], self.low + self.step * np.arange(self.cuts), [np.inf]])
+
+
+def scheffe_sets(cover: Cover, first: int, last: int) -> tuple[IntArray, IntArray, BoolArray]:
+    """Where hypotheses first ... last - 1 are likelier than each other: edges (begin, end); whether the set is outside."""
+    mean_i, std_i = cover.mean[first:last, None], cover.std[first:last, None]
+    mean_j, std_j = cover.mean[None, :], cover.std[None, :]
+    with np.errstate(all="ignore"):
+        # log(H_i / H_j) = a x^2 + b x + c
+        a = 0.5 / std_j**2 - 0.5 / std_i**2
+        b = mean_i / std_i**2 - mean_j / std_j**2
+        c = 0.5 * (mean_j / std_j) ** 2 - 0.5 * (mean_i / std_i) ** 2 + np.log(std_j / std_i)
+        middle = -b / (2.0 * a)
+        half = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)) / np.abs(2.0 * a)
+        same = np.broadcast_to(std_i == std_j, a.shape)
+        cross = (mean_i + mean_j) / 2.0
+        low = np.where(same, np.where(mean_i > mean_j, cross, -np.inf), middle - half)
+        high = np.where(same, np.where(mean_i > mean_j, np.inf, cross), middle + half)
+    outside = ~same & (a > 0.0)
+
+    def edge(point: FloatArray) -> IntArray:
+        number = np.clip(np.rint((point - cover.low) / cover.step) + 1.0, 0.0, cover.cuts + 1.0)
+        return number.astype(np.int64)
+
+    return edge(low), edge(high), outside
+
+
+def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
+    """S_i = min_j Gamma_ij, (size,), from the number of rows below each edge, (cuts + 2,), of n rows.
+
+    Gamma_ij = n if H_i and H_j are close, else max(0, rows in W_ij - ceil(n (H_j(W_ij) + (1 + slack / 2) accuracy))). The offset
+    is public, so a replaced row moves a score by at most one.
+    """
+    edges = cover.edges
+    best = np.full(cover.size, n, dtype=np.int64)
+    rows = max(1, _PAIRS // cover.size)
+    for first in range(0, cover.size, rows):
+        last = min(first + rows, cover.size)
+        begin, end, outside = scheffe_sets(cover, first, last)
+        inside = below[end] - below[begin]
+        held = np.where(outside, below[-1] - inside, inside)
+
+        def mass(mean: FloatArray, std: FloatArray, left: FloatArray, right: FloatArray, out: Any) -> FloatArray:
+            within = ndtr((right - mean) / std) - ndtr((left - mean) / std)
+            masses: FloatArray = np.where(out, 1.0 - within, within)
+            return masses
+
+        left, right = edges[begin], edges[end]
+        own = mass(cover.mean[first:last, None], cover.std[first:last, None], left, right, outside)
+        other = mass(cover.mean[None, :], cover.std[None, :], left, right, outside)
+        offset = np.ceil(n * (other + (1.0 + cover.slack / 2.0) * cover.accuracy)).astype(np.int64)
+        apart = own - other > (2.0 + cover.slack) * cover.accuracy
+        gamma = np.where(apart, np.maximum(held - offset, 0), n)
+        best[first:last] = gamma.min(axis=1)
+    return best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BelowQuery(Query):
+    """Rows whose coordinate lies below each edge of a cover, (cuts + 2,).
+
+    The coordinate is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in; a row
+    whose coordinate is not finite is in none.
+    """
+
+    cover: Cover
+    affine: AffineMap
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.cover.cuts + 1, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        dim, matrix = self.affine.dim, self.affine.matrix
+        center = np.zeros(dim) if self.affine.center is None else self.affine.center
+        weights = np.zeros(dim) if matrix is None else matrix[0]
+        value = np.zeros(len(chunk))
+        for column in range(dim):
+            value += (chunk[:, column].astype(np.float64) - center[column]) * weights[column]
+        value = value[np.isfinite(value)]
+        cells = np.searchsorted(self.cover.edges[1:-1], value, side="right")
+        accumulators[0][:] += np.bincount(cells, minlength=self.cover.cuts + 1)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        return np.concatenate([[0], np.cumsum(accumulators[0])]).astype(np.int64)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 8 * self.affine.dim + 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CoverChoice(Measurement[Fraction, Chosen]):
+    """Choose the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows.
+
+    Exponential mechanism on integer scores of replace-one sensitivity one; exact but for 2^-100. The cost is its epsilon, in every
+    notion.
+    """
+
+    affine: AffineMap
+    cover: Cover
+
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+        """Charge, run the pass, score and choose."""
+        event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.cover.size)
+
+        def query() -> IntArray:
+            below = executor.run(BelowQuery(cover=self.cover, affine=self.affine), rows)
+            return scores(self.cover, below, rows.n)
+
+        return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
+
+
+STEPS = 1 << 12  # S: grid steps of a clipped difference of losses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LossQuery(Query):
+    """For each model, the sum over rows (z, label) of its loss less that of the first one, clipped to `clip`, in STEPS steps.
+
+    `weights` is (models, dim); a difference that is not finite counts as zero. A loss of the caller's is asked about one row at a
+    time, for all models.
+    """
+
+    weights: FloatArray
+    loss: Loss
+    clip: float
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(len(self.weights), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
+        """See `Query.add`."""
+        rows, labels = chunk[:, :-1].astype(np.float64), chunk[:, -1].astype(np.float64)
+        values: Any = self.loss.values
+        sums = accumulators[0]
+        with np.errstate(all="ignore"):
+            if self.loss.ours:
+                first = values(predictions(self.weights[0], rows), labels)
+                for index, weights in enumerate(self.weights):
+                    sums[index] += self._steps(values(predictions(weights, rows), labels) - first).sum()
+                return
+            scores = np.stack([predictions(weights, rows) for weights in self.weights], axis=1)
+            for one, label in zip(scores, labels.tolist(), strict=True):
+                found = row_values(values, one, label)
+                sums += self._steps(found - found[0])
+
+    def _steps(self, differences: FloatArray) -> IntArray:
+        """Differences of losses, clipped, on the grid: sums of whole numbers are exact."""
+        found = differences / self.clip
+        steps = np.rint(np.clip(np.where(np.isfinite(found), found, 0.0), -1.0, 1.0) * STEPS)
+        whole: IntArray = steps.astype(np.int64)
+        return whole
+
+    @property
+    def row_cost(self) -> int:
+        """A sum and a loss for each model; for a loss of the caller's, a call."""
+        return 3 * self.weights.size + (0 if self.loss.ours else CALL)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """Scores: the smaller the loss, the better."""
+        return -accumulators[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LossChoice(Measurement[Fraction, Chosen]):
+    """Choose one of `weights` (models, dim) by their losses on labelled rows. The cost is the epsilon of the choice.
+
+    The score of a model is an integer that moves by at most 2 STEPS when a row is replaced.
+    """
+
+    weights: FloatArray
+    loss: Loss
+    clip: float
+    law: str
+
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+        """Charge, score and choose."""
+        event = SelectionEvent(epsilon=cost, sensitivity=2 * STEPS, candidates=len(self.weights), law=self.law)
+        query = LossQuery(weights=self.weights, loss=self.loss, clip=self.clip)
+        index = release_choice(account, name=name, query=partial(executor.run, query, rows), event=event)
+        return Chosen(index=index, event=event)

@@ -1,1 +1,0 @@
-"""Private choices among candidates: scores of hypotheses, and the cover of Gaussian candidates."""

@@ -1,0 +1,457 @@
+"""Axis-aligned mixtures in several columns from private rows alone: modes of columns, their combinations, noisy EM.
+
+Seven disjoint blocks of rows, each spread over all of them, so each stage has the whole budget: scales of every column, where its
+values are, how many lie in each of its cells, which combinations of modes occur on the anchor columns, which modes of the other
+columns go with them, EM started there, and the choice among what EM went through.
+
+Limits: components are told apart on at most four columns, in at least one of which two of them must be modes with a clear valley
+between them. Components that overlap in every column, or are concentric, come out as one.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import AccuracyWarning
+from fastpubpriv.kernels.bins import BinRule
+from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
+from fastpubpriv.mechanisms.selection import check_rows
+from fastpubpriv.mixtures.axis_aligned import dp_em
+from fastpubpriv.mixtures.axis_aligned.candidates import (
+    MOST_EDGES,
+    Scale,
+    best_fit,
+    nothing,
+    partition,
+    tied_in,
+    without_comb,
+)
+from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
+from fastpubpriv.mixtures.axis_aligned.em import PUBLIC_SEED, STD_FLOOR, Cells, Mixtures
+from fastpubpriv.mixtures.axis_aligned.types import (
+    AxisMethod,
+    Learned,
+    Task,
+    choose,
+    column_by_column,
+    finest_differences,
+    hypotheses_of,
+    tied_shares,
+)
+from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, SCALE_PARTITION, kept_scales, place_partition
+from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.public_draws import draw_normals
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.views import distant_pairs, interleave_rows
+from fastpubpriv.threads.pool import share_out
+
+# ---- What is found about one column: a mixture on the line, and cuts in the valleys between its modes ----------------
+
+_CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """What was found about a column: a mixture on the line, cuts in valleys between its modes, share of ties, step of values."""
+
+    fit: Mixtures
+    cuts: FloatArray
+    confused: float
+    seen: bool = True  # whether its rows showed places
+    tied: float = 0.0
+    step: float = math.inf
+
+    def modes(self, label: int | None, least: float) -> FloatArray:
+        """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
+        weights, means, stds = (part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds))
+        mine = weights > 0.0
+        if label is not None:
+            mine = mine & (np.searchsorted(self.cuts, means, side="right") == label)
+        mine = mine & (weights >= min(least, float(weights[mine].max(initial=0.0))))
+        found: FloatArray = np.column_stack([weights, means, stds])[mine]
+        return np.asarray(found[np.argsort(found[:, 1])])
+
+    def moments(self, label: int | None, least: float) -> tuple[float, float]:
+        """Mean and standard deviation of those components together."""
+        return moments_of(self.modes(label, least)) if self.fit.size else (0.0, 1.0)
+
+
+def moments_of(modes: FloatArray) -> tuple[float, float]:
+    """Mean and standard deviation of a mixture (modes, 3) on the line."""
+    if not len(modes):
+        return 0.0, 1.0
+    share = modes[:, 0] / modes[:, 0].sum()
+    mean = float(share @ modes[:, 1])
+    return mean, math.sqrt(float(share @ (modes[:, 2] ** 2 + (modes[:, 1] - mean) ** 2)))
+
+
+def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
+    """Cuts between neighbouring modes that leave few rows on the wrong side, and the worst confused share."""
+    weights, means, stds = fit.weights[0], fit.means[0], fit.stds[0]
+    order = np.argsort(means)
+    weights, means, stds = weights[order], means[order], stds[order]
+    cuts: list[float] = []
+    worst = 0.0
+    for left in range(len(means) - 1):
+        if weights[left] <= 0.0 or weights[left + 1] <= 0.0 or not means[left] < means[left + 1]:
+            continue
+        points = np.linspace(means[left], means[left + 1], 129)[1:-1]
+        below = ndtr((points[:, None] - means) / stds) * weights
+        wrong = (below[:, left + 1 :]).sum(axis=1) + (weights[: left + 1] - below[:, : left + 1]).sum(axis=1)
+        best = int(np.argmin(wrong))
+        lighter = min(float(weights[: left + 1].sum()), float(weights[left + 1 :].sum()))
+        if lighter >= least_weight and wrong[best] < _CONFUSED * lighter:
+            cuts.append(float(points[best]))
+            worst = max(worst, float(wrong[best]) / lighter)
+    return np.array(cuts), worst
+
+
+SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, matching modes, EM, choice
+LEAST_ROWS = 32
+MOST_ANCHORS = 4
+MOST_COMBINATIONS = 256
+STEPS = 4
+_SCALES, _FEW_SCALES, _FEW_COLUMNS = 4, 6, 8  # of a column: in many columns, in up to eight
+_CELLS = 96  # of a column, about
+_LAPLACE_COLUMNS = 6  # up to so many, Laplace noise on joint counts is smaller than Gaussian noise
+_MATCHING = 0.15  # of the rows of a combination's main mode
+# Deviations of a count that some cell of a column must show whose rows showed no place: without them its cells hold noise alone.
+_STANDS_OUT = 4.0
+_EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
+
+
+def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
+    """A bound on the noise draws of a run."""
+    em = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
+    matching = n_components * n_components  # of a column: combinations times modes
+    return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + matching) * dim + MOST_COMBINATIONS + em + 2**16
+
+
+def check(
+    task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em: Rows, choice: Rows
+) -> None:
+    """Raise now, before the debit, if a stage has no integers or memory for its rows; fewer histograms or columns ask for less."""
+    account, dim, executor = task.run.account, task.run.rows.dim, task.run.executor
+    epsilon, delta = account.approx_left
+    if pairs is not None:
+        check_memory([SCALE_PARTITION] * dim, pairs.n, executor)
+        stable_event(epsilon, delta, histograms=dim, n=pairs.n, draws=dim * pairs.n)
+    most = dim * most_scales(dim)
+    check_memory([place_partition(0, 1.0)] * most, places.n, executor)
+    stable_event(epsilon, delta, histograms=most, n=places.n, draws=most * places.n)
+    if dim > _LAPLACE_COLUMNS:
+        gaussian_count_grid(account.allowance / dim, 1, cells.n)
+    else:
+        laplace_count_grid(epsilon / dim, 1, cells.n)
+    for rows in coded:
+        laplace_count_grid(epsilon / dim, 1, rows.n)
+    for components in range(1, task.n_components + 1):
+        dp_em.check(account, em, components, known_std=task.known_std, steps=STEPS)
+    check_rows(choice.n, dim)
+
+
+def warn_if_blind(task: Task, places: Rows) -> None:
+    """Warn, from public numbers alone, where not even all rows together in one place would be shown."""
+    dim, (epsilon, delta) = task.run.rows.dim, task.run.account.approx_left
+    most = dim * most_scales(dim)
+    event = stable_event(epsilon, delta, histograms=most, n=places.n, draws=most * places.n)
+    needed = event.count_threshold + 2.0 * event.count_noise_std
+    if places.n < needed:
+        n = task.run.rows.n
+        warnings.warn(
+            f"learn_axis_aligned_mixture: {n} rows in {dim} columns are too few for method='anchors' here: it takes about "
+            f"{math.ceil(needed * n / places.n)} in one place for it to show; pass more rows, a larger budget, fewer columns, or "
+            "public rows (x_pub)",
+            AccuracyWarning,
+            stacklevel=4,
+        )
+
+
+def most_scales(dim: int) -> int:
+    """Scales that are looked at in each column."""
+    return _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
+
+
+def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[Column]:
+    """The first three stages."""
+    run, dim = task.run, task.run.rows.dim
+    account = run.account
+    scales: list[list[float]] = [[1.0]] * dim
+    tied, steps = [0.0] * dim, [0.0] * dim
+    if pairs is not None:
+        dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
+        found = run.block(pairs).release(StableHistograms(partitions=dyadic), name="scales", cost=account.approx_left)
+        scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
+        tied, steps = tied_shares(found, pairs.n, task.n_components), finest_differences(found)
+    places: list[list[Scale]] = [[] for _ in range(dim)]
+    asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
+    if asked:
+        partitions = [place_partition(column, scale) for column, scale in asked]
+        released = run.block(place_rows).release(
+            StableHistograms(partitions=partitions), name="places", cost=account.approx_left
+        )
+        for (column, scale), histogram in zip(asked, released.histograms, strict=True):
+            if len(histogram.keys):
+                places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
+    gaussian = dim > _LAPLACE_COLUMNS
+    cost = account.allowance if gaussian else account.approx_left[0]
+    # Roughly what a count will carry; the release says exactly.
+    noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
+    edges = [partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS) for each in places]
+    counts = run.block(cell_rows).release(
+        CellCounts(edges=[each[1:-1] for each in edges], gaussian=gaussian),
+        name="cells",
+        cost=cost,
+        cells=sum(len(each) - 1 for each in edges),
+    )
+    ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
+    values = np.split(counts.value, ends)
+    columns: dict[int, Column] = {}
+
+    def fitted(j: int) -> Column:
+        each, value = edges[j], values[j]
+        cells, rounded = Cells(each, value, counts.noise_std, cell_rows.n), False
+        if not task.known_std:
+            cells, rounded = without_comb(cells, steps[j])
+        blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
+        fit = nothing() if blind else best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
+        cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
+        share = max(tied[j], tied_in(cells)) if rounded else tied[j]
+        return Column(fit, cuts, confused, bool(places[j]), share, steps[j])
+
+    def fit_column(j: int) -> None:
+        with np.errstate(all="ignore"):  # a thread has its own, and released numbers may be of any size
+            columns[j] = fitted(j)
+
+    # A search takes tens of milliseconds, two thirds of them without the lock of Python.
+    share_out(fit_column, dim, threads=run.executor.threads)
+    return [columns[j] for j in range(dim)]
+
+
+def anchor_columns(columns: list[Column]) -> list[int]:
+    """Up to MOST_ANCHORS columns with cuts: the most cuts first, then the clearest."""
+    order = sorted(
+        (j for j, column in enumerate(columns) if len(column.cuts)),
+        key=lambda j: (-len(columns[j].cuts), columns[j].confused, j),
+    )
+    chosen: list[int] = []
+    cells = 1
+    for j in order:
+        if len(chosen) < MOST_ANCHORS and cells * (len(columns[j].cuts) + 1) <= MOST_COMBINATIONS:
+            chosen.append(j)
+            cells *= len(columns[j].cuts) + 1
+    return chosen
+
+
+def codes(chunk: Any, chosen: list[int], columns: list[Column]) -> IntArray:
+    """Number of the combination of modes that each row is in; -1 where an entry is not finite."""
+    code = np.zeros(len(chunk), dtype=np.int64)
+    whole = np.ones(len(chunk), dtype=bool)
+    for j in chosen:
+        value = chunk[:, j].astype(np.float64)
+        code = code * (len(columns[j].cuts) + 1) + np.searchsorted(columns[j].cuts, value, side="right")
+        whole &= np.isfinite(value)
+    return np.where(whole, code, -1)
+
+
+def only_codes(chunk: Any, *, chosen: list[int], columns: list[Column]) -> list[IntArray]:
+    """`codes` as the only coding of a release."""
+    return [codes(chunk, chosen, columns)]
+
+
+def paired_codes(
+    chunk: Any, *, chosen: list[int], others: list[int], columns: list[Column], number: IntArray, order: IntArray
+) -> list[IntArray]:
+    """For each other column the pair of a row's combination, if it is one of `number`, and its mode there; else -1."""
+    code = codes(chunk, chosen, columns)
+    place = np.minimum(np.searchsorted(number[order], code), len(number) - 1)
+    mine = np.where(number[order][place] == code, order[place], -1)
+    found = []
+    for j in others:
+        value = chunk[:, j].astype(np.float64)
+        pair = mine * (len(columns[j].cuts) + 1) + np.searchsorted(columns[j].cuts, value, side="right")
+        found.append(np.where((mine >= 0) & np.isfinite(value), pair, -1))
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class Start:
+    """A component to begin with: its share, its mode on each anchor, and columns on which it was split from another."""
+
+    weight: float
+    labels: dict[int, int]
+    halves: dict[int, FloatArray]
+
+    def modes(self, j: int, column: Column, least: float) -> FloatArray:
+        """What the component may be on a column."""
+        return self.halves[j] if j in self.halves else column.modes(self.labels.get(j), least)
+
+
+def find_matching_modes(
+    task: Task, rows: Rows, columns: list[Column], chosen: list[int], heavy: list[int], starts: list[Start]
+) -> None:
+    """Find which modes of the columns that are no anchors go with each combination, and narrow the starts to them."""
+    others = [j for j, column in enumerate(columns) if len(column.cuts) and j not in chosen]
+    if not others or not heavy:
+        return
+    number = np.array(heavy, dtype=np.int64)
+    order = np.argsort(number)
+    sizes = [len(heavy) * (len(columns[j].cuts) + 1) for j in others]
+    released = task.run.block(rows).release(
+        CodeCounts(
+            codes=partial(paired_codes, chosen=chosen, others=others, columns=columns, number=number, order=order),
+            cells=sizes,
+            row_cost=30 * (len(chosen) + len(others)),
+        ),
+        name="matching_modes",
+        cost=task.run.account.approx_left[0],
+        cells=sum(sizes),
+    )
+    place = 0
+    for j in others:
+        labels = len(columns[j].cuts) + 1
+        for start in starts:
+            counts = released.value[place : place + labels]
+            place += labels
+            kept = counts >= max(_MATCHING * float(counts.max()), _EVIDENCE * released.noise_std)
+            modes = columns[j].modes(None, task.min_weight / 2.0)
+            mine = modes[kept[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
+            if len(mine):
+                start.halves[j] = mine
+
+
+def labels_of(code: int, chosen: list[int], columns: list[Column]) -> dict[int, int]:
+    """The mode of each anchor column in a combination."""
+    labels = {}
+    for j in reversed(chosen):
+        code, labels[j] = divmod(code, len(columns[j].cuts) + 1)
+    return labels
+
+
+def split(starts: list[Start], columns: list[Column], most: int, least: float) -> list[Start]:
+    """Halve components at the widest gap between neighbouring modes of a column until there are `most` of them.
+
+    The gap need not be a valley: EM sorts the rows afterwards.
+    """
+    starts = list(starts)
+    while len(starts) < most:
+        best: tuple[float, int, int, int] | None = None
+        for i, start in enumerate(starts):
+            for j, column in enumerate(columns):
+                modes = start.modes(j, column, least) if column.fit.size else np.zeros((0, 3))
+                for left in range(len(modes) - 1):
+                    apart = (modes[left + 1, 1] - modes[left, 1]) / (modes[left + 1, 2] + modes[left, 2])
+                    if best is None or apart * start.weight > best[0]:
+                        best = (float(apart * start.weight), i, j, left)
+        if best is None:
+            return starts
+        _, i, j, left = best
+        whole = starts.pop(i)
+        modes = whole.modes(j, columns[j], least)
+        for half in (modes[: left + 1], modes[left + 1 :]):
+            share = float(half[:, 0].sum() / modes[:, 0].sum())
+            starts.append(Start(whole.weight * share, whole.labels, {**whole.halves, j: half}))
+    return starts
+
+
+def started(columns: list[Column], starts: list[Start], least: float, *, known_std: bool) -> Parameters:
+    """The first parameters of EM: moments of each component's modes."""
+    moments = np.array(
+        [
+            [
+                moments_of(start.modes(j, column, least)) if column.fit.size else (0.0, 1.0)
+                for j, column in enumerate(columns)
+            ]
+            for start in starts
+        ]
+    )
+    weights = np.array([start.weight for start in starts])
+    stds = np.ones(moments.shape[:2]) if known_std else np.maximum(moments[:, :, 1], 1e-300)
+    return Parameters(weights / weights.sum(), moments[:, :, 0], stds)
+
+
+def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> list[Parameters]:
+    """Points about a standard error away; `noise` is that of a mean in standard deviations, for each component."""
+    components, dim = at.means.shape
+    normal = draw_normals((size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 6)
+    found = []
+    for each in normal:
+        weights = at.weights * np.exp(np.clip(noise * each[:, -1], -1.0, 1.0))
+        means = at.means + at.stds * noise[:, None] * each[:, :dim]
+        stds = at.stds if known_std else at.stds * np.exp(noise[:, None] * each[:, dim : 2 * dim] / math.sqrt(2.0))
+        found.append(Parameters(weights / weights.sum(), means, stds))
+    return found
+
+
+def learn(task: Task) -> Learned:
+    """All seven stages."""
+    run = task.run
+    *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
+        run.rows, *(SHARES[1:] if task.known_std else SHARES)
+    )
+    pairs = distant_pairs(before[0]) if before else None
+    check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
+    warn_if_blind(task, place_rows)
+    run.account.open()
+    columns = marginals(task, pairs, place_rows, cell_rows)
+    if not any(column.fit.size for column in columns):
+        return choose(task, run.block(choice_rows), nothing(), status="fallback", diagnostics={"anchors": []})
+    chosen = anchor_columns(columns)
+    status = "ok" if all(column.seen and column.fit.size for column in columns) else "empty"
+    least_mode = task.min_weight / 2.0
+    found = [Start(1.0, {}, {})]
+    if chosen and task.n_components > 1:
+        cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
+        released = run.block(code_rows).release(
+            CodeCounts(
+                codes=partial(only_codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
+            ),
+            name="combinations",
+            cost=run.account.approx_left[0],
+            cells=cells,
+        )
+        least = max(task.min_weight / 2.0 * code_rows.n, _EVIDENCE * released.noise_std)
+        heavy = [int(code) for code in np.argsort(-released.value, kind="stable") if released.value[code] > least]
+        if heavy:
+            total = float(released.value[heavy].sum())
+            found = [
+                Start(float(released.value[code]) / total, labels_of(code, chosen, columns), {})
+                for code in heavy[: task.n_components]
+            ]
+            find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], found)
+    starts = split(found, columns, task.n_components, least_mode)
+    at = started(columns, starts, least_mode, known_std=task.known_std)
+    floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * STD_FLOOR
+    with np.errstate(all="ignore"):
+        steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=STEPS)
+        path = [step.parameters for step in steps]
+        # Noise of a mean in standard deviations, and sampling.
+        per_row = steps[-1].noise_std / em_rows.n
+        noise = np.hypot(per_row / path[-1].weights, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
+        more = max(task.candidates - len(path) - 1, 0)
+        listed = [*path[::-1], at, *around(path[-1], noise, more, known_std=task.known_std)]
+    hypotheses = hypotheses_of(
+        np.array([each.weights for each in listed]),
+        np.array([each.means for each in listed]),
+        np.array([each.stds for each in listed]),
+    )
+    facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
+    facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
+    facts["cuts"] = [len(column.cuts) for column in columns]
+    learned = choose(task, run.block(choice_rows), hypotheses, status=status, diagnostics=facts)
+    return replace(learned, low=dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, per_row))
+
+
+METHOD = AxisMethod(
+    name="anchors", learn=learn, draws=draws, seconds=partial(column_by_column, steps=STEPS, shares=SHARES),
+    candidates=60, shares=SHARES, needs_delta=True, least_rows=LEAST_ROWS,
+)  # fmt: skip

@@ -1,0 +1,440 @@
+"""Expectation-maximization without private rows: on noisy counts of cells of a line, and on public rows.
+
+The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few steps of
+expectation-maximisation bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
+counts at zero, which expectation-maximisation needs, invents mass in every empty cell.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.public_draws import draw_uniforms
+
+Parts = tuple[FloatArray, FloatArray, FloatArray]
+# Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
+LEAST_WEIGHT = 1e-3
+_SAME_SCORE = 2.0**-10
+_MOST_DAMPING = 1e6
+_ROOT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
+_FARTHEST = 40.0  # standard deviations from which the product of an edge and its density is zero
+_CELL_BATCH = 1 << 21  # entries of one (starts, components, edges) array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixtures:
+    """A batch of mixtures on the line: weights, means and stds, all (size, components); a weight of zero pads."""
+
+    weights: FloatArray
+    means: FloatArray
+    stds: FloatArray
+
+    @property
+    def size(self) -> int:
+        """Number of mixtures."""
+        return len(self.weights)
+
+    def __getitem__(self, index: Any) -> Self:
+        """The mixtures that a slice, mask or index array picks."""
+        return type(self)(self.weights[index], self.means[index], self.stds[index])
+
+    def padded(self, components: int) -> Mixtures:
+        """The same with empty components added, so that batches of different sizes can be joined."""
+        missing = ((0, 0), (0, components - self.weights.shape[1]))
+        return Mixtures(
+            np.pad(self.weights, missing), np.pad(self.means, missing), np.pad(self.stds, missing, constant_values=1.0)
+        )
+
+
+def by_score(score: FloatArray) -> IntArray:
+    """Indices of scores (twice a negative log likelihood, say), least first; those that are nearly the same stay in order.
+
+    Many searches end in one place, and which of them is the least is then a matter of rounding, which differs between processors.
+    """
+    return np.argsort(np.rint(score / _SAME_SCORE), kind="stable")
+
+
+def joined(batches: list[Mixtures]) -> Mixtures:
+    """One batch of all, with empty components where one has fewer than another."""
+    components = max(batch.weights.shape[1] for batch in batches)
+    wide = [batch.padded(components) for batch in batches]
+    return Mixtures(
+        np.concatenate([batch.weights for batch in wide]),
+        np.concatenate([batch.means for batch in wide]),
+        np.concatenate([batch.stds for batch in wide]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Noisy counts of the cells between `edges`, ascending, -inf first and inf last; `total` rows were counted (public)."""
+
+    edges: FloatArray
+    counts: FloatArray
+    noise_std: float
+    total: int
+
+    @property
+    def resolution(self) -> float:
+        """Width of the narrowest cell that holds rows: nothing much narrower can be seen."""
+        widths = np.diff(self.edges[1:-1])
+        held = widths[self.counts[1:-1] > 4.0 * self.noise_std]
+        return float((held if len(held) else widths).min())
+
+
+def cell_parts(mixtures: Mixtures, edges: FloatArray) -> Parts:
+    """Mass of each component in each cell, and of its first two derivatives' kernels, (size, components, cells) each.
+
+    With z the edges in standard deviations: differences of Phi(z), of phi(z) and of z phi(z).
+    """
+    with np.errstate(all="ignore"):
+        z = _standardized(mixtures, edges)
+        return _inside(z), *_densities(z)
+
+
+def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The first of `cell_parts`, and the edges in standard deviations (size, components, edges)."""
+    with np.errstate(all="ignore"):
+        z = _standardized(mixtures, edges)
+        return _inside(z), z
+
+
+def _standardized(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
+    z: FloatArray = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
+    return z
+
+
+def _inside(z: FloatArray) -> FloatArray:
+    """Normal mass between neighbors of ascending z (..., edges), by the nearer tail: Phi near one has no digits left."""
+    tail = ndtr(-np.abs(z))
+    left, right = tail[..., :-1], tail[..., 1:]
+    above = z > 0.0
+    mass: FloatArray = np.where(above[..., :-1], left - right, right - left)
+    around = above[..., 1:] & ~above[..., :-1]
+    mass[around] = ndtr(z[..., 1:][around]) - left[around]
+    return mass
+
+
+def _densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Differences of phi(z) and of z phi(z) from edge to edge."""
+    density = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
+    tilted = np.where(np.abs(z) < _FARTHEST, z, 0.0) * density
+    return np.diff(density), np.diff(tilted)
+
+
+def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
+    """Mass of each mixture in each cell, (size, cells)."""
+    found = np.empty((mixtures.size, len(edges) - 1))
+    for rows in _batches(mixtures, len(edges)):
+        found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0])
+    return found
+
+
+def _batches(mixtures: Mixtures, cells: int) -> list[slice]:
+    size = max(1, _CELL_BATCH // (mixtures.weights.shape[1] * cells))
+    return [slice(first, first + size) for first in range(0, mixtures.size, size)]
+
+
+def misfit(cells: Cells, mixtures: Mixtures) -> FloatArray:
+    """Negative twice the log likelihood of the counts under independent normals of the right variances, (size,)."""
+    return _misfit(cells, masses(mixtures, cells.edges))
+
+
+def _misfit(cells: Cells, mass: FloatArray) -> FloatArray:
+    """The same from the mass of each mixture in each cell, (size, cells)."""
+    expected = cells.total * mass
+    variance = cells.noise_std**2 + np.maximum(expected, 0.0)
+    score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
+    return np.where(np.isfinite(score), score, np.inf)
+
+
+def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Mixtures:
+    """Expectation-maximisation on the counts clipped at zero, with the exact moments of a normal within a cell."""
+    counts = np.maximum(cells.counts - cells.noise_std, 0.0)
+    total = max(float(counts.sum()), 1e-300)
+    least = 0.25 * cells.resolution
+    parts = []
+    for rows in _batches(mixtures, len(cells.edges)):
+        weights, means, stds = mixtures.weights[rows], mixtures.means[rows], mixtures.stds[rows]
+        for _ in range(steps):
+            inside, density, tilted = cell_parts(Mixtures(weights, means, stds), cells.edges)
+            mass = np.einsum("sk,skg->sg", weights, inside)
+            scaled = np.where(mass > 1e-12, counts / np.maximum(mass, 1e-12), 0.0)[:, None, :]
+            held = np.maximum(weights * np.sum(scaled * inside, axis=2), 1e-9)
+            first = -weights * np.sum(scaled * density, axis=2) / held
+            second = 1.0 - weights * np.sum(scaled * tilted, axis=2) / held
+            means = means + stds * first
+            if not fixed_std:
+                stds = np.maximum(stds * np.sqrt(np.clip(second - first**2, 0.05, 20.0)), least)
+            weights = np.maximum(held / total, LEAST_WEIGHT)
+            weights = weights / weights.sum(axis=1, keepdims=True)
+        parts.append(Mixtures(weights, means, stds))
+    return joined(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Refined mixtures, how badly each fits, and a factor of the approximate covariance of its parameters.
+
+    `spread` is (size, p, p) with spread spread^T that covariance, for p = 3 components (2 without stds) parameters in the order
+    log weights, means in standard deviations, log standard deviations.
+    """
+
+    mixtures: Mixtures
+    score: FloatArray
+    spread: FloatArray
+
+
+def _slopes(
+    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of the mixtures `rows`: derivatives of expected counts in the parameters of `Fit` (rows, p, cells), the inverse variance of
+    each count, and residuals divided by that variance (rows, cells).
+    """
+    inside, z = (part[rows] for part in masses)
+    shares = mixtures.weights[rows][:, :, None]
+    with np.errstate(all="ignore"):
+        density, tilted = _densities(z)
+    mass = np.sum(shares * inside, axis=1)
+    blocks = [shares * (inside - mass[:, None, :]), -shares * density]
+    if not fixed_std:
+        blocks.append(-shares * tilted)
+    expected, slopes = cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
+    precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
+    return slopes, precision, precision * (cells.counts - expected)
+
+
+def _normal_equations(
+    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `cell_masses`."""
+    slopes, precision, residuals = _slopes(mixtures, masses, cells, rows, fixed_std)
+    curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
+    gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
+    # The log weights matter up to a constant only: pin their weighted sum.
+    components = mixtures.weights.shape[1]
+    pin = np.zeros(curvature.shape[:2])
+    pin[:, :components] = mixtures.weights[rows] * math.sqrt(cells.total)
+    curvature += pin[:, :, None] * pin[:, None, :]
+    return curvature, gradient
+
+
+def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool) -> Mixtures:
+    """The mixtures after a step in the parameters of `Fit`; entries are limited so that no step is a leap."""
+    components = mixtures.weights.shape[1]
+    weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
+    weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), LEAST_WEIGHT)
+    means = mixtures.means + mixtures.stds * np.clip(step[:, components : 2 * components], -1.0, 1.0)
+    stds = mixtures.stds
+    if not fixed_std:
+        stds = np.maximum(stds * np.exp(np.clip(step[:, 2 * components :], -0.5, 0.5)), least)
+    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
+
+
+def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Fit:
+    """Damped Gauss-Newton steps on the weighted squares; a step that fits worse is undone and damped more."""
+    batches = [_refined(cells, mixtures[rows], steps, fixed_std) for rows in _batches(mixtures, len(cells.edges))]
+    fits = joined([batch.mixtures for batch in batches])
+    return Fit(
+        fits, np.concatenate([each.score for each in batches]), np.concatenate([each.spread for each in batches])
+    )
+
+
+def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
+    """`refine` for one batch. Work is done only where it can change something: normal equations are those of the last step that
+    fitted better, and a mixture that no step of the greatest damping moves stays where it is.
+    """
+    least = 0.25 * cells.resolution
+    weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
+    found = cell_masses(start, cells.edges)
+    score = _misfit(cells, np.einsum("sk,skg->sg", weights, found[0]))
+    curvature, gradient = _normal_equations(
+        Mixtures(weights, means, stds), found, cells, np.arange(start.size), fixed_std
+    )
+    damping = np.full(start.size, 1e-2)
+    live = np.arange(start.size)
+    for _ in range(steps):
+        diagonal = np.einsum("spp->sp", curvature[live])
+        damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
+        step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
+        tried = moved(Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std)
+        found = cell_masses(tried, cells.edges)
+        tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, found[0]))
+        gain = score[live] - tried_score
+        better = tried_score < score[live]
+        chosen = np.flatnonzero(better)
+        rows = live[chosen]
+        weights[rows], means[rows], stds[rows] = tried.weights[chosen], tried.means[chosen], tried.stds[chosen]
+        score[rows] = tried_score[chosen]
+        if len(rows):
+            curvature[rows], gradient[rows] = _normal_equations(tried, found, cells, chosen, fixed_std)
+        stuck = ~better & (damping[live] >= _MOST_DAMPING)
+        damping[live] = np.where(better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, _MOST_DAMPING))
+        if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
+            break
+        live = live[~stuck]
+    diagonal = np.einsum("spp->sp", curvature)
+    values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
+    # A direction that the counts say nothing about gets a spread of one, not of infinity.
+    roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
+    # The symmetric root: eigenvectors have signs, and order where values are equal, that differ from processor to processor.
+    root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
+    return Fit(Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None])
+
+
+# Expectation-maximisation for axis-aligned mixtures on public rows: many starts and bootstraps side by side.
+
+STD_FLOOR = 1e-12  # of a column's standard deviation: differences of doubles still have three digits there
+_NARROW = 1e-4  # below it squares of rows and means cancel, and differences are taken first
+# Public rows decide nothing private, so that their coins may come from a fixed seed: the same rows give the same list.
+PUBLIC_SEED = 20_240_607
+_ROW_BATCH = 1 << 22
+
+
+class Batch(Mixtures):
+    """Axis-aligned mixtures: weights (size, k), means and stds (size, k, dim)."""
+
+    __slots__ = ()
+
+
+def stacked(batches: list[Batch]) -> Batch:
+    """One batch of all; a mixture with fewer components gets empty ones."""
+    most = max(batch.weights.shape[1] for batch in batches)
+    weights, means, stds = [], [], []
+    for batch in batches:
+        gap = most - batch.weights.shape[1]
+        weights.append(np.pad(batch.weights, ((0, 0), (0, gap))))
+        means.append(np.pad(batch.means, ((0, 0), (0, gap), (0, 0)), mode="edge"))
+        stds.append(np.pad(batch.stds, ((0, 0), (0, gap), (0, 0)), mode="edge"))
+    return Batch(np.concatenate(weights), np.concatenate(means), np.concatenate(stds))
+
+
+def log_joint(batch: Batch, rows: FloatArray) -> FloatArray:
+    """log of weight times density, (size, n, k), for rows of moderate size (standardised)."""
+    if batch.stds.min() < _NARROW:
+        logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
+        found: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
+        for column in range(rows.shape[1]):
+            found -= 0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
+        return found
+    precision = 1.0 / batch.stds**2
+    tilt = batch.means * precision
+    constant = (
+        np.log(np.maximum(batch.weights, 1e-300))
+        - np.log(batch.stds).sum(axis=2)
+        - 0.5 * np.einsum("skd,skd->sk", batch.means, tilt)
+        - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
+    )
+    quadratic = np.matmul(rows * rows, precision.transpose(0, 2, 1))
+    linear = np.matmul(rows, tilt.transpose(0, 2, 1))
+    joint: FloatArray = linear - 0.5 * quadratic + constant[:, None, :]
+    return joint
+
+
+def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
+    """Rows less means in one column, (size, n, k)."""
+    return rows[None, :, None, column] - means[:, None, :, column]
+
+
+def log_likelihood(batch: Batch, rows: FloatArray) -> FloatArray:
+    """Mean log density of the rows, (size,)."""
+    found = np.empty(batch.size)
+    for part in parts(batch, len(rows)):
+        found[part] = logsumexp(log_joint(batch[part], rows), axis=2).mean(axis=1)
+    return found
+
+
+def likeliest(batch: Batch, rows: FloatArray) -> IntArray:
+    """Indices, likeliest first; those that are nearly as likely stay in order (`by_score`)."""
+    return by_score(-2.0 * len(rows) * log_likelihood(batch, rows))
+
+
+def parts(batch: Batch, n: int) -> list[slice]:
+    """Slices of a batch whose (size, n, k) arrays stay small."""
+    size = max(1, _ROW_BATCH // (n * batch.weights.shape[1]))
+    return [slice(first, first + size) for first in range(0, batch.size, size)]
+
+
+def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
+    """Centres (size, k, dim) by the k-means++ rule: the next centre is a row, likelier the farther from those before it."""
+    n = len(rows)
+    uniform = draw_uniforms((size, components), random_state=seed)
+    chosen = np.empty((size, components), dtype=np.int64)
+    chosen[:, 0] = np.minimum((uniform[:, 0] * n).astype(np.int64), n - 1)
+    nearest = np.full((size, n), np.inf)
+    squares = np.einsum("nd,nd->n", rows, rows)
+    for index in range(1, components):
+        centre = rows[chosen[:, index - 1]]
+        away = squares[None, :] - 2.0 * centre @ rows.T + np.einsum("sd,sd->s", centre, centre)[:, None]
+        nearest = np.minimum(nearest, np.maximum(away, 0.0) + 1e-12)
+        ends = np.cumsum(nearest, axis=1)
+        chosen[:, index] = np.minimum((ends < uniform[:, index, None] * ends[:, -1:]).sum(axis=1), n - 1)
+    return rows[chosen]
+
+
+def fit(
+    rows: FloatArray,
+    centres: FloatArray,
+    *,
+    counts: FloatArray | None = None,
+    steps: int = 60,
+    prior: float = 1.0,
+    fixed_std: bool = False,
+) -> Batch:
+    """Run EM from every start on standardised public rows (n, dim).
+
+    `centres` (size, k, dim) are starting means; the first standard deviations are those of the rows, narrowed as k centres share
+    them, and `fixed_std` keeps every one at one. `counts` (size, n) say how often each start sees each row (a bootstrap). `prior`
+    rows' worth of belief, for each component, that its standard deviation is the harmonic mean of all components', by weight, keeps
+    a component from collapsing on a few rows, and leaves narrow components that lie far apart their own scale.
+    """
+    size, components, dim = centres.shape
+    spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
+    batch = Batch(
+        np.full((size, components), 1.0 / components), np.array(centres), np.full((size, components, dim), spread)
+    )
+    done = []
+    for part in parts(batch, len(rows)):
+        one, times = batch[part], None if counts is None else counts[part]
+        for _ in range(steps):
+            typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
+            one = step(one, rows, times, prior=prior, spread=np.minimum(typical, spread), fixed_std=fixed_std)
+        done.append(one)
+    return stacked(done)
+
+
+def step(
+    batch: Batch,
+    rows: FloatArray,
+    counts: FloatArray | None,
+    *,
+    prior: float,
+    spread: float | FloatArray,
+    fixed_std: bool,
+) -> Batch:
+    """One iteration for every mixture of a batch; `spread`, (size, 1, dim) or one number, is what the prior believes in."""
+    joint = log_joint(batch, rows)
+    share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
+    if counts is not None:
+        share = share * counts[:, :, None]
+    held = np.maximum(share.sum(axis=1), 1e-30)
+    turned = share.transpose(0, 2, 1)
+    means = np.matmul(turned, rows) / held[:, :, None]
+    if fixed_std:
+        stds = batch.stds
+    else:
+        if batch.stds.min() < _NARROW:
+            squares = [(share * differences(rows, means, j) ** 2).sum(axis=1) for j in range(rows.shape[1])]
+            second = np.stack(squares, axis=2) / held[:, :, None]
+        else:
+            second = np.matmul(turned, rows * rows) / held[:, :, None] - means**2
+        mixed = (held[:, :, None] * np.maximum(second, 0.0) + prior * spread**2) / (held + prior)[:, :, None]
+        stds = np.sqrt(np.maximum(mixed, STD_FLOOR**2))
+    weights = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 0.5 * held.shape[1])
+    return Batch(weights, means, stds)

@@ -1,0 +1,579 @@
+"""Gaussians of the leaves of a cluster tree: all at once, or each leaf at its own structure of the ladder (paper A,
+Algorithms 7 and 10).
+
+Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; both cases are priced
+exactly, and the number of leaves does not enter (see `mechanisms.leaves`). With Gaussian noise the estimation costs rho_cov +
+max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
+
+In the ladder counts come first; they decide the rungs. Then rounds of second moments for the leaves on the full rung, in step:
+shares and number of rounds are those of the leaf that wants most. Last, one vector for every leaf that is not on the rung "public".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import lifted
+from fastpubpriv.estimators.ladder import learn
+from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
+from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
+from fastpubpriv.estimators.ladder.rungs import (
+    MEAN_SHARES,
+    Outlook,
+    diagonal_radius,
+    full_plan,
+    mean_clip,
+    mean_radius,
+    outlook,
+)
+from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, Noise
+from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
+from fastpubpriv.estimators.preconditioned import LARGEST_CONDITION, Frame, public_frame, trace_frame
+from fastpubpriv.estimators.radii import Mode
+from fastpubpriv.kernels.tree import KeptNodes
+from fastpubpriv.mechanisms.leaves import (
+    AxisFeatures,
+    LeafCounts,
+    LeafSecondMoments,
+    LeafSums,
+    LeafVector,
+    LeafVectors,
+    LeavesReleased,
+)
+from fastpubpriv.mechanisms.sums import Released
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.public_draws import chi2_upper_quantile
+from fastpubpriv.results.base import frozen
+from fastpubpriv.row_maps import RowTree
+from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.shared_docs import FAILURE_PROB
+
+LEAF_COND_MAX = 100.0
+# With dim + 1 public rows the preconditioner must allow for conditions that no number of rounds resolves; the trace bound does not.
+MOST_PRECONDITIONED = 1e6
+# Under pure DP a move pays for the counts; with Gaussian noise they are free.
+PURE_COUNT_SHARE = Fraction(1, 20)
+# How far the squared radius of a node may exceed the largest variance inside: clusters lie many standard deviations apart.
+PARENT_SLACK = 100.0
+FLOOR_ROWS = 10
+FLOOR_DEVIATIONS = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafFrame:
+    """Public bounds of a leaf, and the mean and covariance that public rows alone would give it."""
+
+    frame: Frame
+    covariance: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of the leaf's public rows."""
+        return self.frame.center
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafEstimates:
+    """Released Gaussians of k leaves, in data units."""
+
+    means: FloatArray  # (k, dim)
+    covariances: FloatArray  # (k, dim, dim), positive definite
+    counts: FloatArray  # (k,), noisy numbers of rows; may be negative
+    count_noise_std: float
+    # "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the
+    # smallest eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be
+    # small enough: then the rows lie near a subspace). Functions of released and public numbers
+    status: tuple[str, ...]
+    rounds: int  # second moments released for each leaf
+    # (k, dim), standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean
+    # stands in
+    mean_noise_std: FloatArray
+    # (k,), with predicted_mean_errors: relative Frobenius error and l2 error in standard deviations; infinite unless
+    # the status is "ok"
+    predicted_covariance_errors: FloatArray
+    predicted_mean_errors: FloatArray  # (k,)
+    details: tuple[dict[str, Any], ...] = ()  # what the ladder tells about each leaf
+
+    def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
+        """Shares of the leaves, (k,): max(count / n_priv, weight_floor / k), made to add up to one."""
+        raised = np.maximum(self.counts / n_priv, weight_floor / len(self.counts))
+        shares: FloatArray = raised / raised.sum()
+        return shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafCosts:
+    """Costs of a leaf stage, each that of its worse case: of the counts, and of all second moments with the mean step."""
+
+    counts: Fraction
+    learning: Fraction
+
+
+def leaf_costs(allowance: Fraction, *, pure: bool, count_cost: Fraction | None = None) -> LeafCosts:
+    """Divide what a leaf stage may cost.
+
+    Gaussian: counts within half of the mean's share are free; beyond, rho_cov + rho_count + rho_mean / 2 = allowance. Pure: a
+    move pays for everything, so the costs add up.
+
+    Examples
+    --------
+    >>> leaf_costs(Fraction(1), pure=False)
+    LeafCosts(counts=Fraction(1, 20), learning=Fraction(1, 1))
+    >>> leaf_costs(Fraction(1), pure=True)
+    LeafCosts(counts=Fraction(1, 20), learning=Fraction(19, 20))
+    """
+    free = Fraction(0) if pure else allowance * MEAN_SHARE / 2
+    counts = (allowance * PURE_COUNT_SHARE if pure else free) if count_cost is None else Fraction(count_cost)
+    if not 0 < counts < allowance:
+        raise InputError(f"count_cost must be between 0 and {float(allowance):.3g}, got {float(counts):.3g}")
+    if pure:
+        return LeafCosts(counts=counts, learning=allowance - counts)
+    if counts <= free:
+        return LeafCosts(counts=counts, learning=allowance)
+    return LeafCosts(counts=counts, learning=(allowance - counts) / (1 - MEAN_SHARE / 2))
+
+
+def leaf_draws(dim: int, n_leaves: int) -> int:
+    """Upper bound on the noise draws of a leaf stage."""
+    return n_leaves * (1 + dim + 2 * lifted.MAX_ROUNDS * (dim + 1) ** 2)
+
+
+def check_leaf_grids(
+    dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool, count_cost: Fraction | None = None
+) -> None:
+    """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
+    costs, public = leaf_costs(allowance, pure=pure, count_cost=count_cost), ("check",)
+    cluster_count_grid(costs.counts, n, pure=pure, clusters=n_leaves, lineage=public)
+    cluster_sum_grid(costs.learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
+    for rounds in (2, lifted.MAX_ROUNDS):
+        for share in lifted.round_shares(rounds):
+            cluster_gram_grid(costs.learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public)
+
+
+def leaf_frames(
+    tree: ClusterTree,
+    leaves: Sequence[int],
+    x_pub: FloatArray,
+    *,
+    radii: Sequence[float],
+    failure_prob: float = FAILURE_PROB,
+    cond_max: float = LEAF_COND_MAX,
+) -> list[LeafFrame]:
+    """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
+
+    At least one of the rows `x_pub` must reach each leaf. `radii` are those of the nodes that the leaves were split from: they
+    bound a leaf with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k). `cond_max`
+    bounds the condition of a covariance where public rows do not precondition.
+    """
+    frames = []
+    for leaf, radius in zip(leaves, radii, strict=True):
+        rows = x_pub[tree.members(x_pub, leaf)]
+        if not len(rows):
+            raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
+        frames.append(_leaf_frame(rows, radius, failure_prob / (4.0 * len(leaves)), cond_max))
+    return frames
+
+
+def _leaf_frame(rows: FloatArray, radius: float, failure: float, cond_max: float) -> LeafFrame:
+    n_pub, dim = rows.shape
+    gaps = rows - rows.mean(axis=0)
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        try:
+            frame = public_frame(
+                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max, require_precondition=False
+            )
+            if n_pub > dim and frame.condition > MOST_PRECONDITIONED:
+                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max)
+            matrix = frame.base(dim).matrix
+            usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
+        except (InputError, np.linalg.LinAlgError):
+            usable = False
+    if not usable:
+        if not 0.0 < radius < math.inf:
+            raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
+        own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
+        frame = Frame(
+            frozen(rows.mean(axis=0)), np.asarray(radius), own, cond_max * dim * PARENT_SLACK, "radius of the node"
+        )
+        return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
+    if frame.scale.ndim == 0:
+        return LeafFrame(frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1)))))
+    return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
+
+
+def learn_leaves(
+    run: Run,
+    tree: ClusterTree,
+    leaves: Sequence[int],
+    frames: Sequence[LeafFrame],
+    *,
+    allowance: Fraction,
+    count_cost: Fraction | None = None,
+    mode: Mode = "practical",
+    failure_prob: float = FAILURE_PROB,
+    rounds: int | None = None,
+) -> LeafEstimates:
+    """Release counts, then means and covariances, of the rows that reach each of `leaves`: ids of nodes, none below another.
+
+    `allowance` is what all of it may cost, in rho (Gaussian accounts) or epsilon (pure); `count_cost` that of the counts, None for
+    what is free (Gaussian) or a twentieth (pure), see `leaf_costs`. `frames` are public bounds, one for each leaf. `failure_prob`
+    is shared by the leaves, for the constants of mode "theory". `rounds` of second moments are the same for all leaves; None takes
+    the most that the public rule gives to a leaf with enough rows.
+
+    Each release is one integer vector over all leaves, with exact sensitivities for a row that stays in its leaf and one that
+    moves. Every decision is a function of released and public values, and each leaf draws all its noise whatever its count.
+
+    Spec A 6.5. Later steps divide by max(noisy count, floor), never by a private size. The rounds share a grid, so their number is
+    common to all leaves.
+    """
+    k, dim, account = len(leaves), tree.dim, run.account
+    if len(frames) != k:
+        raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
+    routes = tree.routes(leaves)
+    costs = leaf_costs(allowance, pure=account.pure, count_cost=count_cost)
+    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=costs.counts)
+    count_noise = float(counted.noise_std[0])
+    floor = max(FLOOR_ROWS * (dim + 1), math.ceil(FLOOR_DEVIATIONS * count_noise))
+    low = counted.value < floor
+    sizes = [max(floor, min(round(count), run.rows.n)) for count in counted.value.tolist()]
+    problems = [
+        Problem(
+            dim=dim,
+            n=size,
+            mean_radius=leaf.frame.mean_radius,
+            condition=leaf.frame.condition,
+            mode=mode,
+            failure_prob=failure_prob / k,
+        )
+        for size, leaf in zip(sizes, frames, strict=True)
+    ]
+    noise = leaf_gram_noise(dim + 1, pure=account.pure, cost=costs.learning)
+    if rounds is None:
+        rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
+    states = [Recursion(leaf.frame.base(dim), problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
+    _second_moments(run, routes, states, problems, rounds, costs.learning)
+    means, mean_noise = _means(run, routes, states, sizes, costs.learning * MEAN_SHARE)
+
+    status, errors = [], np.full((2, k), math.inf)
+    per_row = noise_per_radius(dim, pure=account.pure, allowance=costs.learning)(MEAN_SHARE)
+    out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
+    for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
+        # What the last round saw counts for more than the rule, which allows for the least favourable public rows.
+        predicted = lifted.resolves(problem, rounds, noise)
+        seen = state.least > (state.slack / 2.0 if predicted else state.slack)
+        status.append("low_count" if low[i] else "ok" if seen else "under_resolved")
+        if low[i] or not (seen or predicted):
+            out_means[i], covariances[i] = leaf.mean, leaf.covariance
+            continue
+        scale = leaf.frame.scale
+        factor = scale * state.powers[0] if scale.ndim == 0 else scale @ state.powers[0]
+        out_means[i] = leaf.frame.mean_back(means[i])
+        out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
+        covariances[i] = leaf.frame.covariance_back(state.covariance)
+        if seen:
+            errors[:, i] = lifted.predicted_errors(problem, rounds, noise, per_row)
+    return LeafEstimates(
+        means=frozen(out_means),
+        covariances=frozen(covariances),
+        counts=frozen(counted.value),
+        count_noise_std=count_noise,
+        status=tuple(status),
+        rounds=rounds,
+        mean_noise_std=frozen(out_noise),
+        predicted_covariance_errors=frozen(errors[0]),
+        predicted_mean_errors=frozen(errors[1]),
+    )
+
+
+def leaf_gram_noise(side: int, *, pure: bool, cost: Fraction) -> GramNoise:
+    """As `lifted.gram_noise` for joint second moments, whose l1 sensitivity is that of a row which moves."""
+    if not pure:
+        return lifted.gram_noise(side, pure=False, allowance=cost)
+    return lambda share: 2.0 * (side + 1) / float(cost * share)
+
+
+def _harm(problem: Problem, rounds: int, noise: GramNoise) -> float:
+    """Noise of the last round in units of the least eigenvalue."""
+    last = lifted.predicted_slack(problem, rounds, noise, lifted.round_shares(rounds)[-1])
+    least = lifted.least_eigenvalue(problem, rounds, noise)
+    return last / least if least > 0.0 else math.inf
+
+
+def _common_rounds(problems: list[Problem], noise: GramNoise) -> int:
+    """The most rounds that one of the leaves wants: by the public rule, or where none is enough, where noise harms least."""
+    wanted = [2]
+    for problem in problems:
+        rounds, too_few = lifted.choose_rounds(problem, noise)
+        if too_few:
+            rounds = min(range(2, lifted.MAX_ROUNDS + 1), key=lambda count: _harm(problem, count, noise))
+        wanted.append(rounds)
+    return max(wanted)
+
+
+def _second_moments(
+    run: Run, routes: RowTree, states: list[Recursion], problems: list[Problem], rounds: int, cost: Fraction
+) -> None:
+    """All rounds, each one release for all leaves."""
+    radii = [problem.row_radius(rounds) for problem in problems]
+    for index, share in enumerate(lifted.round_shares(rounds)):
+        name = f"leaf second moments, round {index + 1} of {rounds}"
+        released = run.release(
+            LeafSecondMoments(routes=routes, affines=[state.affine for state in states], radii=radii),
+            name=name,
+            cost=cost * share,
+            clip_radius=max(radii),
+        )
+        for state, one in zip(states, _each(released), strict=True):
+            if index < rounds - 1:
+                state.absorb(one)
+            else:
+                state.finish(one)
+
+
+def _means(
+    run: Run, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
+) -> tuple[list[FloatArray], FloatArray]:
+    """One clipped mean of each leaf around its first estimate, in whitened coordinates, and the noise on each."""
+    clip = lifted.mean_clip(routes.dim)
+    maps = [lifted.mean_map(state.base, state.mean, state.powers[1]) for state in states]
+    step = run.release(
+        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
+    )
+    means = [
+        state.mean + state.powers[0] @ total / size
+        for state, total, size in zip(states, step.value, sizes, strict=True)
+    ]
+    return means, step.noise_std / np.array(sizes, dtype=np.float64)
+
+
+def _each(released: LeavesReleased) -> list[Released]:
+    """The answer of each leaf by itself."""
+    stds = zip(released.value, released.noise_std.tolist(), released.spectral_std.tolist(), strict=True)
+    return [
+        Released(value=value, noise_std=std, event=released.event, spectral_std=spectral)
+        for value, std, spectral in stds
+    ]
+
+
+# A leaf whose count is not this many times its noise is taken to be empty.
+LADDER_FLOOR_DEVIATIONS = 10.0
+# A relative covariance error predicted beyond this is never "ok": with public rows of its own, and with those around it alone.
+WORST_OK = (1.0, 0.5)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A leaf once its rows have been counted: its place, what public rows say, the predictions, and the rung it is on."""
+
+    place: int
+    base: PublicBase
+    n: int
+    view: Outlook
+    structure: str
+    low: bool
+
+
+def leaf_ladder_draws(dim: int, n_leaves: int) -> int:
+    """Upper bound on the noise draws of a leaf stage."""
+    return n_leaves * (1 + learn.draws(dim))
+
+
+def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
+    """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
+    costs, lineage = leaf_costs(allowance, pure=pure), ("check",)
+    cluster_count_grid(costs.counts, n, pure=pure, clusters=n_leaves, lineage=lineage)
+    for share in (*MEAN_SHARES, Fraction(1)):
+        cluster_sum_grid(costs.learning * share, 2 * dim, n, pure=pure, clusters=n_leaves, lineage=lineage)
+        for part in (*EARLY_SHARES, LEAST_LAST, Fraction(1)) if share < 1 else ():
+            cost = costs.learning * (1 - share) * part
+            cluster_gram_grid(cost, dim + 1, n, pure=pure, clusters=n_leaves, lineage=lineage)
+
+
+def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicBase]:
+    """What the public rows that reach each leaf say.
+
+    A column whose values are equal in a leaf borrows its scale from the nearest node above in which they are not; so does every
+    column of a leaf with a single public row, or equal ones.
+    """
+    found = []
+    for leaf in leaves:
+        path = tree.path(leaf)[::-1]
+        rows = x_pub[tree.members(x_pub, leaf)]
+        if not len(rows):
+            raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
+        around = np.full(x_pub.shape[1], np.nan)
+        for node in path:
+            if np.isfinite(around).all():
+                break
+            above = column_scales(x_pub[tree.members(x_pub, node)])
+            around = np.where(np.isfinite(around), around, above)
+        try:
+            found.append(public_base(rows, around=around))
+        except InputError:
+            found.append(rough_base(rows.mean(axis=0), around, n_pub=len(rows)))
+    return found
+
+
+def learn_leaf_ladder(
+    run: Run,
+    tree: ClusterTree,
+    leaves: Sequence[int],
+    bases: Sequence[PublicBase],
+    *,
+    allowance: Fraction,
+    structure: str = "auto",
+    kept: KeptNodes | None = None,
+) -> LeafEstimates:
+    """Release counts, then what each leaf's rung asks for, of the rows that reach it; as `learn_leaves`, with the leaves that take
+    part.
+
+    `bases` are what public rows say about each leaf (`leaf_bases`), `structure` the rung of all leaves, or "auto", and `kept` what
+    the search found out about the nodes of an array's rows.
+    """
+    account = run.account
+    routes = tree.routes(leaves)
+    if kept is not None:
+        kept.watch(routes)
+    if len(bases) != len(leaves):
+        raise InputError(f"{len(leaves)} leaves need as many bases, got {len(bases)}")
+    costs = leaf_costs(allowance, pure=account.pure)
+    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=costs.counts)
+    count_noise = float(counted.noise_std[0])
+    noise = Noise(account.pure, costs.learning, moving=True)
+    floor = max(FLOOR_ROWS, math.ceil(LADDER_FLOOR_DEVIATIONS * count_noise))
+    grown = [
+        _leaf(place, base, count, floor, run.rows.n, noise, structure)
+        for place, (base, count) in enumerate(zip(bases, counted.value.tolist(), strict=True))
+    ]
+    full = [leaf for leaf in grown if leaf.structure == "full"]
+    mean_share = max((leaf.view.mean_share for leaf in full), default=Fraction(1))
+    resolved = _release_full(run, routes, full, noise.part(1 - mean_share)) if full else {}
+    climbed = _vectors(run, routes, grown, resolved, costs.learning * mean_share)
+    return LeafEstimates(
+        means=frozen([each.mean for each in climbed]),
+        covariances=frozen([each.covariance for each in climbed]),
+        counts=frozen(counted.value),
+        count_noise_std=count_noise,
+        status=tuple(_status(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
+        rounds=max(each.rounds for each in climbed),
+        mean_noise_std=frozen([each.mean_noise_std for each in climbed]),
+        predicted_covariance_errors=frozen([each.covariance_error for each in climbed]),
+        predicted_mean_errors=frozen([each.mean_error for each in climbed]),
+        details=tuple(_details(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
+    )
+
+
+def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
+    """Decide the rung of a leaf by its released count."""
+    n = max(floor, min(round(count), n_priv))
+    view = outlook(base.strength, n, noise)
+    best = view.best if structure == "auto" else structure
+    low = count < floor
+    return Leaf(place, base, n, view, "public" if low else best, low)
+
+
+def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> dict[int, tuple[Resolved, int]]:
+    """All rounds, each one release for all leaves on the full rung; by place, what they gave and the number of rounds."""
+    rungs = [FullRung(leaf.base, full_plan(leaf.base.strength, leaf.n, noise)) for leaf in full]
+    while True:
+        steps = [rung.step() for rung in rungs]
+        share = max((step.share for step in steps if step.share is not None), default=None)
+        radii = [rung.radius(share) for rung in rungs]
+        released = run.release(
+            LeafSecondMoments(
+                routes=routes,
+                affines=[rung.affine for rung in rungs],
+                radii=radii,
+                targets=tuple(leaf.place for leaf in full),
+            ),
+            name="leaf second moments, last" if share is None else f"leaf second moments, round {rungs[0].made + 1}",
+            cost=noise.allowance * (rungs[0].left if share is None else share),
+            clip_radius=max(radii),
+        )
+        answers = [
+            Released(value=value, noise_std=std, event=released.event, spectral_std=spectral)
+            for value, std, spectral in zip(
+                released.value, released.noise_std.tolist(), released.spectral_std.tolist(), strict=True
+            )
+        ]
+        if share is None:
+            return {
+                leaf.place: (rung.finish(answer, radius), rung.made)
+                for leaf, rung, answer, radius in zip(full, rungs, answers, radii, strict=True)
+            }
+        for rung, answer, radius in zip(rungs, answers, radii, strict=True):
+            rung.absorb(answer, radius, share)
+
+
+def _vectors(
+    run: Run, routes: RowTree, grown: list[Leaf], resolved: dict[int, tuple[Resolved, int]], cost: Fraction
+) -> list[learn.Climbed]:
+    """One vector for every leaf that is not public, and the estimates of all leaves."""
+    taking = [leaf for leaf in grown if leaf.structure != "public"]
+    answers: dict[int, Released] = {}
+    if taking:
+        vectors = [_vector(leaf, resolved) for leaf in taking]
+        released = run.release(
+            LeafVectors(routes=routes, vectors=vectors),
+            name="leaf means",
+            cost=cost,
+            clip_radius=max(vector.radius for vector in vectors),
+        )
+        answers = {leaf.place: answer for leaf, answer in zip(taking, released.answers, strict=True)}
+    found = []
+    for leaf in grown:
+        base, view, answer = leaf.base, leaf.view, answers.get(leaf.place)
+        if answer is None:
+            found.append(learn.public_rung(base, view))
+        elif leaf.structure == "mean":
+            found.append(learn.mean_rung(base, view, answer, leaf.n))
+        elif leaf.structure == "diagonal":
+            found.append(learn.diagonal_rung(base, view, answer, leaf.n))
+        else:
+            inner, rounds = resolved[leaf.place]
+            found.append(learn.full_rung(base, view, inner, answer, leaf.n, rounds))
+    return found
+
+
+def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector:
+    """What a leaf asks of its rows last: a mean, a mean with squares, or the mean in whitened coordinates."""
+    base = leaf.base
+    if leaf.structure == "mean":
+        return LeafVector(target=leaf.place, rule=base.affine, radius=mean_radius(base.strength))
+    if leaf.structure == "diagonal":
+        features = AxisFeatures(center=base.center, matrix=base.inverse)
+        return LeafVector(target=leaf.place, rule=features, radius=diagonal_radius(base.strength))
+    return LeafVector(
+        target=leaf.place, rule=mean_step_map(base, resolved[leaf.place][0]), radius=mean_clip(base.strength.dim)
+    )
+
+
+def _status(leaf: Leaf, found: learn.Climbed) -> str:
+    if leaf.low:
+        return "low_count"
+    if leaf.base.rough and found.structure != "full":
+        return "rough"
+    status = learn.status_of(found)
+    if status == "ok" and not found.covariance_error <= WORST_OK[leaf.base.rough]:
+        return "under_resolved"
+    return "borrowed" if leaf.base.fallback and status in ("ok", "diagonal", "mean", "public") else status
+
+
+def _details(leaf: Leaf, found: learn.Climbed) -> dict[str, Any]:
+    """What a leaf tells about itself in the diagnostics."""
+    return {
+        "structure": found.structure,
+        "rungs": {name: [each.covariance, each.mean] for name, each in leaf.view.rungs.items()},
+        "fallback_columns": list(leaf.base.fallback),
+        "base": leaf.base.source,
+        **found.details,
+    }

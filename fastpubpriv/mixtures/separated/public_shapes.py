@@ -1,0 +1,495 @@
+"""What public rows by themselves say about a mixture: balls, superclusters, centers, coordinates, a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.ladder.public_base import column_scales
+from fastpubpriv.estimators.matrices import spectrum
+from fastpubpriv.estimators.radii import size
+from fastpubpriv.kernels import geometry
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.public_draws import draw_uniforms
+from fastpubpriv.results.base import MOST_IN_REPR, Form, Table, Value, bracketed, explain
+from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import public_rows
+
+# k-means++ on public rows: small, deterministic, and without randomness that privacy could depend on.
+
+RESTARTS = 10
+MAX_ITERATIONS = 100
+# Restarts look at every so-many-th of more rows than this; the best of them is then carried on with all rows.
+RESTART_ROWS = 10_000
+# The draws that choose starting centres are public: they are the same in every run.
+SEED = 20_221
+
+
+def squared_distances(points: FloatArray, center: FloatArray) -> FloatArray:
+    """Squared distances of rows (m, dim) from a centre, (m,)."""
+    offsets = points - center
+    squares: FloatArray = np.einsum("ij,ij->i", offsets, offsets)
+    return squares
+
+
+def nearest_centers(points: FloatArray, centers: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Index of the nearest centre (the lowest on ties) and squared distance to it, (m,) each."""
+    best = np.full(len(points), np.inf)
+    labels = np.zeros(len(points), dtype=np.int64)
+    for index, center in enumerate(centers):
+        squares = squared_distances(points, center)
+        closer = squares < best
+        best[closer] = squares[closer]
+        labels[closer] = index
+    return labels, best
+
+
+def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
+    """Starting centres by k-means++ from uniform draws (count,): at most `count`, all distinct."""
+    chosen = [min(int(uniform[0] * len(points)), len(points) - 1)]
+    best = squared_distances(points, points[chosen[0]])
+    for draw in uniform[1:]:
+        total = np.cumsum(best)
+        if not total[-1] > 0.0:
+            break
+        index = int(np.searchsorted(total, draw * total[-1], side="right"))
+        # Rounding may point past the last row that is away from every centre.
+        index = min(index, int(np.flatnonzero(best > 0.0)[-1]))
+        chosen.append(index)
+        best = np.minimum(best, squared_distances(points, points[index]))
+    return points[chosen]
+
+
+def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
+    """Lloyd's iterations until no row changes its centre; returns the centres and the sum of squared distances."""
+    labels, best = nearest_centers(points, centers)
+    for _ in range(MAX_ITERATIONS):
+        counts = np.bincount(labels, minlength=len(centers))
+        sums = np.stack([np.bincount(labels, weights=column, minlength=len(centers)) for column in points.T], axis=1)
+        filled = counts > 0
+        centers = np.where(filled[:, None], sums / np.maximum(counts, 1)[:, None], centers)
+        moved, best = nearest_centers(points, centers)
+        if np.array_equal(moved, labels):
+            break
+        labels = moved
+    counts = np.bincount(labels, minlength=len(centers))
+    return centers[counts > 0], float(best.sum())
+
+
+def kmeans(points: FloatArray, count: int, *, restarts: int = RESTARTS) -> FloatArray:
+    """Centres (at most count, dim) of public rows (m, dim): the best of `restarts` runs, each centre nearest to some row."""
+    # On a scale of one, so that squares neither overflow nor underflow.
+    middle = points.mean(axis=0)
+    scale = float(np.abs(points - middle).max()) or 1.0
+    scaled = (points - middle) / scale
+    draws = draw_uniforms((restarts, count), random_state=SEED)
+    looked = scaled[:: -(-len(scaled) // max(RESTART_ROWS, 2 * count))]
+    centers, cost = np.zeros((1, points.shape[1])), np.inf
+    for uniform in draws:
+        found, sum_sq = lloyd(looked, seeds(looked, count, uniform))
+        if sum_sq < cost:
+            centers, cost = found, sum_sq
+    if len(looked) < len(scaled):
+        centers, _ = lloyd(scaled, centers)
+    moved: FloatArray = middle + scale * centers
+    return moved
+
+
+# Balls that public rows single out: the public query of paper A's Algorithms 5 and 8, and the widest gap around a row.
+
+# Without a least radius the search goes down to this share of the largest: 41 radii, and one more costs next to nothing.
+LEAST_SHARE = 1e-12
+# Squared distances take rows^2 * columns steps where nothing can be pruned: about an hour.
+MOST_WORK = 2.0**45
+# Of more public rows than this for each piece, every so-many-th looks for a gap: thousands of rows leave none empty, however few
+# lie in it, and the private histogram decides anyway.
+GAP_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Ball(Value):
+    """A closed ball around a public row.
+
+    Attributes
+    ----------
+    center : (dim,) float64
+        The public row, in the coordinates that were searched.
+    radius : float
+        In the same unit.
+    index : int
+        Position of the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import Ball
+    >>> Ball(center=np.zeros(2), radius=1.0, index=0).contains([[0.5, 0.5], [2.0, 0.0]]).tolist()
+    [True, False]
+    """
+
+    center: FloatArray
+    radius: float
+    index: int
+
+    _forms: ClassVar[Mapping[str, Form]] = {"center": ("dim",)}
+
+    def __repr__(self) -> str:
+        center = bracketed(self.center) if len(self.center) <= MOST_IN_REPR else f"{len(self.center)} columns"
+        return f"Ball(center={center}, radius={self.radius:.6g}, index={self.index})"
+
+    def _table(self) -> Table:
+        return Table("column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("Radius", f"{self.radius:.6g} around public row {self.index}"), ("Spent", explain(None))]
+
+    def contains(self, rows: Any) -> BoolArray:
+        """Which rows (n, dim) lie within the radius, (n,); a row with a non-finite entry does not."""
+        points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+        if points.ndim != 2 or points.shape[1] != len(self.center):
+            raise InputError(f"rows must have shape (n, {len(self.center)}), got {points.shape}")
+        with np.errstate(all="ignore"):
+            inside: BoolArray = distances(points, self.center) <= self.radius
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The widest relative gap in the distances from one row: `rank` rows within `inner`, itself counted, the next at `outer`."""
+
+    index: int
+    rank: int
+    inner: float
+    outer: float
+
+    @property
+    def ratio(self) -> float:
+        """Distance beyond the gap over the distance before it; infinite when the inner rows coincide."""
+        return self.outer / self.inner if self.inner > 0.0 else math.inf
+
+
+def distances(points: FloatArray, center: FloatArray) -> FloatArray:
+    """Distances of rows (m, dim) from a centre, (m,)."""
+    offsets = points - center
+    away: FloatArray = np.sqrt(np.einsum("ij,ij->i", offsets, offsets))
+    return away
+
+
+def refuse_too_much(points: FloatArray) -> None:
+    """Public rows whose pairwise distances nobody wants to wait for; everything in the message is public."""
+    if float(points.shape[0]) ** 2 * points.shape[1] > MOST_WORK:
+        raise InputError(
+            f"{points.shape[0]} public rows of {points.shape[1]} columns are too many for pairwise distances; "
+            "pass fewer public rows (a random part of them will do)"
+        )
+
+
+def radii_down_to(radius_max: float, radius_min: float) -> int:
+    """How many radii radius_max / 2^i the search visits: i from 0 to ceil(log2(radius_max / radius_min))."""
+    return max(0, math.ceil(math.log2(radius_max / radius_min))) + 1
+
+
+def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, radius_min: float | None) -> Ball | None:
+    """The search on rows that have been checked; `radius_min` None is the rule that misses nothing."""
+    if len(points) < 2 * min_count or not radius_max > 0.0:
+        return None
+    least = LEAST_SHARE * radius_max if radius_min is None else max(radius_min, LEAST_SHARE * radius_max)
+    found = geometry.first_terrific(points, radius_max, radii_down_to(radius_max, least), min_count)
+    if found is None:
+        return None
+    step, index = found
+    return Ball(center=points[index], radius=2.0 * radius_max / 2.0**step, index=index)
+
+
+def rows_for_gaps(points: FloatArray, pieces: int) -> FloatArray:
+    """The public rows (m, dim) among which a gap between so many pieces is looked for."""
+    return points[:: -(-len(points) // (GAP_ROWS * pieces))]
+
+
+def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
+    """The widest gap with at least `min_count` rows on either side, or None where there is none."""
+    if len(points) < 2 * min_count:
+        return None
+    found = geometry.widest_gap(points, min_count)
+    if found is None:
+        return None
+    index, rank, inner_sq, outer_sq = found
+    gap = Gap(index, rank, math.sqrt(inner_sq), math.sqrt(outer_sq))
+    return gap if gap.outer > gap.inner else None
+
+
+@shared_docs
+def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: float | None = None) -> Ball | None:
+    """Find a ball of many public rows with a wide empty shell around it and many public rows beyond.
+
+    Radii r = radius_max / 2^i are tried from the largest, and for each of them every public row as centre, in order. The
+    first (r, centre) wins for which at least `min_count` rows lie within r, none between r and 11 r, and at least
+    `min_count` beyond 11 r.
+
+    Parameters
+    ----------
+    {x_pub}
+    min_count : int of at least 1
+        Rows that must lie within r, and again beyond 11 r.
+    radius_max : float > 0
+        First radius, in data units.
+    radius_min : float, optional
+        Last radius is the first one at or below it. By default every radius down to 1e-12 of the largest is tried: below
+        the smallest distance from a row to its `min_count`-th nearest no ball qualifies, so nothing is missed.
+
+    Returns
+    -------
+    Ball or None
+        Centre, and radius 2 r: half of an empty shell away from everything on either side. None if no ball qualifies.
+
+    Raises
+    ------
+    InputError
+        Public rows or arguments out of range, or so many rows that pairwise distances are out of reach.
+
+    Privacy
+    -------
+    Reads public data only.
+
+    Notes
+    -----
+    Paper A, Algorithms 5 and 8 (public query). Departs from it: Algorithm 6 calls the search with a least radius of
+    R / sqrt(dim), at which it stops too early (separations below several hundred standard deviations are missed); here the
+    search goes on while a ball can qualify. Distances within rounding of a radius may fall on either side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> rows = np.vstack([rng.normal(size=(30, 2)), rng.normal(size=(30, 2)) + 100.0])
+    >>> ball = terrific_ball(rows, min_count=10, radius_max=500.0)
+    >>> int(ball.contains(rows).sum())
+    30
+    """
+    points = public_rows(x_pub, min_rows=1)
+    count = validation.integer("min_count", min_count, minimum=1)
+    largest = size("radius_max", radius_max)
+    least = None if radius_min is None else size("radius_min", radius_min)
+    if least is not None and least > largest:
+        raise InputError(f"radius_min must be at most radius_max = {largest:g}, got {least:g}")
+    refuse_too_much(points)
+    return first_terrific(points, min_count=count, radius_max=largest, radius_min=least)
+
+
+# Superclustering of public rows (paper A, Algorithm 3): a ball whose surface passes between components.
+
+# The proof's constant: that many times the largest distance from a row to its nearest neighbour is one step of the radius.
+STEP_FACTOR = 16.0
+
+
+def find_supercluster(points: FloatArray, n_components: int, *, step_factor: float = STEP_FACTOR) -> Ball:
+    """Algorithm 3 on rows (m, dim), m at least 2, that have been checked."""
+    index, nearest_sq = geometry.most_isolated(points)
+    step = step_factor * math.sqrt(nearest_sq)
+    if not step > 0.0:
+        return Ball(center=points[index], radius=0.0, index=index)
+    away = np.sort(distances(points, points[index]))
+
+    def within(steps: int) -> int:
+        return int(np.searchsorted(away, steps * step, side="right"))
+
+    # The radius is a whole number of steps. `pure`: the shell that was stepped over last held no row.
+    radius, pure = 1, False
+    for _ in range(n_components):
+        if within(radius + 1) > within(radius):
+            pure = within(radius + 2) == within(radius + 1)
+            radius += 2
+        elif pure:
+            break
+        elif within(radius + 2) == within(radius):
+            radius += 1
+            break
+        else:
+            radius += 3
+    return Ball(center=points[index], radius=radius * step, index=index)
+
+
+@shared_docs
+def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FACTOR) -> Ball:
+    """Find a ball around the most isolated public row that cuts no component.
+
+    Parameters
+    ----------
+    {x_pub}
+        At least two.
+    n_components : int
+        Number of components; the radius is at most 3 n_components + 1 steps.
+    step_factor : float > 0
+        A step is this many times the largest distance from a public row to its nearest neighbour. The proof needs 16; 2
+        does in practice.
+
+    Returns
+    -------
+    Ball
+        Around the row that is farthest from its nearest neighbour (the first of several). Radius 0 if every row has an
+        equal among the others.
+
+    Raises
+    ------
+    InputError
+        Public rows or arguments out of range, or so many rows that pairwise distances are out of reach.
+
+    Privacy
+    -------
+    Reads public data only.
+
+    Notes
+    -----
+    Paper A, Algorithm 3. Departs from it: the number of rounds and the order of arguments, which the text gives in
+    several ways, follow the proof; ties go to the lowest index.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> rows = np.vstack([rng.normal(size=(30, 2)), rng.normal(size=(30, 2)) + 1e4])
+    >>> int(supercluster(rows, n_components=2).contains(rows).sum())
+    30
+    """
+    points = public_rows(x_pub, min_rows=2)
+    count = validation.integer("n_components", n_components, minimum=1)
+    factor = validation.positive("step_factor", step_factor)
+    refuse_too_much(points)
+    return find_supercluster(points, count, step_factor=factor)
+
+
+# The coordinates in which a search takes distances, chosen by public rows: columns come in any unit.
+
+# Of more public rows every so-many-th decides the scaling; rounds of the fit whose within-group covariance is a candidate.
+MOST_SCALING_ROWS, SCALING_ROUNDS, SCALING_RESTARTS = 2_000, 2, 3
+# A variance within groups that is a smaller share of its column's is not told from zero: values are rounded.
+LEAST_WITHIN = 1e-3
+# A fit is as likely as the best within so many nats, and so many for each row. Without the first, 6 to 12 public rows of groups in
+# unlike units preferred one column in 13 cases of 90; without the second, thousands whiten nearly collinear columns, which
+# hides their gaps (`pytest tests/mixtures/test_column_scaling.py`).
+MARGIN, MARGIN_PER_ROW = 5.0, 0.05
+# By what factor whitening must widen a gap where its fit is only as likely: of flights it does so by 1.1, and hides their groups.
+WIDER = 1.2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaling:
+    """A public linear map to coordinates in which distances are taken: (dim, dim), (dim,) for a diagonal, None for data units."""
+
+    name: str
+    matrix: FloatArray | None = None
+
+    def offsets(self, differences: FloatArray) -> FloatArray:
+        """Differences of rows (m, dim) in those coordinates."""
+        if self.matrix is None:
+            return differences
+        return differences * self.matrix if self.matrix.ndim == 1 else differences @ self.matrix.T
+
+    def directions(self, points: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+        """Mean (dim,) of public rows, and the projection (count, dim) of data units to their leading directions there."""
+        center = points.mean(axis=0)
+        _, found = public_directions(self.offsets(points - center), count)
+        return center, self.after(found)
+
+    def after(self, directions: FloatArray) -> FloatArray:
+        """The projection (l, dim) of data units that is `directions` (l, dim) after this map."""
+        return AffineMap(dim=directions.shape[1], matrix=self.matrix).times(directions)
+
+
+DATA_UNITS = Scaling("data units")
+
+
+def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | None = None) -> Scaling:
+    """The coordinates in which a fit to public rows (m, dim) makes them likeliest, whatever the units of the columns.
+
+    The public standard deviations, unless the covariance within the groups of a fit there or the data units are clearly better. A
+    search that cuts along gaps, with a share `gap_share` of the rows on either side, also takes that covariance if it widens them.
+    """
+    looked = points[:: -(-len(points) // MOST_SCALING_ROWS)]
+    deviations = column_scales(looked)
+    known = np.isfinite(deviations)
+    if not known.any():
+        return DATA_UNITS
+    unit = np.where(known, deviations, np.exp(np.mean(np.log(deviations[known]))))
+    rows = (looked - looked.mean(axis=0)) / unit
+    columns = Scaling("public standard deviations", 1.0 / unit)
+    if n_components == 1 or len(looked) <= n_components:
+        return columns
+    inner = Scaling("")
+    for _ in range(SCALING_ROUNDS):
+        whitener = _whitener(rows, _groups(rows, n_components, inner))
+        inner = Scaling("", whitener)
+    within = Scaling("public within-group covariance", whitener / unit)
+    tried = [(columns, Scaling("")), (within, inner), (DATA_UNITS, Scaling("", unit))]
+    costs = [_cost(rows, _groups(rows, n_components, each)) for _, each in tried]
+    most = min(costs) + max(MARGIN, MARGIN_PER_ROW * len(rows))
+    likely = [named for (named, _), cost in zip(tried, costs, strict=True) if cost <= most]
+    if gap_share is not None and likely[:2] == [columns, within]:
+        own, other = (_gap(rows, n_components, each, gap_share) for each in (Scaling(""), inner))
+        return within if other > WIDER * own else columns
+    return likely[0]
+
+
+def _gap(rows: FloatArray, count: int, scaling: Scaling, share: float) -> float:
+    """Ratio of the radii of the widest gap between rows along the principal directions of these coordinates; 1 for none."""
+    center, projection = scaling.directions(rows, count)
+    seen = rows_for_gaps((rows - center) @ projection.T, count)
+    found = widest_gap(seen, min_count=max(2, math.ceil(share * len(seen))))
+    return 1.0 if found is None else found.ratio
+
+
+def _groups(rows: FloatArray, count: int, scaling: Scaling) -> IntArray:
+    """The group (m,) of each public row: k-means along the principal directions of these coordinates."""
+    center, projection = scaling.directions(rows, count)
+    seen = (rows - center) @ projection.T
+    return nearest_centers(seen, kmeans(seen, count, restarts=SCALING_RESTARTS))[0]
+
+
+def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray | None]:
+    """Standard deviations (dim,) within groups of rows of variance one, and correlations shrunk to zero, None for too few rows."""
+    counts = np.bincount(groups)
+    sums = np.stack([np.bincount(groups, weights=column) for column in rows.T], axis=1)
+    offsets = rows - (sums / np.maximum(counts, 1)[:, None])[groups]
+    dim, degrees = rows.shape[1], max(len(rows) - int(np.count_nonzero(counts)), 1)
+    spreads = np.sqrt(np.einsum("ij,ij->j", offsets, offsets) / degrees + LEAST_WITHIN)
+    if degrees < dim:
+        return spreads, None
+    offsets /= spreads
+    correlation = offsets.T @ offsets / (degrees + dim)
+    np.fill_diagonal(correlation, 1.0)
+    return spreads, correlation
+
+
+def _whitener(rows: FloatArray, groups: IntArray) -> FloatArray:
+    """The matrix, a vector where diagonal, that makes the covariance within groups the identity."""
+    spreads, correlation = _within(rows, groups)
+    if correlation is None:
+        return 1.0 / spreads
+    values, vectors = spectrum(correlation)
+    return (vectors / np.sqrt(values)) @ vectors.T / spreads
+
+
+def _cost(rows: FloatArray, groups: IntArray) -> float:
+    """Minus the log likelihood of rows in groups with one covariance, up to a constant."""
+    spreads, correlation = _within(rows, groups)
+    volume = float(np.sum(np.log(spreads)))
+    if correlation is not None:
+        volume += float(np.linalg.slogdet(correlation)[1]) / 2.0
+    counts = np.bincount(groups)
+    counts = counts[counts > 0]
+    return len(rows) * volume - float(counts @ np.log(counts / len(rows)))
+
+
+def public_directions(points: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Mean (dim,) and leading directions (count, dim) of public rows."""
+    center = points.mean(axis=0)
+    scale = float(np.abs(points - center).max()) or 1.0
+    _, _, right = np.linalg.svd((points - center) / scale, full_matrices=False)
+    return center, np.ascontiguousarray(right[: min(count, len(right))])

@@ -1,0 +1,187 @@
+"""From a budget to what a run may spend on ideal noise: the budget less what the samplers' error costs.
+
+Each draw is within a factor e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184
+(SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.privacy.budgets import DELTA_MIN, ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, pure_to_zcdp_exact
+from fastpubpriv.privacy.rationals import Number, exact, float_up, show, whole
+
+DRAW_ERROR = Fraction(1, 2**100)
+_PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
+PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
+
+
+def exp_upper(value: Fraction) -> Fraction:
+    """A rational number that is at least e^value, for 0 <= value <= 1100, within a factor 1 + 2^-40."""
+    # Squared once because e^1024 overflows a double; 2^-42 is far above the error of any libm.
+    return Fraction(math.exp(float_up(value) / 2) * (1 + 2.0**-42)) ** 2
+
+
+def total_variation(draws: int) -> Fraction:
+    """Upper bound on the total variation distance between `draws` draws of noise and their ideal laws.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import total_variation
+    >>> float(total_variation(10**6)) < 1e-24
+    True
+    """
+    return whole(draws, "draws", at_least=0) * DRAW_ERROR
+
+
+def approx_slack(epsilon: Number, draws: int) -> Fraction:
+    """What the samplers add to delta in an (epsilon, delta) statement: (1 + e^epsilon) draws 2^-100, rounded up.
+
+    Examples
+    --------
+    >>> f"{float(approx_slack(1.0, 10**6)):.1e}"
+    '2.9e-24'
+    """
+    return _one_and_exp(exact(epsilon, "epsilon")) * total_variation(draws)
+
+
+def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
+    """What the samplers add to a pure epsilon statement: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import pure_slack
+    >>> epsilon, delta = pure_slack(1, draws=10**6)
+    >>> float(epsilon) < 1e-23, float(delta) < 1e-48
+    (True, True)
+    """
+    n = whole(draws, "draws", at_least=0)
+    return n * _PURE_EPSILON_PER_DRAW, _one_and_exp(exact(epsilon, "epsilon")) * n * PURE_DELTA_PER_DRAW
+
+
+@lru_cache(maxsize=256)  # each call asks for that of its budget several times
+def _one_and_exp(epsilon: Fraction) -> Fraction:
+    """1 + e^epsilon, rounded up."""
+    return 1 + exp_upper(epsilon)
+
+
+# From a budget to what a run may spend on ideal noise: less what the samplers' error takes, rounded towards more privacy.
+
+_DEFLATION = Fraction(10**9, 10**9 + 1)
+
+
+def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
+    """The budget's epsilon, or less where e^epsilon times the sampler error would eat up delta: less is stricter."""
+    if not draws:
+        return budget.epsilon
+    least = 2**12 * total_variation(draws)
+    if budget.delta < least:
+        raise BudgetError(
+            f"delta = {show(budget.delta)} is too small for {draws} noise draws, each 2^-100 from exact; "
+            f"pass delta >= {show(least)}, or PureDP"
+        )
+    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**4 * total_variation(draws)) - 1)))
+
+
+@lru_cache(maxsize=256)
+def gaussian_rho(budget: Budget, draws: int) -> Fraction:
+    """The largest safe rho = squared sensitivity/(2 variance) that a run of `draws` Gaussian noise values may use.
+
+    ZCDP gives rho itself. ApproxDP gives mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta
+    less the sampler error, deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
+
+    Examples
+    --------
+    >>> f"{float(gaussian_rho(ApproxDP(1, 1e-5), draws=100)):.6f}"
+    '0.035926'
+    """
+    draws = whole(draws, "draws", at_least=0)
+    if isinstance(budget, ZCDP):
+        return budget.rho
+    if not isinstance(budget, ApproxDP):
+        raise BudgetError(
+            f"Gaussian noise cannot meet a {type(budget).__name__} budget; pass ZCDP(rho) or ApproxDP(epsilon, delta), "
+            "or use Laplace noise for PureDP"
+        )
+    epsilon = _usable_epsilon(budget, draws)
+    delta = budget.delta - approx_slack(epsilon, draws)
+    return _ideal_rho(epsilon, delta)
+
+
+def _ideal_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """mu^2/2 of the analytic Gaussian mechanism with exact noise, deflated and verified."""
+    mu = Fraction(gdp_mu(epsilon, delta)) * _DEFLATION
+    while Fraction(gdp_delta(epsilon, mu)) > delta:  # never seen to run: gdp_mu returns the safe end
+        mu *= _DEFLATION
+    # Later code takes square roots of this number in floats: keep it short, rounding down.
+    return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
+
+
+@lru_cache(maxsize=256)
+def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """As `gaussian_rho` for Gaussian releases beside others that cost (epsilon, delta) of the same budget, by basic composition.
+
+    All `draws` are paid for at the epsilon of the whole: the sampled run is within their total variation of the ideal one.
+
+    Examples
+    --------
+    >>> budget = ApproxDP(1, 1e-6)
+    >>> f"{float(gaussian_rho_beside(budget, 100, budget.epsilon / 8, budget.delta / 8)):.6f}"
+    '0.021576'
+    """
+    usable = _usable_epsilon(budget, whole(draws, "draws", at_least=0))
+    left = usable - epsilon, budget.delta - delta - approx_slack(usable, draws)
+    if min(left) <= 0:
+        raise BudgetError(
+            f"epsilon = {show(epsilon)} and delta = {show(delta)}, reserved of {budget!r}, leave nothing for Gaussian noise: "
+            f"with {draws} noise draws, each 2^-100 from exact, at most epsilon = {show(usable)} can be used at this delta; pass "
+            "a smaller epsilon or a larger delta"
+        )
+    return _ideal_rho(*left)
+
+
+@lru_cache(maxsize=256)
+def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
+    """The largest safe epsilon that a run of `draws` Laplace noise values may use.
+
+    PureDP gives epsilon less draws 2^-99; what remains of the sampler error is `pure_slack`, a delta near 1e-55 per draw at
+    epsilon 1. It grows like e^epsilon: a budget at which it passes 2^-100, the least delta there is, is refused. ApproxDP gives its
+    epsilon, or less where that eats up delta, the sampler error being paid from delta. ZCDP gives the epsilon with epsilon
+    tanh(epsilon/2) <= rho.
+
+    Examples
+    --------
+    >>> float(laplace_epsilon(PureDP(1), draws=1000))
+    1.0
+    >>> f"{float(laplace_epsilon(ZCDP(0.5), draws=1000)):.4f}"
+    '1.0436'
+    """
+    draws = whole(draws, "draws", at_least=0)
+    if isinstance(budget, PureDP):
+        extra, delta = pure_slack(budget.epsilon, draws)
+        left = budget.epsilon - extra
+        if left <= 0:
+            raise BudgetError(
+                f"epsilon = {show(budget.epsilon)} is too small for {draws} noise draws, each 2^-99 from exact"
+            )
+        if delta > DELTA_MIN:
+            most = math.log(DELTA_MIN / (draws * PURE_DELTA_PER_DRAW))
+            raise BudgetError(
+                f"epsilon = {show(budget.epsilon)} cannot be kept as pure privacy: the tails of {draws} noise draws add a delta "
+                f"of {show(delta)}, more than 2^-100; pass epsilon <= {math.floor(most)}, or Gaussian noise with "
+                "ApproxDP(epsilon=..., delta=...)"
+            )
+        return left
+    if isinstance(budget, ApproxDP):
+        return _usable_epsilon(budget, draws)
+    if not isinstance(budget, ZCDP):
+        raise BudgetError(f"budget must be PureDP, ApproxDP or ZCDP, got {type(budget).__name__}")
+    low, high = Fraction(0), Fraction(math.sqrt(2 * budget.rho) * 1.001) + 2 * budget.rho
+    for _ in range(140):
+        middle = (low + high) / 2
+        low, high = (middle, high) if pure_to_zcdp_exact(middle) <= budget.rho else (low, middle)
+    return low

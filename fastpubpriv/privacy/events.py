@@ -1,0 +1,704 @@
+"""Events: what was run, in integers, one frozen class for each kind of release.
+
+A new kind of release is a new subclass of `Event`; accounts, `release` and record/replay need no change for it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fastpubpriv._types import IntArray
+from fastpubpriv.errors import BudgetError, ReplayError
+from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
+from fastpubpriv.privacy.calibrated_budget import total_variation
+from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
+from fastpubpriv.privacy.rationals import exact, float_up, show, whole
+from fastpubpriv.privacy.sampling import Sampling, epsilon_of
+from fastpubpriv.privacy.stable_histogram_accounting import Law, singleton_rate, stable_delta
+from fastpubpriv.privacy.stay_move import Clusters
+
+# What every event answers for itself. Accounts, `release`, records and record/replay ask an event and never its class.
+
+LOG2_SCALE_MIN = 8
+LOG2_SCALE_MAX = 40
+
+
+class Event(ABC):
+    """One release. A subclass is a frozen dataclass of public values, with `draws`, `relation` and `law` as fields or constants.
+
+    A new kind of release is a new subclass and nothing else. Notions are the types of budgets: ZCDP, ApproxDP and PureDP.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import Event, GaussianEvent
+    >>> event = GaussianEvent(squared_sensitivity=2**20, log2_scale=10, draws=1)
+    >>> isinstance(event, Event), event.law, float(event.rho)
+    (True, 'gaussian', 0.5)
+    """
+
+    __slots__ = ()
+
+    # True where it is sqrt(2 rho)-GDP: then an account in (epsilon, delta) adds up its rho, else its epsilon and `own_delta`.
+    gdp: ClassVar[bool] = False
+    # True where it may be paid from the part of an ApproxDP budget that is reserved beside Gaussian releases.
+    beside_gaussian: ClassVar[bool] = False
+
+    if TYPE_CHECKING:  # a property here would be taken for the default value of the field
+
+        @property
+        def draws(self) -> int:
+            """How many values of noise are drawn."""
+
+        @property
+        def relation(self) -> Neighbors:
+            """What the sensitivity refers to."""
+
+        @property
+        def law(self) -> str:
+            """Name of the law of its noise; `release` has a sampler for each."""
+
+    @property
+    @abstractmethod
+    def cost(self) -> Cost:
+        """The cost in its own notion."""
+
+    @abstractmethod
+    def price(self, notion: type[Budget]) -> Fraction:
+        """What an account of this notion adds up, a rho or an epsilon; BudgetError with what to pass instead if there is none."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """The law, scale and exact cost of the release, for the record of a result."""
+
+    @abstractmethod
+    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
+        """Exact cost of telling two given answers apart, in the currency of `price`; ReplayError where they break the promise."""
+
+    @property
+    def half_step(self) -> float:
+        """What is added to a noisy integer: a floored continuous law sits half a step low, the discrete Laplace is symmetric."""
+        return 0.0 if self.law == "laplace" else 0.5
+
+    @property
+    def opens(self) -> int:
+        """How many later steps of the same run its price has paid for; each of them costs nothing, and may be charged once."""
+        return 0
+
+    @property
+    def follows(self) -> Event | None:
+        """The event whose price pays for this one too; None where it pays for itself."""
+        return None
+
+    @property
+    def clusters(self) -> Clusters | None:
+        """The sensitivity by case, for a release over disjoint clusters of rows."""
+        return None
+
+    @property
+    def own_delta(self) -> Fraction:
+        """The delta that the event states beside its epsilon."""
+        return Fraction(0)
+
+    @property
+    def total_variation(self) -> Fraction:
+        """Distance of the sampled noise from its ideal law, at most draws 2^-100."""
+        return total_variation(self.draws)
+
+    @property
+    def rho_bound(self) -> Fraction:
+        """zCDP cost, of a pure event at most epsilon tanh(epsilon / 2), rounded up; BudgetError for an event with a delta."""
+        cost = self.cost
+        if cost.notion is ApproxDP:
+            raise BudgetError(f"a {type(self).__name__} has a delta of its own and therefore no zCDP cost")
+        (amount,) = cost.amounts
+        return amount if cost.notion is ZCDP or not amount else pure_to_zcdp_exact(amount)
+
+
+# ---- what the events share
+
+
+def checked_scale(value: object) -> int:
+    """A log2 scale that the samplers take."""
+    scale = whole(value, "log2_scale", at_least=LOG2_SCALE_MIN)
+    if scale > LOG2_SCALE_MAX:
+        raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {scale}")
+    return scale
+
+
+def check_relation(value: object) -> None:
+    """Refuse what is not a relation."""
+    if not isinstance(value, Neighbors):
+        raise BudgetError(f"relation must be a Neighbors value, got {type(value).__name__}")
+
+
+def check_clusters(value: Clusters | None, sensitivity: int) -> None:
+    """Refuse cases that do not belong to the sensitivity."""
+    if value is not None and (not isinstance(value, Clusters) or value.worst != sensitivity):
+        raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
+
+
+def by_case(currency: str, cost: Fraction, clusters: Clusters | None) -> dict[str, Fraction]:
+    """The cost by case, for a record."""
+    if clusters is None:
+        return {}
+    stay, move = (cost * case / clusters.worst for case in (clusters.stay, clusters.move))
+    return {f"{currency}_stay": stay, f"{currency}_move": move}
+
+
+def signed_gaps(query: IntArray, other: IntArray) -> list[int]:
+    """Differences of two answers modulo 2^64; Python integers, as squares may exceed int64."""
+    return [int(gap) for gap in (query - other).ravel().tolist()]
+
+
+def noise_gaps(event: Event, query: IntArray, other: IntArray) -> list[int]:
+    """As `signed_gaps`, one for each draw."""
+    found = signed_gaps(query, other)
+    if event.draws != len(found):
+        raise ReplayError(f"declares {event.draws} draws for {len(found)} integers")
+    return found
+
+
+def within(moved: int, allowed: int) -> int:
+    """`moved`, which must not exceed the sensitivity."""
+    if moved > allowed:
+        raise ReplayError(f"moved by {moved} where its sensitivity allows {allowed}")
+    return moved
+
+
+# Integers released with noise added: Gaussian or discrete Laplace.
+
+
+@lru_cache(maxsize=1024)  # each release asks for it several times
+def _gaussian_rho(squared_sensitivity: int, log2_scale: int) -> Fraction:
+    return Fraction(squared_sensitivity, 2 * 4**log2_scale)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianEvent(Event):
+    """Integers released with floor(N(0, 4^log2_scale)) added to each.
+
+    Parameters
+    ----------
+    squared_sensitivity : int
+        Largest squared l2 distance between the integer vectors of neighbours; a Python int, as 2 Q^4 exceeds int64.
+    log2_scale : int
+        The noise has standard deviation 2^log2_scale grid steps; 8 to 40.
+    draws : int
+        How many integers were released.
+    relation : Neighbors
+        What the sensitivity refers to.
+    clusters : Clusters or None
+        For a release over disjoint clusters of rows, the sensitivity by case; the larger one is the event's.
+
+    Examples
+    --------
+    >>> event = GaussianEvent(squared_sensitivity=4 * 500**2, log2_scale=10, draws=20)
+    >>> event.rho, event.cost
+    (Fraction(15625, 32768), Cost(ZCDP, rho=0.476837158203125))
+    """
+
+    law: ClassVar[str] = "gaussian"
+    gdp = True
+
+    squared_sensitivity: int
+    log2_scale: int
+    draws: int
+    relation: Neighbors = Neighbors.REPLACE_ONE
+    clusters: Clusters | None = None
+
+    def __post_init__(self) -> None:
+        whole(self.squared_sensitivity, "squared_sensitivity", at_least=0)
+        checked_scale(self.log2_scale)
+        whole(self.draws, "draws", at_least=0)
+        check_relation(self.relation)
+        check_clusters(self.clusters, self.squared_sensitivity)
+
+    @property
+    def worst(self) -> int:
+        """The sensitivity, under the name that all noise laws share."""
+        return self.squared_sensitivity
+
+    @property
+    def rho(self) -> Fraction:
+        """Exact zCDP cost, squared_sensitivity / (2 * 4^log2_scale)."""
+        return _gaussian_rho(int(self.squared_sensitivity), int(self.log2_scale))
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps."""
+        return math.ldexp(1.0, self.log2_scale)
+
+    @property
+    def mu(self) -> float:
+        """GDP parameter sqrt(2 rho), rounded up."""
+        return math.nextafter(math.sqrt(float_up(2 * self.rho)), math.inf)
+
+    @property
+    def cost(self) -> Cost:
+        """The zCDP cost."""
+        return Cost(ZCDP, (self.rho,))
+
+    def price(self, notion: type[Budget]) -> Fraction:
+        """Its rho; Gaussian noise has no pure cost."""
+        if notion is PureDP:
+            raise BudgetError("Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
+        return self.rho
+
+    def record(self) -> dict[str, Any]:
+        """Law, scale and rho, by case over clusters."""
+        public = {"noise": "gaussian", "log2_scale": self.log2_scale, "rho": self.rho}
+        return public if self.clusters is None else public | by_case("rho", self.rho, self.clusters)
+
+    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
+        """|query - other|^2 / (2 4^log2_scale)."""
+        moved = sum(gap * gap for gap in noise_gaps(self, query, other))
+        return Fraction(within(moved, int(self.squared_sensitivity)), 2 * 4 ** int(self.log2_scale))
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceEvent(Event):
+    """Integers released with discrete Laplace noise, P(x) proportional to e^(-|x| / 2^log2_scale), added to each.
+
+    Parameters
+    ----------
+    l1_sensitivity : int
+        Largest l1 distance between the integer vectors of neighbours.
+    log2_scale : int
+        The noise has scale 2^log2_scale grid steps; 8 to 40.
+    draws : int
+        How many integers were released.
+    relation : Neighbors
+        What the sensitivity refers to.
+    clusters : Clusters or None
+        For a release over disjoint clusters of rows, the sensitivity by case; the larger one is the event's.
+    delta : number
+        What is relied on beyond the noise: the probability with which a comparison of the answer misleads, where a proof pays for
+        that (`mechanisms/notes/agreement.md`). 0 for an answer that stands for itself; only then is the cost pure.
+
+    Examples
+    --------
+    >>> LaplaceEvent(l1_sensitivity=128, log2_scale=8, draws=1).epsilon
+    Fraction(1, 2)
+    """
+
+    law: ClassVar[str] = "laplace"
+    beside_gaussian = True
+
+    l1_sensitivity: int
+    log2_scale: int
+    draws: int
+    relation: Neighbors = Neighbors.REPLACE_ONE
+    clusters: Clusters | None = None
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", exact(self.delta, "delta"))
+        if not 0 <= self.delta < 1:
+            raise BudgetError(f"delta must be in [0, 1), got {show(self.delta)}")
+        whole(self.l1_sensitivity, "l1_sensitivity", at_least=0)
+        checked_scale(self.log2_scale)
+        whole(self.draws, "draws", at_least=0)
+        check_relation(self.relation)
+        check_clusters(self.clusters, self.l1_sensitivity)
+
+    @property
+    def worst(self) -> int:
+        """The sensitivity, under the name that all noise laws share."""
+        return self.l1_sensitivity
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps: sqrt(2) scales, less a part in 12 4^m."""
+        return math.sqrt(2.0) * math.ldexp(1.0, self.log2_scale)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Exact pure cost, l1_sensitivity / 2^log2_scale."""
+        return Fraction(int(self.l1_sensitivity), 2 ** int(self.log2_scale))
+
+    @property
+    def cost(self) -> Cost:
+        """The pure cost; (epsilon, delta) where the event states a delta."""
+        return Cost(ApproxDP, (self.epsilon, self.delta)) if self.delta else Cost(PureDP, (self.epsilon,))
+
+    @property
+    def own_delta(self) -> Fraction:
+        """As `delta`."""
+        return self.delta
+
+    def price(self, notion: type[Budget]) -> Fraction:
+        """Its epsilon; under PureDP only where it states no delta."""
+        if notion is ZCDP:
+            raise BudgetError("this release is calibrated in epsilon; pass PureDP")
+        if notion is PureDP and self.delta:
+            raise BudgetError("this release has a delta; pass ApproxDP(epsilon=..., delta=...)")
+        return self.epsilon
+
+    def record(self) -> dict[str, Any]:
+        """Law, scale and epsilon, by case over clusters; delta where it states one."""
+        public = {"noise": "discrete laplace", "log2_scale": self.log2_scale, "epsilon": self.epsilon}
+        return public | ({"delta": self.delta} if self.delta else {}) | by_case("epsilon", self.epsilon, self.clusters)
+
+    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
+        """|query - other|_1 / 2^log2_scale."""
+        moved = sum(abs(gap) for gap in noise_gaps(self, query, other))
+        return Fraction(within(moved, int(self.l1_sensitivity)), 2 ** int(self.log2_scale))
+
+
+# A noisy choice among candidates.
+
+CHOICE_LAWS = ("exponential", "permute_and_flip")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionEvent(Event):
+    """One of `candidates` chosen on integer scores, with rate = epsilon / (2 sensitivity).
+
+    Law "exponential": P(i) ~ e^(rate score_i). "permute_and_flip": in random order, the first to win a coin of probability
+    e^(-rate (best score - score_i)); never worse at the same epsilon, but not bounded in range, so dearer in zCDP.
+
+    Parameters
+    ----------
+    epsilon : number
+        Exact pure cost.
+    sensitivity : int
+        Most that the score of a candidate differs between neighbours.
+    candidates : int
+        How many scores there are.
+    relation : Neighbors
+        What the sensitivity refers to.
+    law : "exponential" or "permute_and_flip"
+        How the choice is made.
+
+    Examples
+    --------
+    >>> event = SelectionEvent(epsilon=1, sensitivity=1, candidates=5)
+    >>> event.rho, event.rate
+    (Fraction(1, 8), Fraction(1, 2))
+    >>> f"{float(SelectionEvent(epsilon=1, sensitivity=1, candidates=5, law='permute_and_flip').rho):.4f}"
+    '0.4621'
+    """
+
+    beside_gaussian = True
+
+    epsilon: Fraction
+    sensitivity: int
+    candidates: int
+    relation: Neighbors = Neighbors.REPLACE_ONE
+    law: str = "exponential"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
+        if self.epsilon <= 0:
+            raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
+        whole(self.sensitivity, "sensitivity")
+        whole(self.candidates, "candidates")
+        check_relation(self.relation)
+        if self.law not in CHOICE_LAWS:
+            raise BudgetError(f"law must be one of {', '.join(CHOICE_LAWS)}, got {self.law!r}")
+
+    @property
+    def draws(self) -> int:
+        """One: the choice itself, within e^(2^-100) of its law but for a mass below 2^-184."""
+        return 1
+
+    @property
+    def rate(self) -> Fraction:
+        """Weight lost for each point of score, as an exponent."""
+        return self.epsilon / (2 * self.sensitivity)
+
+    @property
+    def rho(self) -> Fraction:
+        """zCDP cost: epsilon^2 / 8 when bounded in range, else as of any pure mechanism, epsilon tanh(epsilon / 2) rounded up."""
+        return self.rho_at(self.epsilon)
+
+    def rho_at(self, epsilon: Fraction) -> Fraction:
+        """zCDP cost of two data sets whose laws of this kind differ by `epsilon`."""
+        return epsilon**2 / 8 if self.law == "exponential" or not epsilon else pure_to_zcdp_exact(epsilon)
+
+    @property
+    def cost(self) -> Cost:
+        """The pure cost."""
+        return Cost(PureDP, (self.epsilon,))
+
+    @property
+    def rho_bound(self) -> Fraction:
+        """As `rho`."""
+        return self.rho
+
+    def price(self, notion: type[Budget]) -> Fraction:
+        """Its rho or its epsilon."""
+        return self.rho if notion is ZCDP else self.epsilon
+
+    def record(self) -> dict[str, Any]:
+        """Law, number of candidates, sensitivity and epsilon."""
+        public = {"candidates": self.candidates, "sensitivity": self.sensitivity, "epsilon": self.epsilon}
+        return {"noise": "exponential mechanism" if self.law == "exponential" else "permute-and-flip", **public}
+
+    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
+        """One score moves up and all others down: for either law rate times the sum of the largest gaps, as an epsilon."""
+        gaps = signed_gaps(query, other)
+        most = max(abs(gap) for gap in gaps)
+        if most > self.sensitivity:
+            raise ReplayError(f"a score moved by {most} where its sensitivity allows {self.sensitivity}")
+        epsilon = self.rate * (max(0, *gaps) + max(0, *(-gap for gap in gaps)))
+        # The pair is a mechanism of the same kind at its own, smaller epsilon.
+        return self.rho_at(epsilon) if notion is ZCDP else epsilon
+
+
+# Occupied bins released where their noisy counts reach a threshold.
+
+
+@dataclass(frozen=True, slots=True)
+class StableHistogramEvent(Event):
+    """Occupied bins released with noisy counts where step * count + noise >= threshold.
+
+    Parameters
+    ----------
+    law : "laplace" or "gaussian"
+        Discrete Laplace noise of scale 2^log2_scale, or floor(N(0, 4^log2_scale)).
+    histograms : int
+        How many histograms; a row counts in at most one bin of each.
+    step : int
+        Grid steps per counted row.
+    threshold : int
+        Least integer that is released; at least step + 1.
+    log2_scale : int
+        8 to 40.
+    epsilon : number
+        Where delta is stated.
+    draws : int
+        Noise draws, used or not: a public bound on the occupied bins.
+    relation : Neighbors
+        Replace-one.
+
+    Examples
+    --------
+    >>> event = StableHistogramEvent("laplace", 1, 128, 8 * 128, 8, Fraction(1), draws=10)
+    >>> f"{float(event.delta):.6f}", event.count_threshold
+    ('0.015128', 8.0)
+    """
+
+    law: Law
+    histograms: int
+    step: int
+    threshold: int
+    log2_scale: int
+    epsilon: Fraction
+    draws: int
+    relation: Neighbors = Neighbors.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        if self.law not in ("laplace", "gaussian"):
+            raise BudgetError(f"law must be 'laplace' or 'gaussian', got {self.law!r}")
+        whole(self.histograms, "histograms")
+        whole(self.step, "step")
+        whole(self.threshold, "threshold", at_least=self.step + 1)
+        checked_scale(self.log2_scale)
+        whole(self.draws, "draws", at_least=0)
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
+        if self.epsilon <= 0:
+            raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
+        if self.relation is not Neighbors.REPLACE_ONE:
+            raise BudgetError("a stable histogram is accounted for under replace-one")
+
+    @property
+    def delta(self) -> Fraction:
+        """delta at `epsilon`, rounded up; exact for one histogram and for Gaussian noise."""
+        return Fraction(
+            stable_delta(self.law, self.histograms, self.step, self.threshold, self.log2_scale, self.epsilon)
+        )
+
+    @property
+    def singleton_rate(self) -> float:
+        """Chance that a bin with one row is released, rounded up."""
+        return singleton_rate(self.law, self.threshold - self.step, self.log2_scale)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps."""
+        return math.ldexp(math.sqrt(2.0) if self.law == "laplace" else 1.0, self.log2_scale)
+
+    @property
+    def count_noise_std(self) -> float:
+        """Standard deviation of the noise on a count."""
+        return self.noise_std / self.step
+
+    @property
+    def count_threshold(self) -> float:
+        """The threshold on a noisy count."""
+        return self.threshold / self.step
+
+    @property
+    def cost(self) -> Cost:
+        """The (epsilon, delta) cost."""
+        return Cost(ApproxDP, (self.epsilon, self.delta))
+
+    @property
+    def own_delta(self) -> Fraction:
+        """As `delta`."""
+        return self.delta
+
+    def price(self, notion: type[Budget]) -> Fraction:
+        """Its epsilon, in (epsilon, delta) only."""
+        if notion is not ApproxDP:
+            raise BudgetError("this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)")
+        return self.epsilon
+
+    def record(self) -> dict[str, Any]:
+        """Law, number of histograms, scale, epsilon and delta."""
+        public = {"histograms": self.histograms, "log2_scale": self.log2_scale, "epsilon": self.epsilon}
+        noise = "discrete laplace" if self.law == "laplace" else "gaussian"
+        return {"noise": noise, **public, "delta": self.delta}
+
+    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
+        """The share of epsilon that the moved counts take; rows of an answer are (histogram, count, key ...)."""
+        tables = [{(row[0], *row[2:]): row[1] for row in answer.tolist()} for answer in (query, other)]
+        moved = 0
+        for index in range(self.histograms):
+            bins = {key for table in tables for key in table if key[0] == index}
+            gaps = [tables[0].get(key, 0) - tables[1].get(key, 0) for key in bins]
+            if sum(gap for gap in gaps if gap > 0) > 1 or sum(-gap for gap in gaps if gap < 0) > 1:
+                raise ReplayError(f"histogram {index} moved by more than one row between two bins")
+            moved += sum(abs(gap) for gap in gaps)
+        return self.epsilon * Fraction(moved, 2 * self.histograms)
+
+
+# One noisy sum over a random sample of the rows, out of a run of equal ones that is accounted for as a whole.
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGaussianEvent(Event):
+    """Integers summed over sampled rows, released with floor(N(0, 4^log2_scale)) added to each: one step of `steps`.
+
+    What sampling gains does not add up step by step: the first step is charged for the whole run, and the others (`later`), at most
+    steps - 1 of them, are free: an account refuses one more, or one without a first. Full batches and one pass need no such
+    event: each of their steps is a `GaussianEvent`, and these add up exactly.
+
+    Parameters
+    ----------
+    sampling : Sampling
+        Poisson(rate) or WithoutReplacement(batch, rows), with fewer than all rows.
+    squared_sensitivity : int
+        Largest squared l2 distance between the sums of neighbours: 4 Q^2 under replace-one for rows of integer norm Q.
+    log2_scale : int
+        The noise has standard deviation 2^log2_scale grid steps; 8 to 40.
+    draws : int
+        How many integers one step releases.
+    steps : int
+        How many steps the run has.
+    delta : number
+        Where epsilon is stated.
+    first : bool
+        True for the step that is charged.
+    relation : Neighbors
+        Replace-one in a fit.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import Poisson
+    >>> event = SampledGaussianEvent(Poisson(Fraction(1, 54)), 4 * 1000**2, 12, 20, steps=100, delta=1e-6)
+    >>> round(event.noise_multiplier, 6), event.later.price(ApproxDP)
+    (4.096, Fraction(0, 1))
+    >>> round(float(event.epsilon), 2), float(event.own_delta)
+    (0.36, 1e-06)
+    """
+
+    law: ClassVar[str] = "gaussian"
+
+    sampling: Sampling
+    squared_sensitivity: int
+    log2_scale: int
+    draws: int
+    steps: int
+    delta: Fraction
+    first: bool = True
+    relation: Neighbors = Neighbors.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", exact(self.delta, "delta"))
+        if not 0 < self.delta < 1:
+            raise BudgetError(f"delta must lie strictly between 0 and 1, got {show(self.delta)}")
+        whole(self.squared_sensitivity, "squared_sensitivity", at_least=1)
+        checked_scale(self.log2_scale)
+        whole(self.draws, "draws", at_least=0)
+        whole(self.steps, "steps")
+        check_relation(self.relation)
+        if not isinstance(self.first, bool):
+            raise BudgetError(f"first must be a bool, got {type(self.first).__name__}")
+        if not isinstance(self.sampling, Sampling) or self.sampling.squared_mu(self.steps, self.relation) is not None:
+            raise BudgetError(
+                "sampling must be Poisson or WithoutReplacement of fewer than all rows; else pass a GaussianEvent"
+            )
+
+    @property
+    def later(self) -> SampledGaussianEvent:
+        """Any other step of the same run."""
+        return replace(self, first=False)
+
+    @property
+    def opens(self) -> int:
+        """steps - 1 for the first step: an account charges no more later steps than the first has paid for."""
+        return self.steps - 1 if self.first else 0
+
+    @property
+    def follows(self) -> SampledGaussianEvent | None:
+        """The first step of the run, for a later one."""
+        return None if self.first else replace(self, first=True)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise over the clipping norm, rounded down: the sum moves by two norms under replace-one, by one under add/remove."""
+        norms = 2 if self.relation is Neighbors.REPLACE_ONE else 1
+        root = math.sqrt(float_up(Fraction(self.squared_sensitivity))) / norms
+        while Fraction(root) ** 2 * norms**2 < self.squared_sensitivity:
+            root = math.nextafter(root, math.inf)
+        multiplier = math.ldexp(1.0, self.log2_scale) / root
+        while Fraction(multiplier) * Fraction(root) > 2**self.log2_scale:
+            multiplier = math.nextafter(multiplier, 0.0)
+        return multiplier
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps."""
+        return math.ldexp(1.0, self.log2_scale)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Of the whole run at `delta`, rounded up; 0 for a later step."""
+        if not self.first:
+            return Fraction(0)
+        return Fraction(epsilon_of(self.noise_multiplier, self.sampling, self.steps, self.delta, self.relation))
+
+    @property
+    def own_delta(self) -> Fraction:
+        """delta of the whole run; 0 for a later step."""
+        return self.delta if self.first else Fraction(0)
+
+    @property
+    def cost(self) -> Cost:
+        """The (epsilon, delta) cost of the whole run; zero for a later step."""
+        return Cost(ApproxDP, (self.epsilon, self.own_delta))
+
+    def price(self, notion: type[Budget]) -> Fraction:
+        """Its epsilon, in (epsilon, delta) only."""
+        if notion is not ApproxDP:
+            raise BudgetError(
+                "sums over sampled rows have an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)"
+            )
+        return self.epsilon
+
+    def record(self) -> dict[str, Any]:
+        """Law, scale, rate and steps, epsilon and delta."""
+        public = {"noise": "gaussian", "log2_scale": self.log2_scale, "sampling_rate": self.sampling.rate}
+        return public | {"steps": self.steps, "epsilon": self.epsilon, "delta": self.own_delta}
+
+    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
+        """The price: what the run costs cannot be shared out among its steps. The sums must keep the promised distance."""
+        within(sum(gap * gap for gap in noise_gaps(self, query, other)), int(self.squared_sensitivity))
+        return self.price(notion)

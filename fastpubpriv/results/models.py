@@ -1,0 +1,569 @@
+"""Released models: linear and logistic ones, and those trained by noisy gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import columns, validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import listed, points, term_values
+from fastpubpriv.errors import InputError
+from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.base import LEVEL, Form, Result, Table
+from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.dask_backend import is_dask
+from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy, is_series, places
+
+# Rows that a released model predicts for: their cells as numbers, text by the lists that the model was trained with.
+
+PLAN = ("source", "role", "level", "fill")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Rows (k, dim) that were read by `as_columns`: texts are places already."""
+
+    numbers: FloatArray
+
+
+def as_columns(columns: Sequence[str] | None, design: Mapping[str, Any]) -> Any:
+    """What `private_rows` is asked for, to read rows for a model."""
+    texts = design.get("texts")
+    return TextColumns(columns, dict(texts)) if texts else columns
+
+
+def cells_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
+    """The cells (n, dim) of rows, in the order of the model's columns; a text becomes its place, NaN for any other."""
+    if isinstance(rows, Cells):
+        return rows.numbers
+    texts = design.get("texts")
+    if not texts:
+        return np.atleast_2d(points(rows, dim, columns, finite=False))
+    table = is_frame(rows) or is_lazy(rows) or is_arrow(rows) or is_dask(rows) or isinstance(rows, str | os.PathLike)
+    if table and not is_series(rows):
+        return np.concatenate(list(private_rows(rows, columns=as_columns(columns, design)).chunks()), dtype=np.float64)
+    try:
+        array = np.asarray(rows, dtype=object)
+    except Exception:
+        array = np.empty((0, 0), dtype=object)
+    if np.ndim(array) == 1 and len(array) == dim:
+        array = array.reshape(1, -1)
+    if array.ndim != 2 or array.shape[1] != dim:
+        raise InputError(f"rows must be a table, or an array of numbers and texts of shape (n, {dim})") from None
+    found = np.empty(array.shape)
+    for place, name in enumerate(columns or ()):
+        cells = array[:, place]
+        if name in texts:
+            found[:, place] = places(texts[name])(cells)
+        else:
+            found[:, place] = points(cells.reshape(-1, 1), 1, finite=False)[:, 0]
+    return found
+
+
+def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
+    """The terms (n, p) that a model is linear in."""
+    cells = cells_of(rows, dim, columns, design)
+    if "source" not in design:
+        return cells
+    return term_values(cells, **{name: np.array(design[name], dtype=np.float64) for name in PLAN})
+
+
+def labels_of(place: Any, missing: Any, classes: FloatArray, design: Mapping[str, Any]) -> Any:
+    """The classes at these places, (n,): numbers, NaN where missing; or texts, None where missing."""
+    names = design.get("classes")
+    if not names:
+        return np.where(missing, np.nan, classes[place])
+    found = np.array(names, dtype=object)[place]
+    found[missing] = None
+    return found
+
+
+def shown_class(label: float, index: int, design: Mapping[str, Any]) -> str:
+    """A class for a table."""
+    return str(design["classes"][index]) if design.get("classes") else f"{label:g}"
+
+
+def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str] | None, classes: int) -> bool:
+    """Whether a design that was read from JSON makes sense for a model."""
+    wanted = {"source": terms, "role": terms, "level": terms, "fill": dim} if "source" in design else {}
+    for name, length in wanted.items():
+        given = design.get(name)
+        if not isinstance(given, tuple) or len(given) != length:
+            return False
+        if not all(type(item) in (int, float) or item is None for item in given):
+            return False
+    if wanted and not all(type(j) is int and 0 <= j < dim for j in design["source"]):
+        return False
+    names, texts = design.get("classes", ()), design.get("texts", {})
+    if not (isinstance(names, tuple) and len(names) in (0, classes) and all(type(each) is str for each in names)):
+        return False
+    if not isinstance(texts, Mapping) or not set(texts) <= set(columns or ()):
+        return False
+    return all(isinstance(each, tuple) and all(type(text) is str for text in each) for each in texts.values())
+
+
+# Released linear and logistic models.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TrainingResult(Result):
+    """A released linear model: of a label, or of the log-odds of the second of two classes.
+
+    Attributes
+    ----------
+    coefficients : (terms,) float64
+        One for each of `terms`, in units of the label (or of log-odds) per unit of the column.
+    intercept : float
+        The prediction at zero.
+    covariance, noise_covariance : (1 + terms, 1 + terms) float64
+        Of [intercept, coefficients]: public and private sampling, noise for privacy, the bias of clipping; and the noise alone.
+    public_coefficients, public_intercept, public_covariance
+        The same from the public rows alone, which cost nothing.
+    public_drift : float
+        How many times the variance of the public rows had to be enlarged to agree with the private ones: 1 where they agree.
+    method : str
+        The method that was used.
+    loss : str
+        "squared", "logistic" or "huber".
+    terms : tuple of str
+        What the model is linear in: columns, indicators of missing cells, and of categories ("month=2"). A column without spread in
+        the public rows has none.
+    rows_behind : (terms,) float64
+        About how many public rows a least-squares coefficient would rest on: a third of them for normal columns.
+    status : tuple of str
+        "ok", or "few_rows" for a term with few rows behind it. Rows far out count less here than in least squares; if the line
+        bends there, the coefficient is that of the bulk of the rows. The interval counts the difference that public rows show.
+        "few_public_rows" for all terms where there are fewer than two public rows for each coefficient (five, of classes): the
+        size of residuals and how much of the way a step covers are then hardly known, and there are no intervals (NaN).
+    predicted_excess, public_excess : float
+        Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
+        spent, for the method and for the public rows alone. Where there are no more public rows than coefficients, a line goes
+        through them all, and what of a residual is noise does not show: they are then guesses, some of them far too small.
+    residual_std : float
+        Of a new label about its prediction; zero for classes.
+    label_quantiles : (k,) float64
+        Quantiles at j / (k + 1), j = 1 ... k, of how far the labels of public rows lie from their predictions, in units of the
+        standard deviation of these under a normal law. At most 200; none for classes, and where all public labels are equal.
+    classes : (k,) float64
+        The two labels of a logistic model, else empty; 0 and 1 for two texts, which stand in `design`.
+    design : mapping
+        How the terms are made of the columns: "texts" has the lists of columns of text, "classes" those
+        of classes that are texts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 2))
+    >>> y = x @ [1.0, -2.0] + rng.normal(size=20_000)
+    >>> budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = fpp.linear_regression(x[100:], y[100:], x_pub=x[:100], y_pub=y[:100], budget=budget)
+    >>> result.coefficients.round().tolist(), result.predict([[1.0, 0.0]]).round().tolist()
+    ([1.0, -2.0], [1.0])
+    """
+
+    coefficients: FloatArray
+    intercept: float
+    covariance: FloatArray
+    noise_covariance: FloatArray
+    public_coefficients: FloatArray
+    public_intercept: float
+    public_covariance: FloatArray
+    public_drift: float
+    method: str
+    loss: str
+    terms: tuple[str, ...]
+    rows_behind: FloatArray
+    status: tuple[str, ...]
+    predicted_excess: float
+    public_excess: float
+    residual_std: float
+    label_quantiles: FloatArray
+    classes: FloatArray
+    design: Mapping[str, Any]
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "coefficients": ("terms",),
+        "public_coefficients": ("terms",),
+        "rows_behind": ("terms",),
+        "covariance": ("all", "all"),
+        "noise_covariance": ("all", "all"),
+        "public_covariance": ("all", "all"),
+        "classes": ("classes",),
+        "label_quantiles": ("label_quantiles",),
+    }
+
+    def _refuse_nonsense(self) -> None:
+        p = len(self.terms)
+        fine = (
+            len(self.coefficients) == len(self.status) == p
+            and {*self.status} <= {"ok", "few_rows", "few_public_rows"}
+            and len(self.covariance) == p + 1
+            and len(self.classes) in (0, 2)
+            and bool(np.all(np.diff(self.label_quantiles) >= 0.0))
+        )
+        fine = fine and "source" in self.design
+        fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
+        if not fine:
+            raise InputError(
+                "this JSON text is not a TrainingResult: its coefficients, terms and design do not fit together"
+            )
+
+    @property
+    def _known(self) -> float:
+        """1, or NaN where there are too few public rows for intervals."""
+        return np.nan if "few_public_rows" in self.status else 1.0
+
+    @property
+    def _through_all(self) -> bool:
+        """Whether a line goes through all public rows, so that they do not show what is noise."""
+        return self.n_pub <= len(self.terms) + 1
+
+    @property
+    def standard_error(self) -> FloatArray:
+        """Standard deviation of each coefficient, (terms,); NaN where `status` says "few_public_rows"."""
+        return np.sqrt(np.diag(self.covariance)[1:]) * self._known
+
+    @property
+    def intercept_error(self) -> float:
+        """Standard deviation of the intercept, the bias of clipping included; NaN where `status` says "few_public_rows"."""
+        return float(np.sqrt(self.covariance[0, 0]) * self._known)
+
+    @property
+    def privacy_share(self) -> float:
+        """Share of the coefficients' variance that is noise for privacy, averaged over the coefficients."""
+        return float(np.mean(np.diag(self.noise_covariance)[1:] / np.diag(self.covariance)[1:]))
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (terms,) each, of an interval for every coefficient.
+
+        Counts what public and private rows leave open and the known noise, under a normal law; labels that are skewed move the
+        intercept most, which `intercept_error` counts. NaN where `status` says "few_public_rows".
+        """
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * self.standard_error
+        return self.coefficients - width, self.coefficients + width
+
+    def _terms_of(self, rows: Any) -> FloatArray:
+        return terms_of(rows, self.dim, self.columns, self.design)
+
+    def decision_function(self, rows: Any) -> FloatArray:
+        """Intercept plus coefficients times terms of rows (n, dim), (n,): a label, or log-odds. NaN where a cell is missing."""
+        with np.errstate(all="ignore"):
+            found: FloatArray = self.intercept + self._terms_of(rows) @ self.coefficients
+        return found
+
+    def predict(self, rows: Any) -> Any:
+        """The label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing.
+
+        Rows of a model with columns of text are a table or a path, or an array of objects. Classes that are texts come as an array
+        of objects, None where a cell is missing.
+        """
+        found = self.decision_function(rows)
+        if self.loss != "logistic":
+            return found
+        return labels_of((found > 0.0).astype(np.int64), np.isnan(found), self.classes, self.design)
+
+    def predict_proba(self, rows: Any) -> FloatArray:
+        """Probabilities of the two classes for rows (n, dim), (n, 2)."""
+        if self.loss != "logistic":
+            raise InputError("predict_proba is for classes, and this model is of a number: use predict")
+        scores = self.decision_function(rows)
+        with np.errstate(over="ignore"):
+            second = np.where(scores >= 0.0, 1.0 / (1.0 + np.exp(-scores)), np.exp(scores) / (1.0 + np.exp(scores)))
+        return np.column_stack([1.0 - second, second])
+
+    def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (n,) each, of an interval for the label of a new row.
+
+        Labels with long tails or skew are covered as the public ones show: on either side the same share of them is outside, each
+        left out of its own prediction. That takes 39 public rows for .95, 199 for .99; with fewer, and beyond .99, the ends are as
+        far out as a normal law says, and as the farthest of `label_quantiles`. For new rows that are like the public ones. NaN
+        where `status` says "few_public_rows".
+        """
+        if self.loss == "logistic":
+            raise InputError("prediction_interval is for labels that are numbers: use predict_proba")
+        terms = self._terms_of(rows)
+        with_one = np.hstack([np.ones((len(terms), 1)), terms])
+        variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one) + self.residual_std**2
+        lower, upper = self._label_ends(validation.confidence_level(level))
+        middle, unit = self.predict(rows), np.sqrt(variance) * self._known
+        return middle + lower * unit, middle + upper * unit
+
+    def _label_ends(self, level: float) -> tuple[float, float]:
+        """Ends of an interval of this level for a label, in units of its standard deviation about its prediction."""
+        known = self.label_quantiles
+        outside = math.floor((1.0 - level) / 2.0 * (len(known) + 1) + 1e-9)
+        if outside >= 1:
+            return float(known[outside - 1]), float(known[-outside])
+        longest = max(normal_quantile(0.5 + level / 2.0), float(np.abs(known).max(initial=0.0)))
+        return -longest, longest
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
+
+        Up to twelve numbers have a panel each; beyond these, and where there are categories, terms stand below each other, and each
+        column has an axis in its own unit.
+        """
+        from fastpubpriv.results import plots
+
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
+        public = width * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
+        lower, upper = self.confidence_interval(level)
+        estimates = [
+            plots.Estimate("private", self.coefficients, lower, upper),
+            plots.Estimate(
+                "public only",
+                self.public_coefficients,
+                self.public_coefficients - public,
+                self.public_coefficients + public,
+            ),
+        ]
+        roles = self.design.get("role", [])
+        levels = [role in (columns.LEVEL, columns.OTHER) for role in roles] or [False] * len(self.terms)
+        if len(self.terms) <= plots.MAX_PANELS and not any(levels):
+            return plots.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        unit = "log-odds" if self.loss == "logistic" else "label"
+        return plots.plot_coefficients(
+            estimates, terms=self.terms, groups=plots.strips(self.terms, self.design.get("source"), levels),
+            title=f"Coefficients, with {level:.0%} intervals", path=path,
+            unit=f"{unit} per unit of the column; of a level, about the mean of the public rows",
+        )  # fmt: skip
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "coefficients", self.coefficients
+
+    def _table(self, level: float = LEVEL) -> Table:
+        lower, upper = self.confidence_interval(level)
+        width = normal_quantile(0.5 + level / 2.0)
+        numbers = [
+            ("coefficient", [self.intercept, *self.coefficients]),
+            ("lower", [self.intercept - width * self.intercept_error, *lower]),
+            ("upper", [self.intercept + width * self.intercept_error, *upper]),
+            ("public only", [self.public_intercept, *self.public_coefficients]),
+        ]
+        return Table("term", ("intercept", *self.terms), numbers)
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        rows, *facts = self._facts()
+        interval = ("Interval", f"{100.0 * level:.4g} %: public and private sampling, noise, and the bias of clipping")
+        return self._table(level), [rows, interval, *facts]
+
+    @property
+    def _odds(self) -> str:
+        """Which class the log-odds are of."""
+        if len(self.classes) != 2:
+            return ""
+        texts = self.design.get("classes")
+        first, second = map(repr, texts) if texts else (f"{each:g}" for each in self.classes)
+        return f": log-odds of {second} against {first}"
+
+    def _details(self) -> list[tuple[str, str]]:
+        unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
+        share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
+        found = [
+            ("Method", f"{self.method}, {self.loss} loss{self._odds}"),
+            (
+                "Predicted",
+                f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
+            ),
+            (
+                "Estimate",
+                "public rows alone" if self.method == "throw_away" else f"private and public rows together{share}",
+            ),
+        ]
+        few = [name for name, status in zip(self.terms, self.status, strict=True) if status == "few_rows"]
+        needed = "five" if self.loss == "logistic" else "two"
+        if np.isnan(self._known):
+            guessed = "; what was predicted is a guess, and may be far too small" if self._through_all else ""
+            if self.n_pub == 2 and self.method == "throw_away":
+                guessed = '; two do not say how large anything is, so that method="auto" spends nothing'
+            found.append(
+                (
+                    "Few public rows",
+                    f"{self.n_pub:,} for {len(self.terms) + 1:,} coefficients: the size of residuals and how much of the way a "
+                    f"step covers are hardly known, so that there are no intervals: these need {needed} for each{guessed}",
+                )
+            )
+        if few:
+            found.append(
+                (
+                    "Few rows",
+                    f"least squares would rest on few public rows for {listed(few)}: rows far out count less here, and intervals "
+                    "count the difference that public rows show",
+                )
+            )
+        if self.public_drift > 1.0:
+            found.append(
+                (
+                    "Drift",
+                    f"public rows disagree with private ones; their variance counts {self.public_drift:.3g} times",
+                )
+            )
+        return found
+
+
+# Released models that were trained by noisy gradients.
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class DescentResult(Result):
+    """A released linear model, without intervals: how far its coefficients are from the best ones is predicted, not measured.
+
+    Attributes
+    ----------
+    coefficients : (outputs, terms) float64
+        One row for each prediction: a single one, or one for each class of the softmax loss. In the units of the columns.
+    intercept : (outputs,) float64
+        The predictions at zero.
+    public_coefficients, public_intercept
+        The same from the public rows alone, which cost nothing.
+    method, loss : str
+        What was used.
+    terms : tuple of str
+        What the model is linear in: columns, indicators of missing cells, and of categories.
+    weights : (size,) float64
+        The weights in the units of the fit, for `start=` of a further call.
+    steps, lost_steps : int
+        Steps that were planned, and those that a crash has lost.
+    step_size, clip_norm, priv_weight : float
+        As used, in the units of the fit.
+    batch_rows : int
+        (Expected) private rows of a step.
+    noise_std : float
+        Standard deviation of the noise on the *sum* of clipped gradients, in the units of the fit.
+    predicted_excess, public_excess : float
+        Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
+        public rows, for the method and for the public fit; NaN where the loss has no public fit.
+    classes : (k,) float64
+        The labels of a model of classes, else empty; 0, 1, ... for texts, which stand in `design`.
+    design : mapping
+        How the terms are made of the columns, without "source" for columns as they are; texts as for `TrainingResult`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 2))
+    >>> y = x @ [1.0, -2.0] + rng.normal(size=20_000)
+    >>> method = fpp.training.SemiDP()
+    >>> budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = fpp.train(x[200:], y[200:], loss="squared", x_pub=x[:200], y_pub=y[:200], budget=budget, method=method)
+    >>> bool(np.allclose(result.coefficients, [1.0, -2.0], atol=0.2)), result.loss
+    (True, 'squared')
+    """
+
+    coefficients: FloatArray
+    intercept: FloatArray
+    public_coefficients: FloatArray
+    public_intercept: FloatArray
+    method: str
+    loss: str
+    terms: tuple[str, ...]
+    weights: FloatArray
+    steps: int
+    lost_steps: int
+    step_size: float
+    clip_norm: float
+    priv_weight: float
+    batch_rows: int
+    noise_std: float
+    predicted_excess: float | None
+    public_excess: float | None
+    classes: FloatArray
+    design: Mapping[str, Any]
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "coefficients": ("outputs", "terms"),
+        "intercept": ("outputs",),
+        "public_coefficients": ("outputs", "terms"),
+        "public_intercept": ("outputs",),
+        "weights": ("size",),
+        "classes": ("classes",),
+    }
+
+    def _refuse_nonsense(self) -> None:
+        p = len(self.terms)
+        fine = self.coefficients.shape[1] == p and len(self.coefficients) in (1, len(self.classes))
+        fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
+        fine = fine and ("source" in self.design or p == self.dim)
+        if not fine:
+            raise InputError(
+                "this JSON text is not a DescentResult: its coefficients, terms and design do not fit together"
+            )
+
+    def decision_function(self, rows: Any) -> FloatArray:
+        """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""
+        found = terms_of(rows, self.dim, self.columns, self.design)
+        with np.errstate(all="ignore"):
+            scores: FloatArray = self.intercept + found @ self.coefficients.T
+        return scores if len(self.coefficients) > 1 else scores[:, 0]
+
+    def predict(self, rows: Any) -> Any:
+        """The label of each of rows (n, dim), (n,): a number, a mean count, or the likeliest class. NaN where a cell is missing.
+
+        Text in rows and classes as for `TrainingResult.predict`.
+        """
+        scores = self.decision_function(rows)
+        with np.errstate(all="ignore"):
+            if self.loss == "poisson":
+                return np.exp(scores)
+            if not len(self.classes):
+                return scores
+            place = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
+            missing = np.isnan(scores).any(axis=1) if scores.ndim == 2 else np.isnan(scores)
+            return labels_of(place, missing, self.classes, self.design)
+
+    def predict_proba(self, rows: Any) -> FloatArray:
+        """Probabilities of the classes for rows (n, dim), (n, classes), of the logistic and the softmax loss."""
+        if self.loss not in ("logistic", "softmax"):
+            raise InputError("predict_proba is for the logistic and the softmax loss: use predict")
+        scores = self.decision_function(rows)
+        both = scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
+        grown = np.exp(both - both.max(axis=1, keepdims=True))
+        found: FloatArray = grown / grown.sum(axis=1, keepdims=True)
+        return found
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "coefficients", self.coefficients.ravel()
+
+    def _table(self) -> Table:
+        names = ("intercept", *self.terms)
+        if len(self.coefficients) == 1:
+            columns = [
+                ("coefficient", [*self.intercept, *self.coefficients[0]]),
+                ("public only", [*self.public_intercept, *self.public_coefficients[0]]),
+            ]
+            return Table("term", names, columns)
+        columns = [
+            (f"class {shown_class(label, index, self.design)}", [start, *slopes])
+            for index, (label, start, slopes) in enumerate(
+                zip(self.classes, self.intercept, self.coefficients, strict=True)
+            )
+        ]
+        return Table("term", names, columns)
+
+    def _details(self) -> list[tuple[str, str]]:
+        batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
+        made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
+        if self.method == "exponential":  # has no steps and no gradients
+            made = "one choice among models that public rows suggest"
+        found = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
+        if self.steps and self.method != "exponential":
+            weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
+            found.append(("Weights", weights))
+        if self.predicted_excess is not None and self.public_excess is not None:
+            text = f"loss {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
+            found.append(("Predicted", text))
+        if self.lost_steps:
+            found.append(("Lost", f"{self.lost_steps} steps whose values a crash has lost; they were paid for"))
+        return found

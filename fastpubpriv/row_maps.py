@@ -1,0 +1,466 @@
+"""Values that say what a pass does with a row: maps to numbers and gradients, cluster trees, laws of local reports.
+
+They are frozen and can be pickled. `kernels` turns them into what C reads, and `reference` reads them as they are.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError, KernelError
+
+_EXACT = 2**53
+_F64 = np.dtype(np.float64)
+_DIM_MAX = 2**24
+
+
+class _Value:
+    """Pickled as its arguments, so that what comes out of a pickle is checked and read-only again."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+        return _remade, (type(self), given)
+
+
+def _remade(kind: type[Any], given: dict[str, Any]) -> Any:
+    return kind(**given)
+
+
+class MatrixKind(enum.Enum):
+    """Shape of the linear part of a row map; the numbers are those of `fpp.h`."""
+
+    IDENTITY = 0
+    DIAGONAL = 1
+    LOWER = 2
+    FULL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowMap(_Value):
+    """What happens to a row x before it is added up: y = offset + matrix (x - center), steps, clip, round, integer check.
+
+    Raises
+    ------
+    InputError
+        Sizes that disagree, a non-finite entry, or Q too large for exact sums.
+
+    Guarantees
+    ----------
+    Arrays are read-only, and copied unless they were. A row with a NaN or an infinity becomes the zero row. A finite row is
+    clipped, never lost, whatever its size (up to inv_step = 1e150). Every integer row q satisfies sum q**2 <= quant_bound**2:
+    replacing one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
+    """
+
+    dim: int  # columns of a row
+    out_dim: int  # columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`
+    quant_bound: int  # Q, the largest integer norm that passes; out_dim * Q**2 <= 2**53
+    inv_step: float  # grid steps per unit of y
+    limit: float  # norm to which longer rows are shortened, in grid steps
+    # IDENTITY (no matrix), DIAGONAL (a vector), LOWER (row i is read up to column i) or FULL
+    kind: MatrixKind = MatrixKind.IDENTITY
+    center: FloatArray | None = None  # (dim,), with offset: public vectors; None means zero
+    matrix: FloatArray | None = None  # (dim,) or (out_dim, dim), public matrix that `kind` calls for
+    offset: FloatArray | None = None  # (out_dim,)
+
+    def __post_init__(self) -> None:
+        # A map is made for every pass, so checks that nearly always pass come first and ask little.
+        dim, out_dim, bound, kind = self.dim, self.out_dim, self.quant_bound, self.kind
+        if not (type(dim) is int and type(out_dim) is int and type(bound) is int and min(dim, out_dim, bound) >= 1):
+            dim, out_dim, bound = (self._whole(name) for name in ("dim", "out_dim", "quant_bound"))
+        if dim > _DIM_MAX or out_dim > _DIM_MAX:
+            raise InputError(f"rows may have at most {_DIM_MAX} columns, got dim={dim}, out_dim={out_dim}")
+        if not isinstance(kind, MatrixKind):
+            raise InputError("kind must be a MatrixKind")
+        if out_dim != dim and kind is not MatrixKind.FULL and not (kind is MatrixKind.LOWER and out_dim > dim):
+            raise InputError(f"a {kind.name} map keeps the columns: out_dim={out_dim} must equal dim={dim}")
+        if out_dim * bound**2 > _EXACT:
+            raise InputError(
+                f"out_dim * quant_bound**2 must be at most 2**53 for exact checks: use quant_bound <= "
+                f"{math.isqrt(_EXACT // out_dim)} with out_dim={out_dim}, got {bound}"
+            )
+        for name, given in (("inv_step", self.inv_step), ("limit", self.limit)):
+            number = float(given)
+            if not 0.0 < number < math.inf:
+                raise InputError(f"{name} must be positive and finite, got {number}")
+            object.__setattr__(self, name, number)
+        if kind is not MatrixKind.IDENTITY or self.matrix is not None:
+            shape = None if kind is MatrixKind.IDENTITY else (dim,) if kind is MatrixKind.DIAGONAL else (out_dim, dim)
+            object.__setattr__(self, "matrix", _public("matrix", self.matrix, shape, required=True))
+        if self.center is not None:
+            object.__setattr__(self, "center", _public("center", self.center, (dim,)))
+        if self.offset is not None:
+            object.__setattr__(self, "offset", _public("offset", self.offset, (out_dim,)))
+
+    def _whole(self, name: str) -> int:
+        """The field as an int of at least 1."""
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+        object.__setattr__(self, name, int(value))
+        return int(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnBox(_Value):
+    """What a row becomes before it is added up: y = ((x - center) clipped to lower ... upper, less middle) / width, by column.
+
+    Guarantees
+    ----------
+    What a row becomes depends on that row and these numbers alone. No bound is promised: a `RowMap` has to follow.
+    """
+
+    # (dim,), with lower, upper, middle, width and absent: finite, with lower <= upper and width > 0; y of a number
+    # that is not finite is `absent`
+    center: FloatArray
+    lower: FloatArray  # (dim,)
+    upper: FloatArray  # (dim,)
+    middle: FloatArray  # (dim,)
+    width: FloatArray  # (dim,)
+    absent: FloatArray  # (dim,)
+    # a row with a number that is not finite becomes NaN throughout, which every kernel after it takes for no row
+    neutral: bool = False
+
+    def __post_init__(self) -> None:
+        for each in ("center", "lower", "upper", "middle", "width", "absent"):
+            array = _copied(each, getattr(self, each), 1)
+            if array.shape != np.shape(self.center):
+                raise InputError(f"{each} must have shape {np.shape(self.center)}, got {array.shape}")
+            object.__setattr__(self, each, array)
+        if not (np.all(self.lower <= self.upper) and np.all(self.width > 0.0)):
+            raise InputError("a box has lower <= upper and width > 0")
+
+    @property
+    def dim(self) -> int:
+        """Columns of a row."""
+        return len(self.center)
+
+
+class Rule(enum.Enum):
+    """How a node chooses among its children; the numbers are those of `fpp.h`."""
+
+    BALL = 1
+    NEAREST = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Split(_Value):
+    """An inner node of a cluster tree: y = projection (x - origin), then a ball or the nearest of some centers.
+
+    Guarantees
+    ----------
+    Arrays are copied and read-only. Every sum of a row goes term by term in ascending order of the column, so a row takes the
+    same way in every pass, chunk, thread and instruction set.
+    """
+
+    # BALL: the first child takes a row with |y - center|^2 <= radius_sq, the second all others (NaN too). NEAREST:
+    # the child of the least |y - center|^2, of the first among equals
+    rule: Rule
+    origin: FloatArray  # (dim,)
+    projection: FloatArray | None  # (out_dim, dim), None is the identity
+    centers: FloatArray  # (n_centers, out_dim), one for BALL
+    first_child: int  # id of the first child; the others follow
+    radius_sq: float = 0.0  # BALL only
+
+    def __post_init__(self) -> None:
+        origin, centers = _copied("origin", self.origin, 1), _copied("centers", self.centers, 2)
+        out_dim = len(origin)
+        object.__setattr__(self, "origin", origin)
+        object.__setattr__(self, "centers", centers)
+        if self.projection is not None:
+            projection = _copied("projection", self.projection, 2)
+            if projection.shape[1] != len(origin):
+                raise InputError(f"projection must have shape (l, {len(origin)}), got {projection.shape}")
+            out_dim = len(projection)
+            object.__setattr__(self, "projection", projection)
+        if centers.shape[1] != out_dim:
+            raise InputError(f"centers must have shape (n_centers, {out_dim}), got {centers.shape}")
+        if self.rule is Rule.BALL and len(centers) != 1:
+            raise InputError(f"a ball has one center, got {len(centers)}")
+        radius_sq = float(self.radius_sq)
+        if not 0.0 <= radius_sq <= math.inf:
+            raise InputError(f"the squared radius must be at least 0, got {radius_sq}")
+        object.__setattr__(self, "radius_sq", radius_sq)
+
+    @property
+    def n_children(self) -> int:
+        """How many children the node has; their ids follow one another."""
+        return 2 if self.rule is Rule.BALL else len(self.centers)
+
+    @property
+    def children(self) -> range:
+        """Ids of the children."""
+        return range(self.first_child, self.first_child + self.n_children)
+
+    def named(self, above: str) -> str:
+        """A name for this node by everything that decides where its rows go, given the name of the way to it."""
+        content = hashlib.sha256(above.encode())
+        parts = [self.origin, self.centers] if self.projection is None else [self.origin, self.centers, self.projection]
+        for part in parts:
+            content.update(repr(part.shape).encode() + part.astype("<f8").tobytes())
+        content.update(repr((self.rule.name, self.radius_sq.hex())).encode())
+        return content.hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, weakref_slot=True)
+class RowTree(_Value):
+    """A cluster tree as the kernels see it: rows that reach target i get label i, all other rows get -1.
+
+    Attributes
+    ----------
+    lineage : tuple of str
+        Names what the labels mean by everything that decides them. One target: the nodes from the root to it, each as
+        "split above/which child", so that a node's lineage begins with its parent's. Several: one name for all.
+    above : frozenset of int
+        Nodes on the way from the root to a target.
+    """
+
+    dim: int  # columns of a row
+    # nodes by id, None for a leaf; node 0 is the root, and children come after their parent
+    splits: tuple[Split | None, ...]
+    targets: tuple[int, ...]  # ids of leaves or inner nodes, none below another
+    lineage: tuple[str, ...] = field(init=False)
+    above: frozenset[int] = field(init=False)
+
+    def __init__(self, dim: int, splits: Sequence[Split | None], targets: Sequence[int]) -> None:
+        if not 1 <= dim <= _DIM_MAX:
+            raise InputError(f"rows have 1 to {_DIM_MAX} columns, got {dim}")
+        object.__setattr__(self, "dim", dim)
+        object.__setattr__(self, "splits", tuple(splits))
+        object.__setattr__(self, "targets", tuple(targets))
+        parents = parents_of(self.splits)
+        paths = [path_to(parents, target) for target in self.targets]
+        above = frozenset(node for path in paths for node in path[:-1])
+        object.__setattr__(self, "above", above)
+        if not self.targets or above & set(self.targets) or len(set(self.targets)) < len(self.targets):
+            raise InputError("targets must be different nodes of the tree, at least one, none of them below another")
+        for node in above:
+            split = self.splits[node]
+            if split is None or len(split.origin) != dim:
+                raise InputError(f"node {node} does not split rows of {dim} columns")
+        lineage = self._lineage(paths[0])
+        if len(paths) > 1:
+            ends = "\n".join(self._lineage(path)[-1] for path in paths)
+            lineage = (hashlib.sha256(ends.encode()).hexdigest()[:32],)
+        object.__setattr__(self, "lineage", lineage)
+
+    @property
+    def n_labels(self) -> int:
+        """Number of targets."""
+        return len(self.targets)
+
+    def _lineage(self, path: Sequence[int]) -> tuple[str, ...]:
+        """Names of the nodes of a path from the root: the split above, and which child of it."""
+        names = [f"{self.dim} columns"]
+        for node, child in itertools.pairwise(path):
+            split = self.splits[node]
+            assert split is not None
+            names.append(f"{split.named(names[-1])}/{child - split.first_child}")
+        return tuple(names)
+
+
+def parents_of(splits: Sequence[Split | None]) -> list[int]:
+    """Parent of each node, -1 for the root."""
+    parents = [-1] * len(splits)
+    for index, split in enumerate(splits):
+        for child in () if split is None else split.children:
+            if not index < child < len(splits):
+                raise InputError(f"node {index} has a child {child} that does not come after it")
+            parents[child] = index
+    return parents
+
+
+def path_to(parents: Sequence[int], node: int) -> list[int]:
+    """Nodes from the root to `node`."""
+    if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < len(parents):
+        raise InputError(f"a node is a number from 0 to {len(parents) - 1}, got {node!r}")
+    path = [int(node)]
+    while parents[path[-1]] >= 0:
+        path.append(parents[path[-1]])
+    if path[-1] != 0:
+        raise KernelError(f"node {node} does not hang on the root")
+    return path[::-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixtureTable:
+    """Mixtures of Gaussians laid out for the kernels.
+
+    `means` (panels, components, dim, PANEL), `factors` (panels, components, dim or dim (dim + 1) / 2, PANEL) and `constants`
+    (panels, components, PANEL); `lower` says that factors are lower triangles, row by row, not diagonals.
+    """
+
+    means: FloatArray
+    factors: FloatArray
+    constants: FloatArray
+    lower: bool
+
+    @property
+    def panels(self) -> int:
+        """Number of panels."""
+        return len(self.means)
+
+    @property
+    def dim(self) -> int:
+        """Columns of a row."""
+        return int(self.means.shape[2])
+
+
+def _public(
+    name: str, value: npt.ArrayLike | None, shape: tuple[int, ...] | None, required: bool = False
+) -> FloatArray | None:
+    """A read-only float64 copy of a public array of the given shape, or None."""
+    if shape is None:
+        if value is not None:
+            raise InputError("an IDENTITY map takes no matrix: pass another kind or leave it out")
+        return None
+    if value is None:
+        if required:
+            raise InputError(f"this kind of map needs {name} of shape {shape}")
+        return None
+    # A read-only array that owns its memory is taken as it is: nobody is going to change it, and a matrix may be large.
+    settled = type(value) is np.ndarray and value.dtype == _F64 and _is_settled(value)
+    array: FloatArray = value if settled else np.array(value, dtype=_F64, order="C")  # type: ignore[assignment]
+    if array.shape != shape:
+        raise InputError(f"{name} must have shape {shape}, got {array.shape}")
+    if b"\0" in np.isfinite(array).tobytes():  # `all` takes three times as long for a short vector
+        raise InputError(f"{name} must be finite")
+    if not settled:
+        array.flags.writeable = False
+    return array
+
+
+def _is_settled(array: npt.NDArray[Any]) -> bool:
+    flags = array.flags
+    return type(array) is np.ndarray and flags.owndata and flags.c_contiguous and not flags.writeable
+
+
+def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
+    """A read-only float64 copy of a public array."""
+    array = np.array(value, dtype=np.float64, order="C")
+    if array.ndim != ndim or 0 in array.shape:
+        raise InputError(f"{name} must have {ndim} axes and no empty one, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} must be finite")
+    array.flags.writeable = False
+    return array
+
+
+# Maps of a labelled row to what it adds to a gradient: frozen values that `kernels` and `reference` read.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResidualMap(_Value):
+    """What a labelled row (z, label) adds to a gradient: factor(row) (spread z), rounded to a grid and checked.
+
+    factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
+
+    With `weighted`, a row is (z, label, weight), and its factor is multiplied by the weight, at most 1; 0 unless that is above 0.
+
+    `residual` (prediction, label) -> float is minus the derivative of a loss in the prediction <slope, z>; Numba can compile it.
+    `clip` bounds residuals in units of `scale`, `radius` bounds |spread z|, `quant_bound` is Q with dim Q^2 <= 2^53.
+
+    Guarantees
+    ----------
+    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    """
+
+    slope: FloatArray
+    spread: FloatArray
+    residual: Callable[[float, float], float]
+    scale: float
+    clip: float
+    radius: float
+    inv_step: float
+    quant_bound: int
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
+        object.__setattr__(self, "spread", _public("spread", self.spread, self.slope.shape, required=True))
+        for name in ("scale", "clip", "radius", "inv_step"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.dim):
+            raise InputError(f"dim * quant_bound**2 must be at most 2**53, got dim={self.dim}, Q={self.quant_bound}")
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of z."""
+        return len(self.slope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GradientMap(_Value):
+    """What a labelled row (z, label) adds to a gradient that is clipped as a whole: c z, rounded to a grid and checked.
+
+    `weights` (dim,): c = s min(1, clip_norm / (|s| |z|)), s = residual(<weights, z>, label). `weights` (outputs, dim): s has one
+    entry for each output, residual(scores, label, s) fills it in, and c z is a matrix (outputs, dim). A row whose s or label
+    is not finite adds nothing.
+
+    `residual` is minus the derivative of a loss in its predictions; Numba can compile it. `quant_bound` is Q, outputs dim Q^2 <=
+    2^53.
+
+    Guarantees
+    ----------
+    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    """
+
+    weights: FloatArray
+    residual: Callable[..., Any]
+    clip_norm: float
+    inv_step: float
+    quant_bound: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, self.weights.ndim))))
+        for name in ("clip_norm", "inv_step"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.weights.size):
+            raise InputError(
+                f"outputs * dim * quant_bound**2 must be at most 2**53, got {self.weights.shape}, Q={self.quant_bound}"
+            )
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of z."""
+        return int(self.weights.shape[-1])
+
+
+# How local reports are drawn, as `kernels` and `reference` read it.
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLaw:
+    """How the report of one user is drawn (`fpp_report_law` in fpp.h)."""
+
+    dim: int  # columns of a row and of a report
+    gaussian: bool  # False: a cap of the sphere; True: a tail of a normal law
+    log2_grid: int  # reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate
+    ball: bool  # True: rows lie in the ball of `radius`; False: only their direction counts
+    threshold: float  # least cosine, or least value, inside of the cap
+    miss: float  # probability of a draw from outside of the cap
+    radius: float  # of the ball
+    tail: float = 0.5  # for seeds: probability of taking one outside of the cap
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLaw:
+    """How a user chooses a word of a book of random vectors (`fpp_report_book` in fpp.h)."""
+
+    words: int  # words of a book
+    chosen: int  # how many of them, those nearest to the row, are likelier
+    miss: int  # of 2^62: the probability of another word
+    vectors: ReportLaw  # columns, ball and radius of the rows, and the grid of the words

@@ -1,0 +1,285 @@
+"""What every estimator does around its mathematics, and the records of algorithms that it chooses from."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError, OutOfMemoryError
+from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
+from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, PureDP, gaussian_rho, laplace_epsilon
+from fastpubpriv.release.account import Account, NodePayer
+from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.threads.guard import name_argument
+from fastpubpriv.threads.pool import has_memory, max_threads
+
+# One record per algorithm, and one registry of them per task: what estimators, the command line and `plan` choose from.
+
+
+def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
+    """Whether a budget is pure, and what its releases may add up to, as an account works it out."""
+    pure = isinstance(budget, PureDP)
+    return pure, laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """The `prepare` of a method that has nothing to refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Method:
+    """An algorithm for a task, exported by the module that implements it.
+
+    What `prepare`, `learn`, `draws` and `predict` are called with is the same for all methods of a task; the module of the task's
+    registry says it.
+    """
+
+    name: str  # the value of `method=`
+    learn: Callable[..., Any]  # releases, after the debit, and returns what was learnt
+    draws: Callable[..., int]  # a public upper bound on the draws of noise
+    prepare: Callable[..., Any] = nothing  # before the debit: refuses what cannot be done, from public numbers alone
+    # the error for public sizes and a budget, for `plan`; without it `plan` refuses the method
+    predict: Callable[..., Any] | None = None
+    # budget -> the part of it that is kept for releases with an (epsilon, delta) of their own
+    reserved: Callable[[Budget], ApproxDP] | None = None
+    needs_public: bool = False  # with needs_delta: it starts from public rows; its releases have a delta
+    needs_delta: bool = False
+    least_rows: int = 1  # private rows below which it is refused
+
+    def check(self, *, has_public: bool, budget: Budget, n_priv: int) -> None:
+        """Refuse, by public facts, a call that lacks what the method needs."""
+        if self.needs_public and not has_public:
+            raise InputError(f"method={self.name!r} starts from public rows: pass x_pub, or another method")
+        if self.needs_delta and not isinstance(budget, ApproxDP):
+            raise BudgetError(
+                f"method={self.name!r} makes releases that need a delta: pass ApproxDP(epsilon=..., delta=...), or another method; "
+                f"got {type(budget).__name__}"
+            )
+        if n_priv < self.least_rows:
+            raise InputError(f"method={self.name!r} needs at least {self.least_rows} private rows, got {n_priv}")
+
+
+Kind = TypeVar("Kind", bound=Method)
+
+
+class Registry(dict[str, Kind], Generic[Kind]):
+    """The methods of one task by their names, the default first; "auto" leads the choices of a task that can decide by itself."""
+
+    def __init__(self, *methods: Kind, auto: bool = False) -> None:
+        super().__init__()
+        self.auto = auto
+        for method in methods:
+            self.add(method)
+
+    def add(self, method: Kind) -> Kind:
+        """Register a method; a name that is taken is refused."""
+        if method.name in self or method.name == "auto":
+            raise InputError(f"there is a method {method.name!r} already: give the new one another name")
+        self[method.name] = method
+        return method
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All values of `method=`, the default first."""
+        return ("auto", *self) if self.auto else tuple(self)
+
+    def choose(self, name: Any) -> str:
+        """The name, if it is one of the choices."""
+        return validation.choice("method", name, self.choices)
+
+
+# What every estimator does around its mathematics: open the data, pay, write down what was released.
+
+
+def open_rows(
+    x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1
+) -> tuple[Rows, FloatArray | None]:
+    """Check the form of both data sets and open them, columns with names matched by name; nothing private is read."""
+    rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
+    if x_pub is None:
+        return rows, None
+    refuse_shared_memory(x_priv, x_pub, columns=columns)
+    # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
+    show = rows.kind != "csv"
+    return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
+
+
+_UNASKED_BYTES = 1 << 26  # the least that is asked for: a call of few columns takes less than asking does
+
+
+def require_memory(name: str, dim: int, needed: int) -> None:
+    """OutOfMemoryError, before anything is debited, if the system does not give the bytes that public numbers predict."""
+    if needed > _UNASKED_BYTES and not has_memory(needed):
+        raise OutOfMemoryError(
+            f"{name}: about {needed / 1e9:.3g} GB of memory are needed for {dim} columns, and the system does not give them: "
+            "nothing was debited; pass fewer columns (project with a public matrix), or use a machine with more memory"
+        )
+
+
+def require_squares(name: str, dim: int, count: int) -> None:
+    """As `require_memory`, for so many matrices (dim, dim) at a time: peaks are held against them in `test_wide_rows.py`."""
+    require_memory(name, dim, 8 * dim * dim * count)
+
+
+def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
+    """Warn, from public numbers alone, when the public rows by themselves are predicted to be closer."""
+    if predicted > public_only:
+        warnings.warn(
+            f"{name}: predicted error {predicted:.3g} exceeds the {public_only:.3g} of the public rows alone "
+            "(in standard deviations); pass a larger budget or more private rows, or use weighted_mean",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+
+
+def warn_after(text: str) -> None:
+    """Warn about released numbers. They are paid for, so the result must not be lost where the user turns warnings into errors."""
+    with contextlib.suppress(Warning):
+        warnings.warn(text, AccuracyWarning, stacklevel=3)
+
+
+class _AfterDebit(np.errstate):
+    """What holds once a call is paid for. A generator in place of this class would take as long as a sum of few rows."""
+
+    def __init__(self) -> None:
+        super().__init__(all="ignore")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
+            # NumPy tells the shape of an array, which is public, and not what became of the budget.
+            raise OutOfMemoryError(
+                "memory ran out while the result was worked out: what was debited stays debited; use a machine with more memory"
+            ) from None
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One call in progress: the account that pays, the rows it reads, and the record of releases."""
+
+    account: Account
+    rows: Rows
+    executor: Executor
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    def paid(self, *, before: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into this block.
+
+        Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
+        becomes an exception. Where memory runs out, the error is ours.
+        """
+        self.account.open(paid=before)
+        return _AfterDebit()
+
+    def release(
+        self,
+        measurement: Measurement[Price, Answer],
+        *,
+        name: str,
+        cost: Price,
+        payer: NodePayer | None = None,
+        **public: Any,
+    ) -> Answer:
+        """Charge, run the pass, add noise and record; return the released answer.
+
+        The account pays, or the `payer` of a node of a tree. `public` facts go into the record, beside the noise and its cost.
+        """
+        paying = self.account if payer is None else payer
+        released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
+        self._write_down(name, released.event, released.facts, public)
+        return released
+
+    def repeat(self, event: Event, *, name: str, keys: int, facts: Mapping[str, Any], **public: Any) -> None:
+        """Write down a release that an earlier call, which this one goes on with, has made and paid for.
+
+        Nothing is read. Keys are passed over, so that those of a seed serve no second release.
+        """
+        self.account.charge(event)
+        for _ in range(keys):
+            self.account.fresh_key()
+        self._write_down(name, event, facts, public)
+
+    def _write_down(self, name: str, event: Event, facts: Mapping[str, Any], public: Mapping[str, Any]) -> None:
+        """One record for each release; that of the first step of a run over sampled rows stands for all of its steps."""
+        if event.follows is None:
+            self.log.append({"name": name, **facts, **event.record(), **public})
+
+    def block(self, rows: Rows) -> Run:
+        """The run of a block of rows that is disjoint from all other blocks: separate costs, one record. Only after the debit."""
+        return replace(self, account=self.account.block(), rows=rows)
+
+    def on(self, rows: Rows) -> Run:
+        """The run of a view of the rows, such as their pairs, that the same account pays for."""
+        return replace(self, rows=rows)
+
+    def fields(self, n_pub: int) -> dict[str, Any]:
+        """The fields that every result shares."""
+        return {
+            "n_priv": self.rows.n,
+            "n_pub": n_pub,
+            "dim": self.rows.dim,
+            "spent": self.account.spent(),
+            "private": self.account.private,
+            "releases": tuple(self.log),
+            "numerics": self.account.numerics(),
+        }
+
+
+def asked(
+    ledger: Ledger | None, random_state: int | None, threads: int | None, progress: bool | None, **more: Any
+) -> dict[str, Any]:
+    """What a public function passes on to `start` as it was given."""
+    return {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, **more}
+
+
+def start(
+    name: str,
+    rows: Rows,
+    budget: Budget,
+    *,
+    draws: int,
+    reserved: ApproxDP | None = None,
+    ledger: Ledger | None,
+    random_state: int | None,
+    threads: int | None,
+    progress: bool | None,
+    max_memory: Any = None,
+) -> Run:
+    """Make the account. Its ledger is debited by `run.paid()`, once every public argument has been checked."""
+    if threads is not None:
+        threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
+    if progress is not None and not isinstance(progress, bool):
+        raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
+    account = Account(name, budget, draws=draws, reserved=reserved, ledger=ledger, random_state=random_state)
+    # Warn about a delta that protects nobody; everything in the warning is public.
+    if isinstance(budget, ApproxDP):
+        budget.warn_if_weak(rows.n)
+    most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
+    return Run(account, rows, Executor(threads=threads, progress=progress, max_memory=most))
+
+
+def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
+    """A public vector of `dim` entries, or one number for all of them."""
+    if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+        return validation.finite_vector(name, value, dim)
+    return np.full(dim, validation.finite(name, value))
+
+
+def noise_per_radius(dim: int, *, pure: bool, allowance: Fraction) -> Callable[[Fraction], float]:
+    """Noise per coordinate on a sum clipped to radius 1, for a share of the allowance, on an infinitely fine grid."""
+
+    def noise(share: Fraction) -> float:
+        if pure:
+            return math.sqrt(8.0 * dim) / float(allowance * share)
+        return 2.0 / math.sqrt(2.0 * float(allowance * share))
+
+    return noise

@@ -1,0 +1,184 @@
+"""What public functions have in common at their door: the text of parameters that many of them take, and one default.
+
+A docstring names shared texts on a line of their own, `{ledger}` or `{ledger, random_state}`; what is indented below that line is
+the function's own addition to the last of them. `shared_docs` puts the texts in where a function is defined, for `help()`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+# The chance that a bound fails: the usual one of a confidence interval, and the same in every function, in `plan` and on the
+# command line, so that their numbers can be compared. A bound that fails costs accuracy, never privacy.
+FAILURE_PROB = 0.05
+
+_TEXTS = {
+    "x_priv": """\
+x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows.""",
+    "values": """\
+x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows, or the values of one column.""",
+    "x_pub": """\
+x_pub : (n_pub, dim) array-like, path, frame or table
+    Public rows, finite, in data units.""",
+    "budget": """\
+budget : ZCDP, ApproxDP or PureDP
+    Spent whole, and debited before `x_priv` is read.""",
+    "approx_budget": """\
+budget : ApproxDP
+    Spent whole, for all columns together, and debited before `x_priv` is read.""",
+    "mode": """\
+mode : "practical" or "theory"
+    Constants that do well in practice, or those of the proofs. Same privacy.""",
+    "pub_priv_gap": """\
+pub_priv_gap : float in [0, 1)
+    Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
+    clipped), never privacy.""",
+    "failure_prob": f"""\
+failure_prob : float in (0, 1), default {FAILURE_PROB}
+    Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.""",
+    "min_weight": """\
+min_weight : float in (0, 1]
+    Gaussians of at least this weight are to be found: 1 - gamma in the paper.""",
+    "columns": """\
+columns : sequence of str, optional
+    Numeric columns of a frame, file or table; by default all, in their order.""",
+    "matched_columns": """\
+columns : sequence of str, optional
+    Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+    Where both data sets have names for their columns, these are matched by name.""",
+    "ledger": """\
+ledger : Ledger, optional
+    Debited before the first read, by what `budget` says is spent.""",
+    "random_state": """\
+random_state : None or int
+    None: fresh operating-system keys. int: repeatable, warned about, `private=False`.""",
+    "threads": """\
+threads : int, optional
+    Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.""",
+    "progress": """\
+progress : bool, optional
+    Whether a progress bar is shown; by default on a terminal, for long work.""",
+    "max_memory": """\
+max_memory : float, optional
+    Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is refused
+    before it pays, by public numbers alone. Never changes the answer.""",
+    "kept_memory": """\
+max_memory : float, optional
+    Most bytes of rows, in the units of the fit, that are kept in memory for further passes; by default 2**30 (30 million rows of 7
+    features). Rows that need more are read and changed in each pass, which takes longer. Never changes the
+    answer.""",
+    "x_labelled": """\
+x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows. One with a missing or infinite label or cell counts for nothing, but is counted; see Notes for cells.""",
+    "y_priv": """\
+y_priv : (n_priv,) array-like, optional
+    Their labels. Either this or `label`.""",
+    "x_pub_labelled": """\
+x_pub : (m, dim) array-like, path, frame or table
+    Public rows, at least two; scales, clips and the start come from them. A cell may be missing.""",
+    "y_pub": """\
+y_pub : (m,) array-like, optional
+    Their labels. Either this or `label`.""",
+    "label": """\
+label : str or -1, optional
+    Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.""",
+    "features": """\
+columns : sequence of str, optional
+    The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.""",
+    "weights_pub": """\
+weights_pub : (m,) array-like, optional
+    How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.""",
+    "weights_priv": """\
+weights_priv : (n_priv,) array-like, optional
+    How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton" and "sufficient_statistics".
+    A missing, infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row. One to five
+    hundredths of the budget release what they add up to, unless noise would hide that: then public weights say it.""",
+    "weight_cap": """\
+weight_cap : float > 0, optional
+    The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.""",
+    "mixture_bounds": """\
+bounds : (lowest, highest), optional
+    What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,
+    and no component stays wider than a column within them can be. A component whose mean lay more than one of its deviations
+    outside says "clipped". Private rows are not clipped, and nothing is spent on it.""",
+    "gaussian_bounds": """\
+bounds : (lowest, highest), optional
+    What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. The mean is clipped to them,
+    and the covariance does not stay wider than a column within them can be. A mean that lay more than one deviation outside says
+    "clipped". Private rows are not clipped, and nothing is spent on it.""",
+    "x_bounds": """\
+x_bounds : (lowest, highest), or mapping of a column to such a pair, optional
+    What columns can hold, known without the data: numbers, or vectors (dim,). Their units come from it, not from public rows.
+    A column that does not vary in these is left out all the same. No private cell is clipped; a public one beyond is refused.""",
+    "y_bounds": """\
+y_bounds : (lowest, highest), optional
+    What labels can be, known without the data: their unit comes from it. No private label is clipped; a public one beyond is
+    refused.""",
+    "class_weight": """\
+class_weight : mapping of each class to a number above 0, or "public", optional
+    Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
+    probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
+    would count private labels and is refused, as is resampling. For method "newton" and "throw_away".""",
+    "categories": """\
+categories : mapping, optional
+    Column -> its list of numeric codes or of texts, or "public" for those of the public rows. Each is a term of its own; any other
+    private cell, of whatever type, counts as "other". Texts are compared without the blanks around them.""",
+    "y_scale": """\
+y_scale : float > 0, optional
+    A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
+    it stands for the size of residuals too.""",
+    "classes": """\
+classes : numbers or texts, optional
+    The labels of the classes; by default those that the public rows have. A private row with another label counts for nothing.""",
+    "labelled_budget": """\
+budget : ZCDP, ApproxDP or PureDP
+    Spent whole, and debited before `x_priv` is read, unless the public rows alone are predicted to do as well.""",
+    "fit_budget": """\
+budget : ZCDP or ApproxDP
+    What one fit costs.""",
+    "linear_fit_budget": """\
+budget : ZCDP, ApproxDP or PureDP
+    What one fit costs.""",
+    "ledger_file": """\
+ledger : str, optional
+    Path of a ledger file.""",
+    "test_seed": """\
+random_state : int, optional
+    For tests only.""",
+    "randomizer": """\
+randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
+    To be audited.""",
+    "claim": """\
+claim : PureDP or ApproxDP, optional
+    By default the cost that it states.""",
+    "confidence": """\
+confidence : float
+    Of the report.""",
+    "raises": """\
+InputError, BudgetError, LedgerError
+    For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",
+}
+_LINE = re.compile(r"^( *)\{(\w+(?:, \w+)*)\}$", re.MULTILINE)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _filled(line: re.Match[str]) -> str:
+    text = "\n".join(_TEXTS[name] for name in line[2].split(", "))
+    return "\n".join((line[1] + each).rstrip() for each in text.split("\n"))
+
+
+def with_shared_texts(docstring: str) -> str:
+    """A docstring with the shared texts in place of the lines that name them."""
+    return _LINE.sub(_filled, docstring)
+
+
+def shared_docs(function: Function) -> Function:
+    """Put the shared texts into the docstring of a function, which stays what it is; without docstrings (`-OO`) do nothing."""
+    if function.__doc__ is not None:
+        function.__doc__ = with_shared_texts(function.__doc__)
+    return function

@@ -1,0 +1,556 @@
+"""Estimators for scikit-learn's pipelines: `fit(X, y, X_pub=..., y_pub=...)`, private rows first, public rows as metadata.
+
+Needs scikit-learn 1.6 or newer (`pip install fastpubpriv[sklearn]`). Every fit spends its budget again: also a fit of a clone, and
+every fit inside cross-validation or a grid search. With `ledger=` (the path of a ledger file) the fits are added up and refused at
+its total; without one, every fit after the first of a process gives a PrivacyWarning that says what has been spent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    DensityMixin,
+    OneToOneFeatureMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.columns import MISSING, NUMBER
+from fastpubpriv.errors import InputError, PrivacyWarning
+from fastpubpriv.estimators.gaussian import estimate_gaussian
+from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.training.train import linear_regression, logistic_regression
+
+__all__ = [
+    "PublicPrivateGaussian",
+    "PublicPrivateGaussianMixture",
+    "PublicPrivateScaler",
+    "SemiPrivateLinearRegression",
+    "SemiPrivateLogisticRegression",
+    "SemiPrivatePCA",
+]
+
+
+NEEDS_PUBLIC = "fit needs public rows: pass X_pub=, and inside a Pipeline ask for it with set_fit_request(X_pub=True)"
+
+_counting = threading.Lock()
+_spent: list[Budget] = []
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PublicPrivateEstimator(BaseEstimator):
+    """The base of all: holds no data and no open ledger, so clones and pickles carry released values only.
+
+    Parameters
+    ----------
+    budget : ZCDP, ApproxDP or PureDP
+        What one fit costs. It has no default: nothing is spent that nobody asked for.
+    ledger : str, optional
+        Path of a ledger file that every fit is charged to (`fastpubpriv.Ledger(total, path=...)` makes one). A fit beyond its total
+        raises BudgetError and reads nothing.
+    random_state : int, optional
+        Makes noise repeatable, for tests: a released seed protects nobody.
+
+    Privacy
+    -------
+    Neighbours: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
+    released.
+    """
+
+    budget: Budget | None = field(default=None, kw_only=False)
+    ledger: str | None = None
+    random_state: int | None = None
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Fill in the shared texts of the docstring."""
+        super().__init_subclass__(**given)
+        shared_docs(cls)
+
+    def __sklearn_tags__(self) -> Any:
+        """Missing cells are allowed in private rows: what they hold never raises."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
+        """Return call(x, x_pub=, budget=, ledger=, random_state=, ...), with what a fit checks before and counts after."""
+        if x_pub is None:
+            raise InputError(NEEDS_PUBLIC)
+        if not isinstance(self.budget, Budget):
+            raise InputError("budget must be ZCDP(...), ApproxDP(...) or PureDP(...): what one fit may cost")
+        if self.ledger is not None and not isinstance(self.ledger, str):
+            raise InputError(
+                "ledger must be the path of a ledger file: an open ledger can be neither cloned nor pickled"
+            )
+        # Only the form of the table is looked at: how many columns, and their names.
+        validate_data(self, x, skip_check_array=True)
+        with self._charged() as ledger:
+            seed = self.random_state
+            result = call(x, x_pub=x_pub, budget=self.budget, ledger=ledger, random_state=seed, **given)
+        self.result_ = result
+        return result
+
+    @contextlib.contextmanager
+    def _charged(self) -> Iterator[Ledger | None]:
+        if self.ledger is not None:
+            with Ledger.from_file(self.ledger) as ledger:
+                yield ledger
+            return
+        yield None
+        with _counting:
+            _spent.append(self.budget)  # type: ignore[arg-type]
+            number, listed = len(_spent), _spent[-3:]
+        if number > 1:
+            warnings.warn(
+                f"this was fit number {number} of this process without a ledger, and each spent its budget again (the last: "
+                f"{', '.join(map(repr, listed))}): if they read the same rows, these add up. Pass ledger=PATH to count them",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+
+    def _rows(self, x: Any) -> FloatArray:
+        """Rows to predict for, in the columns of the fit; they are not private to this call."""
+        check_is_fitted(self)
+        found: FloatArray = validate_data(self, x, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return found
+
+    def _ask(self, name: str, x: Any) -> Any:
+        """The answer of a method of the result for rows."""
+        rows = self._rows(x)
+        return getattr(self.result_, name)(rows)
+
+
+class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
+    """Columns less a private mean, over a private standard deviation (`fastpubpriv.estimate_gaussian` with a diagonal covariance).
+
+    The rows that come out are as private as those that went in: only `mean_` and `scale_` are released. In a pipeline, ask for the
+    public rows to be transformed like the private ones: `make_pipeline(..., transform_input=["X_pub"])`.
+
+    Parameters
+    ----------
+    {fit_budget}
+    {ledger_file, test_seed}
+
+    Attributes
+    ----------
+    mean_, scale_ : (d,) float64
+        A column without spread has scale 1.
+    result_ : GaussianResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rows = np.random.default_rng(0).normal(100.0, 20.0, size=(5000, 2))
+    >>> scaled = PublicPrivateScaler(ZCDP(0.5)).fit(rows[50:], X_pub=rows[:50]).transform(rows[50:])
+    >>> bool(abs(scaled.std() - 1.0) < 0.1)
+    True
+    """
+
+    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        result = self._spend(estimate_gaussian, X, X_pub, structure="diagonal")
+        scale = np.sqrt(np.diag(result.covariance))
+        self.mean_, self.scale_ = result.mean, np.where(scale > 0.0, scale, 1.0)
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Rows less the mean, over the scale, (n, d)."""
+        rows = self._rows(X)
+        scaled: FloatArray = (rows - self.mean_) / self.scale_
+        return scaled
+
+    def inverse_transform(self, X: Any) -> FloatArray:
+        """Scaled rows in the units of the columns again, (n, d)."""
+        rows: FloatArray = np.asarray(X, dtype=np.float64)
+        found: FloatArray = rows * self.scale_ + self.mean_
+        return found
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPrivateEstimator):
+    """Principal components of a covariance learnt from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
+
+    Parameters
+    ----------
+    {fit_budget}
+    n_components : int, optional
+        How many components; all by default.
+    structure : str
+        As in `estimate_gaussian`.
+    {ledger_file, test_seed}
+
+    Attributes
+    ----------
+    components_ : (k, d) float64
+        Unit vectors; the largest entry of each is positive.
+    explained_variance_, explained_variance_ratio_ : (k,) float64
+    mean_ : (d,) float64
+    result_ : GaussianResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rows = np.random.default_rng(0).normal(size=(5000, 3)) * [9.0, 1.0, 1.0]
+    >>> model = SemiPrivatePCA(ZCDP(0.5), n_components=1).fit(rows[50:], X_pub=rows[:50])
+    >>> bool(model.components_[0, 0] > 0.99)
+    True
+    """
+
+    n_components: int | None = None
+    structure: str = "auto"
+
+    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        if self.n_components is not None:
+            validation.integer("n_components", self.n_components, minimum=1)
+            columns = _num_features(X_pub) if X_pub is not None else self.n_components
+            if self.n_components > columns:
+                raise InputError(f"n_components={self.n_components} is more than the {columns} columns")
+        result = self._spend(estimate_gaussian, X, X_pub, structure=self.structure)
+        values, vectors = np.linalg.eigh(result.covariance)
+        kept = np.argsort(values)[::-1][: self.n_components]
+        components = vectors[:, kept].T
+        largest = np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], axis=1)
+        self.components_: FloatArray = components * np.sign(largest)
+        self.explained_variance_ = values[kept]
+        self.explained_variance_ratio_ = values[kept] / values.sum()
+        self.mean_ = result.mean
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def transform(self, X: Any) -> FloatArray:
+        """Coordinates of rows along the components, (n, k)."""
+        rows = self._rows(X)
+        found: FloatArray = (rows - self.mean_) @ self.components_.T
+        return found
+
+    def inverse_transform(self, X: Any) -> FloatArray:
+        """Rows in the columns again, (n, d), from their coordinates."""
+        found: FloatArray = np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_
+        return found
+
+
+class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
+    """What a released density says of rows."""
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log density at each row, (n,)."""
+        return cast(FloatArray, self._ask("log_prob", X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows. On private rows this is not private."""
+        return float(np.mean(self.score_samples(X)))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PublicPrivateGaussian(_ReleasedDensity):
+    """Mean and covariance from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
+
+    Parameters
+    ----------
+    {fit_budget}
+    method, structure : str
+        As in `estimate_gaussian`.
+    bounds : (lowest, highest), optional
+        What the features can hold, as in `estimate_gaussian`.
+    {ledger_file, test_seed}
+
+    Attributes
+    ----------
+    mean_ : (d,) float64
+    covariance_ : (d, d) float64
+    result_ : GaussianResult
+        The released result, with its status and its record of what was spent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rows = np.random.default_rng(0).normal(5.0, 1.0, size=(5000, 2))
+    >>> model = PublicPrivateGaussian(ZCDP(0.5)).fit(rows[50:], X_pub=rows[:50])
+    >>> bool(np.abs(model.mean_ - 5.0).max() < 0.1)
+    True
+    """
+
+    method: str = "auto"
+    structure: str = "auto"
+    bounds: Any = None
+
+    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        result = self._spend(
+            estimate_gaussian, X, X_pub, method=self.method, structure=self.structure, bounds=self.bounds
+        )
+        self.mean_, self.covariance_ = result.mean, result.covariance
+        return self
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
+        """Synthetic rows (n_samples, d); they cost nothing more."""
+        check_is_fitted(self)
+        found: FloatArray = self.result_.sample(n_samples, random_state=random_state)
+        return found
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PublicPrivateGaussianMixture(_ReleasedDensity):
+    """Separated Gaussian components from private rows and a few public ones (`fastpubpriv.learn_separated_mixture`).
+
+    Parameters
+    ----------
+    {fit_budget}
+    n_components : int
+        How many components, in public.
+    min_weight : float
+        Every component holds at least this share of the rows.
+    method, structure : str
+        As in `learn_separated_mixture`.
+    bounds : (lowest, highest), optional
+        What the columns can hold, as in `learn_separated_mixture`.
+    {ledger_file, test_seed}
+
+    Attributes
+    ----------
+    weights_, means_, covariances_ : (k,), (k, d), (k, d, d) float64
+    result_ : MixtureResult
+        The released result, with the status of each component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rows = np.random.default_rng(0).normal(size=(6000, 2)) + 30.0 * (np.arange(6000) % 2)[:, None]
+    >>> model = PublicPrivateGaussianMixture(ZCDP(0.5), n_components=2, min_weight=0.3).fit(rows[60:], X_pub=rows[:60])
+    >>> sorted(model.means_[:, 0].round().tolist())
+    [0.0, 30.0]
+    """
+
+    n_components: int = 1
+    min_weight: float = 0.1
+    method: str = "auto"
+    structure: str = "auto"
+    bounds: Any = None
+
+    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        result = self._spend(
+            learn_separated_mixture,
+            X,
+            X_pub,
+            n_components=self.n_components,
+            min_weight=self.min_weight,
+            method=self.method,
+            structure=self.structure,
+            bounds=self.bounds,
+        )
+        self.weights_, self.means_, self.covariances_ = result.weights, result.means, result.covariances
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, **public: Any) -> IntArray:
+        """Fit, then the component of each private row: the components are private, the labels of the rows are not."""
+        return self.fit(X, **public).predict(X)
+
+    def predict(self, X: Any) -> IntArray:
+        """The likeliest component of each row, (n,). For private rows these labels are not private."""
+        return cast(IntArray, self._ask("predict", X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of each component for each row, (n, k)."""
+        return cast(FloatArray, self._ask("predict_proba", X))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _SemiPrivateLinear(PublicPrivateEstimator):
+    """What both have: the method, what is stated of columns, and coefficients in the columns of the table."""
+
+    method: str = "auto"
+    x_bounds: Any = None
+    categories: Any = None
+    weight_cap: float | None = None
+
+    def _keep(self, result: Any) -> None:
+        """One coefficient for each column: zero without spread in the public rows, NaN with categories, which have several."""
+        coefficients = np.zeros(self.n_features_in_)
+        terms = zip(result.design["source"], result.design["role"], result.coefficients, strict=True)
+        for source, role, coefficient in terms:
+            if role != MISSING:
+                coefficients[source] = coefficient if role == NUMBER else np.nan
+        self.coef_: Any = coefficients
+        self.intercept_: Any = float(result.intercept)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
+    """Least squares from private rows and a few public ones (`fastpubpriv.linear_regression`).
+
+    Parameters
+    ----------
+    {linear_fit_budget}
+    method, x_bounds, y_bounds, categories, y_scale, weight_cap
+        As in `linear_regression`.
+    {ledger_file, test_seed}
+
+    Attributes
+    ----------
+    coef_ : (d,) float64
+        NaN for a column with categories: `result_.coefficients` has one for each of `result_.terms`.
+    intercept_ : float
+    result_ : TrainingResult
+        The released result, with standard errors and intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X @ [2.0, -1.0] + rng.normal(size=5000)
+    >>> model = SemiPrivateLinearRegression(ZCDP(0.5)).fit(X[100:], y[100:], X_pub=X[:100], y_pub=y[:100])
+    >>> model.coef_.round().tolist()
+    [2.0, -1.0]
+    """
+
+    y_bounds: tuple[float, float] | None = None
+    y_scale: float | None = None
+
+    def fit(
+        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
+    ) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
+
+        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
+        """
+        _check_labels(X_pub, y_pub)
+        result = self._spend(
+            linear_regression, X, X_pub, y_priv=y, y_pub=y_pub, weights_pub=weights_pub, weights_priv=weights_priv,
+            weight_cap=self.weight_cap, method=self.method, x_bounds=self.x_bounds, y_bounds=self.y_bounds,
+            categories=self.categories, y_scale=self.y_scale,
+        )  # fmt: skip
+        self._keep(result)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predicted labels, (n,)."""
+        return cast(FloatArray, self._ask("predict", X))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
+    """Logistic regression of two classes from private rows and a few public ones (`fastpubpriv.logistic_regression`).
+
+    Parameters
+    ----------
+    {linear_fit_budget}
+    classes : sequence of two labels, optional
+        The two classes, in public; by default the two labels of the public rows. A private row with another label counts as
+        missing.
+    class_weight : mapping of each class to a number above 0, or "public", optional
+        As in `logistic_regression`.
+    method, x_bounds, categories, weight_cap
+        As in `logistic_regression`.
+    {ledger_file, test_seed}
+
+    Attributes
+    ----------
+    classes_ : (2,)
+    coef_ : (1, d) float64
+        Of the log-odds of the second class.
+    intercept_ : (1,) float64
+    result_ : TrainingResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = np.where(X[:, 0] + rng.logistic(size=5000) > 0, "late", "in time")
+    >>> model = SemiPrivateLogisticRegression(ZCDP(0.5)).fit(X[200:], y[200:], X_pub=X[:200], y_pub=y[:200])
+    >>> model.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist()
+    ['late', 'in time']
+    """
+
+    classes: Any = None
+    class_weight: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes only."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
+    ) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
+
+        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
+        """
+        _check_labels(X_pub, y_pub)
+        classes = np.unique(np.asarray(y_pub)) if self.classes is None else np.asarray(self.classes)
+        if classes.shape != (2,) or any(each != each for each in classes.tolist()) or classes[0] == classes[1]:
+            raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
+        result = self._spend(
+            logistic_regression, X, X_pub, y_priv=_coded(y, classes), y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
+            method=self.method, weights_pub=weights_pub, weights_priv=weights_priv, weight_cap=self.weight_cap,
+            x_bounds=self.x_bounds, categories=self.categories, class_weight=_coded_weights(self.class_weight, classes),
+        )  # fmt: skip
+        self._keep(result)
+        self.classes_ = classes
+        self.coef_, self.intercept_ = self.coef_[None, :], np.array([self.intercept_])
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The likelier class of each row, (n,)."""
+        rows = self._rows(X)
+        return self.classes_[(self.result_.decision_function(rows) > 0.0).astype(np.intp)]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of each class for each row, (n, 2)."""
+        return cast(FloatArray, self._ask("predict_proba", X))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Log-odds of the second class, (n,)."""
+        return cast(FloatArray, self._ask("decision_function", X))
+
+
+def _check_labels(x_pub: Any, y_pub: Any) -> None:
+    if x_pub is None:
+        raise InputError(NEEDS_PUBLIC)
+    if y_pub is None:
+        raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
+
+
+def _coded_weights(given: Any, classes: Any) -> Any:
+    """The weights of the codes 0 and 1; anything else is left for `logistic_regression` to refuse."""
+    if not isinstance(given, Mapping):
+        return given
+    if set(given) != set(np.asarray(classes).tolist()):
+        raise InputError(f"class_weight must have a number for each of the classes {classes[0]!s} and {classes[1]!s}")
+    return {code: given[label] for code, label in zip((0.0, 1.0), np.asarray(classes).tolist(), strict=True)}
+
+
+def _coded(labels: Any, classes: Any) -> FloatArray:
+    """0 and 1 for the two classes, NaN (a missing label) for everything else: what a label holds never raises."""
+    array = np.asarray(labels)
+    return np.where(array == classes[0], 0.0, np.where(array == classes[1], 1.0, np.nan))

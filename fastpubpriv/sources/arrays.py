@@ -1,0 +1,279 @@
+"""Rows of NumPy arrays, in memory, memory-mapped, or yielded by a function."""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from types import GeneratorType
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows, Rows
+from fastpubpriv.threads.guard import call_foreign, call_guarded, iterate_foreign
+from fastpubpriv.validation import boolean, integer, path_name
+
+# Rows of a NumPy array in memory or in a memory-mapped `.npy` file, and the form rules for arrays.
+
+# ---- Chunks on their way from a reader: fresh copies, and a count of their rows --------------------------------------
+
+
+def check_count(chunks: Iterator[Chunk], expected: int, hint: str) -> Iterator[Chunk]:
+    """Yield the chunks; InputError as soon as they are known to have more or fewer rows than `expected`."""
+    seen = 0
+    for chunk in chunks:
+        seen += chunk.shape[0]
+        if seen > expected:
+            break
+        yield chunk
+    if seen != expected:
+        found = f"more than {expected}" if seen > expected else str(seen)
+        raise InputError(f"a pass over the rows gave {found} rows where {expected} were declared: {hint}")
+
+
+def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
+    """A fresh C-contiguous copy of a (k, dim) array as `dtype`; no value causes a warning."""
+    with np.errstate(all="ignore"):
+        return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+
+
+# ---- Names of files to read, checked before anything opens them ------------------------------------------------------
+
+
+def existing_file(path: object) -> str:
+    """The path as text; InputError if there is no such file."""
+    name = path_name(path)
+    if os.path.isdir(name):
+        raise InputError(f"{name!r} is a directory: pass the name of a file in it")
+    if not os.path.isfile(name):
+        raise InputError(f"there is no file {name!r}")
+    return name
+
+
+_F64 = np.dtype(np.float64)
+_NATIVE = (_F64, np.dtype(np.float32))
+
+RAGGED = "the list could not be made into a two-dimensional array: pass rows of equal length that hold numbers only"
+
+
+class ArrayRows(RandomAccessRows):
+    """Rows of a plain ndarray; native float32 and float64 with adjacent columns are read without a copy."""
+
+    __slots__ = ("_array", "_direct", "_dtype")
+
+    def __init__(self, array: NDArray[Any], kind: str) -> None:
+        super().__init__(array.shape[0], array.shape[1], kind, None)
+        self._array = array
+        self._dtype = array.dtype if array.dtype in _NATIVE else _F64
+        row_stride, column_stride = array.strides
+        size = array.itemsize
+        self._direct = (
+            array.dtype in _NATIVE
+            and array.flags.aligned
+            and (
+                array.flags.c_contiguous
+                or (column_stride == size and row_stride >= size * array.shape[1] and row_stride % size == 0)
+            )
+        )
+
+    @classmethod
+    def from_object(cls, obj: object) -> ArrayRows:
+        """Rows of an array-like in memory, after the form checks; one dimension is rows of one number."""
+        return cls(plain_matrix(obj, line=True), "array")
+
+    @classmethod
+    def from_file(cls, path: PathLike, memory_map: bool) -> ArrayRows:
+        """Rows of a `.npy` file, mapped or read into memory."""
+        name = existing_file(path)
+        mapped = boolean("memory_map", memory_map)
+        message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
+        # Mode "c" (copy on write) would hide a write by mistake; "r" makes it an error.
+        array = call_guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
+        if not isinstance(array, np.ndarray):  # an archive of several arrays
+            raise InputError(message)
+        return cls(plain_matrix(array, line=True), "npy")
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end, a view where the layout allows."""
+        part = self._array[begin:end]
+        return part if self._direct else as_chunk(part, self._dtype)
+
+    def take(self, places: NDArray[np.int64]) -> Chunk:
+        """See `Rows.take`."""
+        part = self._array[places]
+        return part if self._direct else as_chunk(part, self._dtype)
+
+    @property
+    def in_memory(self) -> Chunk | None:
+        """See `Rows.in_memory`."""
+        return self._array if self._direct else None
+
+    def memory(self) -> list[NDArray[Any]]:
+        """The arrays that hold the rows, for the shared-memory check."""
+        return [self._array]
+
+
+def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
+    """A plain ndarray view (n, dim) of an array-like; InputError, about form only, for anything that is not one.
+
+    With `line`, (n,) numbers are n rows of one number. A piece of a stream may not be one-dimensional: it could also be one row.
+    """
+    if type(obj) is np.ndarray:
+        array: NDArray[Any] = obj
+    elif isinstance(obj, np.ma.MaskedArray):
+        raise InputError("masked arrays are not accepted: pass array.filled(numpy.nan), NaN rows are neutral")
+    elif isinstance(obj, np.ndarray):
+        # The method of the base class is called, so that a subclass cannot replace it.
+        array = np.ndarray.view(obj, np.ndarray)
+    elif isinstance(obj, list | tuple):
+        array = _from_lists(obj)
+    elif isinstance(obj, memoryview):
+        array = call_foreign(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
+    else:
+        _refuse(obj)
+    if line and array.ndim == 1:
+        array = array.reshape(-1, 1)
+    _check_form(array)
+    return array
+
+
+def _check_form(array: NDArray[Any]) -> None:
+    dtype = array.dtype
+    if not (dtype.kind in "biu" or (dtype.kind == "f" and dtype.char != "g")):
+        raise InputError(f"rows must be real numbers, got an array of dtype {_dtype_name(dtype)}: {_advice(dtype)}")
+    if array.ndim != 2:
+        advice = {
+            0: "pass a two-dimensional array (n, dim)",
+            1: "pass x.reshape(-1, 1) for n rows of one number, or x.reshape(1, -1) for one row",
+        }.get(array.ndim, "pass x.reshape(len(x), -1) if each x[i] is one row")
+        raise InputError(f"rows must be two-dimensional (n, dim), got {array.ndim} dimension(s): {advice}")
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    # A structured dtype would print its field names, a string dtype the length of its longest text.
+    names = {"V": "structured or void", "U": "text", "S": "bytes", "T": "text"}
+    return names.get(dtype.kind, dtype.name.rstrip("0123456789") if dtype.kind in "Mm" else dtype.name)
+
+
+def _advice(dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "c":
+        return "pass real and imaginary parts as separate columns, numpy.hstack([x.real, x.imag])"
+    if dtype.kind == "V":
+        return "pass numpy.lib.recfunctions.structured_to_unstructured(x)"
+    if dtype.kind in "Mm":
+        return "pass a number of units, such as (x - origin) / numpy.timedelta64(1, 's')"
+    return "pass x.astype(numpy.float64)"
+
+
+def plain_list(obj: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+    """A plain list or tuple unchanged; of a subclass, a plain list of the items that iterating over it gives."""
+    return obj if type(obj) in (list, tuple) else call_foreign(lambda: list(obj), RAGGED)
+
+
+def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        # Subclasses of list, and the items of a list, may run code that is not ours.
+        array = call_foreign(lambda: np.array(plain_list(rows)), RAGGED)
+        if array.dtype.kind != "O":
+            return array
+        # None, Fraction, Decimal and integers beyond 64 bits come here. Types are form and may be refused; values may not.
+        return call_foreign(lambda: _numbers(array), RAGGED)
+
+
+def _numbers(array: NDArray[Any]) -> FloatArray:
+    flat = [_number(item) for item in array.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(array.shape)
+
+
+def _number(item: object) -> float:
+    if item is None:
+        return np.nan
+    if not isinstance(item, numbers.Real | Decimal | np.bool_):
+        raise InputError(RAGGED)
+    try:
+        return float(item)
+    except (OverflowError, ValueError):  # beyond the largest double, or a signalling NaN: not finite either way
+        return np.nan
+
+
+def _refuse(obj: object) -> NoReturn:
+    """Raise InputError: `obj` does not hold rows; say what to pass instead."""
+    kind = type(obj).__name__
+    sparse = sys.modules.get("scipy.sparse")
+    if sparse is not None and sparse.issparse(obj):
+        raise InputError("sparse matrices are not accepted: pass x.toarray(), or Rows.from_chunks with dense pieces")
+    if hasattr(type(obj), "__next__"):
+        raise InputError(
+            f"a {kind} can be read only once, and a pass may be repeated: pass an array, or "
+            "Rows.from_chunks(factory, n=..., dim=...) with a function that starts afresh"
+        )
+    if hasattr(type(obj), "__array__"):
+        raise InputError(f"a {kind} is not read as rows by itself: pass numpy.asarray(x) of it")
+    raise InputError(
+        f"a {kind} cannot be read as rows: pass a 2-D NumPy array, a pandas, polars or Arrow table, a path to a .npy, "
+        ".parquet, .arrow, .feather or .csv file, or Rows.from_chunks(...)"
+    )
+
+
+# Rows from a function that yields arrays.
+
+_HINT = "n is public and must be declared exactly, and the factory must start afresh for each pass"
+
+
+class ChunkRows(Rows):
+    """Rows of `factory()`, read in order."""
+
+    __slots__ = ("_factory",)
+
+    def __init__(self, factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> None:
+        if not callable(factory):
+            raise InputError(
+                f"factory must be a function that returns a fresh iterable of arrays, got {type(factory).__name__}: "
+                "pass lambda: iterable if it can be iterated again and again"
+            )
+        super().__init__(integer("n", n, minimum=1), integer("dim", dim, minimum=1), "chunks", None)
+        self._factory = factory
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        # If the range ends where the rows end, all rows are counted; a range that ends earlier reads no further.
+        last = self._n if end == self._n else end
+        position = 0
+        for piece in check_count(self._pieces(last), last, _HINT):
+            size = piece.shape[0]
+            first, stop = max(begin - position, 0), min(end - position, size)
+            position += size
+            for start in range(first, stop, chunk_rows):
+                part = piece[start : min(start + chunk_rows, stop)]
+                # Always a copy: generators like to reuse their buffer, and another thread may still be reading this
+                # one.
+                yield as_chunk(
+                    part, part.dtype if part.dtype.isnative and part.dtype.char in "fd" else np.dtype(np.float64)
+                )
+
+    def _pieces(self, last: int) -> Iterator[Chunk]:
+        """The arrays of the factory, after checks of their form, up to row `last` if no later row is wanted."""
+        seen = 0
+        items = call_foreign(lambda: iter(self._factory()))
+        try:
+            for item in iterate_foreign(items):
+                piece = plain_matrix(item)
+                if piece.shape[1] != self._dim:
+                    raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {self._dim} was declared")
+                if last < self._n:
+                    piece = piece[: last - seen]
+                seen += piece.shape[0]
+                yield piece
+                if last < self._n and seen >= last:
+                    return
+        finally:
+            # A generator that is not closed here is closed by the interpreter, which prints what it raises then.
+            if isinstance(items, GeneratorType):
+                with contextlib.suppress(InputError):
+                    call_foreign(items.close)

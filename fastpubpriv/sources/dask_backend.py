@@ -1,0 +1,443 @@
+"""Rows of Dask arrays and data frames, and the tasks of a pass over them.
+
+Each chunk of rows is one task, which runs where its chunk lives, and a tree of tasks merges what they return; its root is
+sent here. A task is named by the kind of its work, a random number of the pass and its place, never by what it reads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import IntArray
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.sources import remote
+from fastpubpriv.sources.arrays import ArrayRows
+from fastpubpriv.sources.base import Chunk, Cluster, Rows
+from fastpubpriv.sources.remote import Failed, Form, Part, Pass, Place
+from fastpubpriv.sources.rescanned import check_dask
+from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, name_of, names_of_columns
+from fastpubpriv.threads.guard import call_foreign
+
+FAN_IN = 8  # parts that one task merges: the answers of 4,096 chunks pass through four levels
+LOST = (
+    "the cluster did not finish a pass over the rows: too many workers were lost, or the connection was. "
+    "The budget of this call is spent; the rows and the ledger are as they were"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Guarded:
+    """A task that makes a chunk. An exception, which Dask would log and send around, becomes a `Failed`."""
+
+    node: Any
+    names: tuple[Any, ...]
+
+    def __call__(self, *values: Any) -> Any:
+        """The value of the task, from those that it depends on."""
+        return remote.first_failure(values) or remote.withheld(
+            partial(self.node, dict(zip(self.names, values, strict=True))), foreign=True
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tasks:
+    """The tasks that make the chunks of a collection, and the names of those whose values are the chunks, in order."""
+
+    graph: dict[Any, Any]
+    chunks: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
+        """Every task guarded, under a name of its own: a scheduler may know a task of the old name that is not guarded."""
+        from dask.core import flatten
+        from dask.task_spec import Alias, DataNode, Task, TaskRef
+
+        nodes, name = _nodes(graph), _fresh("chunk")
+        if any(isinstance(node, Task) and node.is_coro for node in nodes.values()):
+            raise InputError(
+                "a task of the Dask collection is a coroutine, whose errors Dask logs: build it from plain functions"
+            )
+        guarded = {key: node for key, node in nodes.items() if isinstance(node, Task)}
+        aliases = {key: node for key, node in nodes.items() if isinstance(node, Alias)}
+        # Dask names data by a hash of its content, by which anyone who sees the name can test a guess.
+        data = {key: node for key, node in nodes.items() if isinstance(node, DataNode)}
+        new = {key: (name, number) for number, key in enumerate([*guarded, *aliases, *data])}
+        found = {}
+        for key, node in nodes.items():
+            if key in guarded:
+                names = tuple(node.dependencies)
+                needed = [TaskRef(new.get(other, other)) for other in names]
+                found[new[key]] = Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
+            elif key in aliases:
+                found[new[key]] = Alias(new[key], new.get(node.target, node.target))
+            elif key in data:
+                found[new[key]] = DataNode(new[key], node.value)
+            else:
+                found[key] = node
+        return cls(found, tuple(new.get(key, key) for key in flatten(keys)))
+
+
+def _nodes(graph: dict[Any, Any]) -> dict[Any, Any]:
+    """The graph with tasks of the old form, which are tuples, in the new one; futures stay as they are."""
+    from dask._task_spec import convert_legacy_graph
+    from dask.task_spec import GraphNode
+
+    if all(isinstance(node, GraphNode) for node in graph.values()):
+        return graph
+    return {**graph, **convert_legacy_graph(graph)}
+
+
+class DaskCluster(Cluster):
+    """Passes by the scheduler of a client: the one given, or what Dask uses at the time (its default client, else threads here)."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
+        """See `Cluster.accumulate`."""
+        sources: list[Any] = []
+        tree = remote.tree_of(rows, sources)
+        if any(source.cluster is None for source in sources):
+            raise InputError(
+                "some of these rows are in a Dask collection and some are not: make Dask collections of all, or of none"
+            )
+        sent = Pass(query, tree, tuple(source.form for source in sources), chunk_rows)
+        planned = _Plan(sent, rows, sources)
+        part = _unfailed(self._run(planned, tell))
+        if part.rows != rows.n:
+            raise KernelError("a pass on a cluster counted another number of rows than there are")
+        return part.accumulators
+
+    def count(self, tasks: Tasks) -> list[int]:
+        """Rows of each chunk."""
+        from dask.task_spec import Task, TaskRef
+
+        name = _fresh("count")
+        graph = dict(tasks.graph)
+        keys = [(name, k) for k in range(len(tasks.chunks))]
+        for key, chunk in zip(keys, tasks.chunks, strict=True):
+            graph[key] = Task(key, remote.counted, TaskRef(chunk))
+        return [int(_unfailed(found)) for found in self._get(graph, keys)]
+
+    def fetch(self, rows: Any, number: int, begin: int, end: int) -> Chunk:
+        """Rows begin to end of one chunk, here."""
+        from dask.task_spec import Task, TaskRef
+
+        key = _fresh("rows here"), number
+        graph = _culled(rows.tasks.graph, [rows.tasks.chunks[number]])
+        chunk = TaskRef(rows.tasks.chunks[number])
+        graph[key] = Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
+        found: Chunk = _unfailed(self._get(graph, key))
+        return found
+
+    def _run(self, planned: _Plan, tell: Callable[[int], object] | None) -> Any:
+        if tell is None:
+            return self._get(planned.graph, planned.root)
+        if not hasattr(self._client_now(), "submit"):
+            return self._get_told(planned, tell)
+        return self._followed(planned, tell)
+
+    def _client_now(self) -> Any:
+        """The client that will run the tasks, or None if threads of this process will."""
+        return self._client if self._client is not None else getattr(self._scheduler(), "__self__", None)
+
+    def _scheduler(self) -> Callable[..., Any]:
+        from dask import threaded
+        from dask.base import get_scheduler
+
+        found: Callable[..., Any] = self._client.get if self._client is not None else get_scheduler() or threaded.get
+        return found
+
+    def _get(self, graph: dict[Any, Any], keys: Any) -> Any:
+        return _finished(lambda: self._scheduler()(graph, keys))
+
+    def _get_told(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
+        """In this process: a callback hears of each task."""
+        from dask.callbacks import Callback
+
+        total = 0
+
+        def after(key: Any, *_: Any) -> None:
+            nonlocal total
+            if key in planned.rows_of:
+                total += planned.rows_of[key]
+                tell(total)
+
+        with Callback(posttask=after):
+            return self._get(planned.graph, planned.root)
+
+    def _followed(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
+        """On a cluster: futures of the first merges say how far the pass is."""
+        from distributed import as_completed
+
+        client = self._client_now()
+        watched = list(planned.watched)
+
+        def follow() -> Any:
+            root, *others = client.get(planned.graph, [planned.root, *watched], sync=False)
+            rows_of, total = dict(zip((future.key for future in others), planned.watched.values(), strict=True)), 0
+            try:
+                waiting = as_completed(others)
+                del others
+                for future in waiting:
+                    total += rows_of[future.key]
+                    tell(total)
+                    future.release()
+                return root.result()
+            finally:
+                root.cancel()
+
+        return _finished(follow)
+
+
+class _Plan:
+    """The graph of a pass, the name of its last task, and how many rows some of its tasks stand for."""
+
+    def __init__(self, sent: Pass, rows: Rows, sources: Sequence[Any]) -> None:
+        from dask.task_spec import DataNode
+
+        self.graph: dict[Any, Any] = {}
+        for source in sources:
+            self.graph.update(source.tasks.graph)
+        self._name = uuid.uuid4().hex
+        self._sent_key = f"fastpubpriv-pass-{self._name}"
+        self.graph[self._sent_key] = DataNode(self._sent_key, sent)
+        self.rows_of: dict[Any, int] = {}
+        self._starts = [np.concatenate([[0], np.cumsum(source.counts, dtype=np.int64)]) for source in sources]
+        self._sources = sources
+        leaves = self._chain(rows) if sent.query.ordered else self._each(rows)
+        self.watched = {key: self.rows_of[key] for key in leaves if key in self.rows_of}
+        self.root = leaves[-1] if sent.query.ordered else self._tree(leaves)
+        self.graph = _culled(self.graph, [self.root, *self.watched])
+
+    def _each(self, rows: Rows) -> list[Any]:
+        """One task for each range; and one for each chunk that was empty, which looks whether it still is."""
+        from dask.task_spec import Task, TaskRef
+
+        found = []
+        for number, (begin, end) in enumerate(self._ranges(rows)):
+            key = (f"fastpubpriv-rows-{self._name}", number)
+            places, chunks = self._chunks(rows, begin, end)
+            self.graph[key] = Task(key, remote.added, TaskRef(self._sent_key), begin, end, places, *chunks)
+            self.rows_of[key] = end - begin
+            found.append(key)
+        for source in self._sources:
+            for number in np.flatnonzero(np.array(source.counts) == 0).tolist():
+                key = (f"fastpubpriv-empty-{self._name}", len(found))
+                chunk = TaskRef(source.tasks.chunks[number])
+                self.graph[key] = Task(key, remote.nothing, TaskRef(self._sent_key), chunk)
+                found.append(key)
+        return found
+
+    def _chain(self, rows: Rows) -> list[Any]:
+        """One task after another, each on top of the one before it."""
+        from dask.task_spec import Task, TaskRef
+
+        found: list[Any] = []
+        for number, (begin, end) in enumerate(self._ranges(rows)):
+            key = (f"fastpubpriv-rows-{self._name}", number)
+            places, chunks = self._chunks(rows, begin, end)
+            before = [TaskRef(found[-1])] if found else []
+            work = remote.continued if found else remote.added
+            self.graph[key] = Task(key, work, TaskRef(self._sent_key), begin, end, places, *before, *chunks)
+            self.rows_of[key] = end - begin
+            found.append(key)
+        return found
+
+    def _tree(self, leaves: list[Any]) -> Any:
+        from dask.task_spec import Task, TaskRef
+
+        level = 0
+        while len(leaves) > 1:
+            above = []
+            for number, first in enumerate(range(0, len(leaves), FAN_IN)):
+                key = (f"fastpubpriv-merge-{self._name}", level, number)
+                parts = leaves[first : first + FAN_IN]
+                self.graph[key] = Task(key, remote.merged, TaskRef(self._sent_key), *map(TaskRef, parts))
+                above.append(key)
+            leaves, level = above, level + 1
+        return leaves[0]
+
+    def _ranges(self, rows: Rows) -> Iterable[tuple[int, int]]:
+        def ends(source: Rows) -> IntArray:
+            return next(s for s, known in zip(self._starts, self._sources, strict=True) if known is source)
+
+        return itertools.pairwise(remote.cuts(rows, ends).tolist())
+
+    def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[Place, ...], list[Any]]:
+        """Where the chunks that a range is made of belong, and the tasks that make them.
+
+        A range of one chunk of a source gets the whole chunk, since it runs where that is. Of several chunks, only the rows
+        that are needed are taken, where each lives, so that no chunk travels for the sake of a few rows.
+        """
+        from dask.task_spec import Task, TaskRef
+
+        places, chunks = [], []
+        reached = remote.reach(rows, begin, end, self._sources)
+        ranges = Counter(place.source for place in reached)
+        for place in reached:
+            source, starts = self._sources[place.source], self._starts[place.source]
+            first = int(np.searchsorted(starts, place.begin, side="right")) - 1
+            last = int(np.searchsorted(starts, place.end, side="left"))
+            numbers = [number for number in range(first, last) if source.counts[number]]
+            whole = len(numbers) == 1 and ranges[place.source] == 1
+            for number in numbers:
+                at, stop = int(starts[number]), int(starts[number + 1])
+                chunk = TaskRef(source.tasks.chunks[number])
+                if not whole:
+                    low, high = max(place.begin, at), min(place.end, stop)
+                    key = (f"fastpubpriv-take-{self._name}", len(self.graph))
+                    count, part = source.counts[number], (low - at, high - at)
+                    self.graph[key] = Task(key, remote.extracted, source.form, count, *part, chunk)
+                    at, stop, chunk = low, high, TaskRef(key)
+                places.append(Place(place.source, at, stop))
+                chunks.append(chunk)
+        return tuple(places), chunks
+
+
+def _culled(graph: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
+    """The part of a graph that these tasks need."""
+    found: dict[Any, Any] = {}
+    waiting = list(keys)
+    while waiting:
+        key = waiting.pop()
+        if key not in found and key in graph:
+            found[key] = graph[key]
+            waiting.extend(getattr(found[key], "dependencies", ()))
+    return found
+
+
+def _fresh(work: str) -> str:
+    return f"fastpubpriv-{work.replace(' ', '-')}-{uuid.uuid4().hex}"
+
+
+def _finished(call: Callable[[], Any]) -> Any:
+    """call(), or an InputError: what Dask raises may quote tasks."""
+    try:
+        return call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass
+    raise InputError(LOST)
+
+
+def _unfailed(found: Any) -> Any:
+    if isinstance(found, Failed):
+        found.throw()
+    if not isinstance(found, Part | int | np.ndarray):
+        raise InputError(LOST)
+    return found
+
+
+# Rows of Dask arrays and data frames: chunks stay on the workers, where passes run.
+
+_UNREADABLE = "the Dask collection cannot be read: build it again, with a meta of NumPy or pandas"
+
+
+def is_dask(obj: object) -> bool:
+    """True for a Dask array, data frame or series."""
+    return _is_array(obj) or _is_frame(obj)
+
+
+def _is_array(obj: object) -> bool:
+    cls = getattr(sys.modules.get("dask.array"), "Array", None)
+    return cls is not None and isinstance(obj, cls)
+
+
+def _is_frame(obj: object) -> bool:
+    module = sys.modules.get("dask.dataframe")
+    kinds = tuple(kind for kind in (getattr(module, name, None) for name in ("DataFrame", "Series")) if kind)
+    return bool(kinds) and isinstance(obj, kinds)
+
+
+class DaskRows(Rows):
+    """Rows of the chunks of a Dask collection. Passes go to its workers; read here, the chunks come one after another."""
+
+    __slots__ = ("_dask", "cluster", "counts", "form", "tasks")
+
+    def __init__(self, form: Form, tasks: Tasks, counts: Sequence[int], cluster: DaskCluster) -> None:
+        names = None if form.labels is None else tuple(name_of(label) for label in form.labels)
+        super().__init__(form.n, form.dim, "dask", names)
+        self.form = form
+        self.tasks = tasks
+        self.counts = tuple(counts)
+        self.cluster = self._dask = cluster
+
+    @classmethod
+    def from_collection(cls, collection: object, columns: Sequence[Any] | None, client: object) -> DaskRows:
+        """Check the form; where the collection does not know its lengths, count the rows of its chunks."""
+        if not is_dask(collection):
+            raise InputError(f"expected a Dask array, data frame or series, got {type(collection).__name__}")
+        if client is not None and not callable(getattr(client, "get", None)):
+            raise InputError(f"client must be a distributed.Client, got {type(client).__name__}")
+        cluster = DaskCluster(client)
+        if _is_array(collection):
+            if names_of_columns(columns) is not None or (isinstance(columns, TextColumns) and columns.texts):
+                raise InputError("columns= chooses columns by name, and a Dask array has no names: slice it instead")
+            return _of_array(cls, collection, cluster)
+        return _of_frame(cls, collection, columns, cluster)
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        first = 0
+        for number, count in enumerate(self.counts):
+            low, high = max(begin - first, 0), min(end - first, count)
+            first += count
+            if low < high:
+                held = ArrayRows(self._dask.fetch(self, number, low, high), "dask")
+                for at in range(0, held.n, chunk_rows):
+                    yield held.block(at, min(at + chunk_rows, held.n))
+
+
+def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows:
+    if array.ndim not in (1, 2):
+        raise InputError(
+            f"rows must be two-dimensional (n, dim), got {array.ndim} dimension(s): reshape the Dask array"
+        )
+    if not isinstance(array._meta, np.ndarray):
+        raise InputError(
+            f"the chunks of the Dask array must be NumPy arrays, and are of type {type(array._meta).__name__}: "
+            "pass x.map_blocks(numpy.asarray) or the like"
+        )
+    if isinstance(array._meta, np.ma.MaskedArray):
+        raise InputError("the chunks of the Dask array are masked: pass dask.array.ma.filled(x, numpy.nan)")
+    dim = 1 if array.ndim == 1 else array.shape[1]
+    if np.isnan(array.chunks[0]).any():
+        raise InputError(
+            "the number of rows of the Dask array is not known, as after a filter, where it depends on what the rows hold: pass "
+            "the array before the filter, or call x.compute_chunk_sizes() if that number may be public"
+        )
+    if np.isnan(dim):
+        raise InputError("the number of columns of the Dask array is not known: call x.compute_chunk_sizes() first")
+    if dim < 1:
+        raise InputError("the data has no columns (dim = 0): at least one column is needed")
+    if array.ndim == 2 and array.numblocks[1] > 1:
+        array = array.rechunk({1: -1})
+    like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))  # refuses what holds no numbers
+    tasks = Tasks.of(call_foreign(lambda: dict(array.__dask_graph__()), _UNREADABLE), array.__dask_keys__())
+    counts = [int(length) for length in array.chunks[0]]
+    return cls(Form(sum(counts), int(dim), like.block(0, 1).dtype.name), tasks, counts, cluster)
+
+
+def _of_frame(cls: type[DaskRows], frame: Any, columns: Sequence[Any] | None, cluster: DaskCluster) -> DaskRows:
+    if not hasattr(frame, "columns") or frame.ndim == 1:
+        frame = frame.to_frame(0 if frame.name is None else frame.name)
+    check_dask(frame)
+    labels = choose(list(frame.columns), columns, "the Dask data frame")
+    like = frame_rows(call_foreign(lambda: frame[labels]._meta_nonempty, _UNREADABLE), columns and labels)
+    frame = call_foreign(lambda: frame[labels].optimize(), _UNREADABLE)
+    tasks = Tasks.of(call_foreign(lambda: dict(frame.__dask_graph__()), _UNREADABLE), frame.__dask_keys__())
+    counts = cluster.count(tasks)
+    form = Form(sum(counts), len(labels), like.block(0, 1).dtype.name, tuple(labels))
+    return cls(form, tasks, counts, cluster)

@@ -1,1 +1,0 @@
-"""One reader for each kind of data that holds rows."""

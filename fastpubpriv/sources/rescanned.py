@@ -1,0 +1,389 @@
+"""Rows that are read again in each pass, and the plans of lazy frames that this allows.
+
+Plans of lazy frames (polars, Dask): taken are steps that make each row of one row, whatever the others hold, and never raise.
+
+What is not known to be such a step is refused. Plans are looked at as they were written, before anything is optimized or run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.arrays import check_count
+from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.tables import (
+    batch_rows,
+    checked_schema,
+    choose,
+    float_dtype,
+    load_pyarrow,
+    name_of,
+    polars_frame_rows,
+)
+from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
+from fastpubpriv.validation import path_name
+
+_UNSEEN = "one that cannot be looked into"
+
+# fmt: off
+# Functions of polars that give a number, a truth value or a text for each row, and raise for no value of these types.
+_FUNCTIONS = frozenset({
+    "abs", "negate", "sign", "sqrt", "cbrt", "exp", "log", "log1p", "floor", "ceil", "round", "sin", "cos", "tan", "coalesce",
+    "fill_null", "max_horizontal", "min_horizontal", "sum_horizontal", "mean_horizontal", "BooleanFunction.IsNull",
+    "BooleanFunction.IsNotNull", "BooleanFunction.IsNan", "BooleanFunction.IsNotNan", "BooleanFunction.IsFinite",
+    "BooleanFunction.IsInfinite", "BooleanFunction.IsBetween", "BooleanFunction.Not", "BooleanFunction.AllHorizontal",
+    "BooleanFunction.AnyHorizontal",
+})
+# The same, if all arguments but the first are written in the plan.
+_WITH_CONSTANTS = frozenset({"clip", "BooleanFunction.IsIn"})
+# What a scan of files may be told that leaves out no row and adds no column by its place.
+_SCAN_OPTIONS = frozenset({
+    "cache", "cast_columns_policy", "column_mapping", "default_values", "extra_columns_policy", "hive_options",
+    "include_file_paths", "missing_columns_policy", "rechunk", "table_statistics", "with_columns",
+})
+# Expressions of Dask data frames: sources, and what pandas does row by row within one of them.
+_DASK_SOURCES = frozenset({
+    "FromPandas", "FromPandasDivisions", "FromArray", "FromGraph", "FromMap", "FromDelayed", "DelayedsExpr", "ReadParquetFSSpec",
+    "ReadParquetPyarrowFS",
+})
+_DASK_MOVES = frozenset({
+    "Projection", "Assign", "ArrowStringConversion", "ToFrame", "RenameFrame", "RenameSeries", "ColumnsSetter", "Repartition",
+})
+_DASK_ARITHMETIC = frozenset({
+    "Add", "Sub", "Mul", "Div", "Neg", "Pos", "Abs", "Invert", "LT", "LE", "GT", "GE", "EQ", "NE", "And", "Or", "XOr", "IsNa",
+    "NotNull", "Where", "Mask", "Clip", "Round", "Fillna",
+})
+# fmt: on
+
+
+def _refuse(what: str, step: str) -> NoReturn:
+    raise InputError(
+        f"the plan of {what} has a step ({step}) that is not known to make each row of one row: it might let rows see each other, "
+        "or their number, which is published, depend on what they hold. Pass columns made row by row (select, with_columns, "
+        "cast(strict=False)), or run the plan before and pass what it gives, if its number of rows may be public"
+    )
+
+
+def check_polars(frame: Any) -> None:
+    """InputError unless every step of the plan of a LazyFrame makes each row of one row."""
+    import polars
+
+    what = "the LazyFrame"
+    plain = call_foreign(
+        lambda: polars.QueryOptFlags.none()._pyoptflags, f"the plan of {what} cannot be seen: update polars"
+    )
+    visitor = _seen(what, lambda: frame._ldf.with_optimizations(plain).visit())
+    waiting = [visitor.get_node()]
+    while waiting:
+        visitor.set_node(waiting.pop())
+        waiting += visitor.get_inputs()
+        _check_polars_step(visitor, what)
+
+
+def _seen(what: str, call: Callable[[], Any]) -> Any:
+    """call(), or what is refused: polars shows steps one by one, and raises for those that it does not show."""
+    found = attempt(call)
+    return _refuse(what, _UNSEEN) if found is None else found
+
+
+def _check_polars_step(visitor: Any, what: str) -> None:
+    step = _seen(what, visitor.view_current_node)
+    kind = type(step).__name__
+    if kind == "DataFrameScan" and step.selection is None:
+        return
+    if kind == "Scan":
+        return _check_scan(step, what)
+    if kind == "Union" and step.slice is None:
+        return
+    if kind == "Cache" or kind == "SimpleProjection":
+        return
+    if kind not in {"Select", "HStack"}:
+        _refuse(what, kind)
+    expressions = [expression.node for expression in visitor.get_exprs()]
+    (source,) = visitor.get_inputs()
+    visitor.set_node(source)  # types are those of the columns before the step
+    while expressions:
+        number = expressions.pop()
+        expressions += _arguments(visitor, number, what)
+
+
+def _check_scan(step: Any, what: str) -> None:
+    if step.scan_type[0] in {"csv", "ndjson"}:
+        raise InputError(
+            f"{what} is of text, where one cell may end other rows and types are guessed from values: pass Parquet files, or the "
+            "path of the CSV file"
+        )
+    options = step.file_options
+    told = {name for name in dir(options) if not name.startswith("_") and getattr(options, name) is not None}
+    if step.scan_type[0] != "parquet" or step.predicate is not None:
+        _refuse(what, "Scan")
+    if told - _SCAN_OPTIONS:
+        _refuse(what, f"Scan with {min(told - _SCAN_OPTIONS)}")
+
+
+def _arguments(visitor: Any, number: int, what: str) -> list[int]:
+    """Check one expression; the numbers of those that it is made of."""
+    seen = _seen(what, lambda: visitor.view_expression(number))
+    kind = type(seen).__name__
+    if kind == "Column" or (kind == "Literal" and isinstance(seen.value, bool | int | float | str | None | list)):
+        return []
+    if kind == "BinaryExpr":
+        found = [seen.left, seen.right]
+    elif kind == "Ternary":
+        found = [seen.predicate, seen.truthy, seen.falsy]
+    elif kind == "Cast":
+        found = [seen.expr]
+        source, target = visitor.get_dtype(seen.expr), visitor.get_dtype(number)
+        if seen.options == 0 and not (target.is_float() and _plain(source) and source != _text()):
+            _refuse(what, "a strict cast, which fails for some values")
+    elif kind == "Function":
+        name, found = str(seen.function_data[0]), list(seen.input)
+        constant = all(type(visitor.view_expression(other)).__name__ == "Literal" for other in found[1:])
+        floating = name == "pow" and visitor.get_dtype(found[0]).is_float()  # integers have no negative powers
+        if not (name in _FUNCTIONS or floating or (name in _WITH_CONSTANTS and constant)):
+            _refuse(what, name)
+    else:
+        _refuse(what, kind)
+    if not all(
+        _plain(visitor.get_dtype(other)) or type(visitor.view_expression(other)).__name__ == "Literal"
+        for other in found
+    ):
+        _refuse(what, "arithmetic with columns that are neither numbers nor text")
+    return found
+
+
+def _text() -> Any:
+    import polars
+
+    return polars.String
+
+
+def _plain(dtype: Any) -> bool:
+    """Whether a type is one whose arithmetic and comparisons raise for no value: decimals, dates and lists are none."""
+    import polars
+
+    return dtype.is_integer() or dtype.is_float() or dtype in (polars.Boolean, polars.String, polars.Null)
+
+
+def check_dask(frame: Any) -> None:
+    """InputError unless every step of the expression of a Dask data frame makes each row of one row."""
+    what = "the Dask data frame"
+    waiting = [frame.expr]
+    while waiting:
+        step = waiting.pop()
+        kind = type(step).__name__
+        if kind in _DASK_SOURCES:
+            if getattr(step, "filters", None):
+                _refuse(what, f"{kind} with filters")
+            continue
+        below = list(step.dependencies())
+        if kind == "AsType":
+            asked = step.operand("dtypes")
+            targets = asked.values() if isinstance(asked, dict) else [asked]
+            held = _types(step.frame)
+            floats = all(
+                isinstance(target, str | type | np.dtype) and np.dtype(target).kind == "f" for target in targets
+            )
+            if not floats or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in held):
+                _refuse(what, "AsType, which fails for some values")
+        elif kind in _DASK_ARITHMETIC:
+            if any(getattr(dtype, "char", "") == "O" for each in below for dtype in _types(each)):
+                _refuse(what, f"{kind} of objects, which may fail for some of them")
+        elif kind not in _DASK_MOVES:
+            _refuse(what, kind)
+        if len(below) > 1 and len({source for each in below for source in _sources(each)}) > 1:
+            _refuse(what, f"{kind} of two frames, which are put together by their index")
+        waiting += below
+
+
+def _types(step: Any) -> list[Any]:
+    meta = step._meta
+    return list(meta.dtypes) if hasattr(meta, "dtypes") and meta.ndim > 1 else [getattr(meta, "dtype", None)]
+
+
+def _sources(step: Any) -> Iterator[str]:
+    """The names of what an expression reads."""
+    waiting = [step]
+    while waiting:
+        step = waiting.pop()
+        if type(step).__name__ in _DASK_SOURCES:
+            yield step._name
+        else:
+            waiting += step.dependencies()
+
+
+# Rows that are read afresh in each pass: Arrow datasets, directories of Parquet files, Arrow streams, lazy frames.
+
+# From the first row that is wanted, and the most rows of a chunk: a row at or before it, and chunks from there on.
+Open = Callable[[int, int], tuple[int, Iterator[Chunk]]]
+
+_HINT = "the source must give the same rows in each pass"
+_READ_AHEAD = 2  # batches that Arrow decodes in threads of its own while the ones before them are used
+
+
+class RestartedRows(Rows):
+    """Rows from `open`, which starts a pass."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self, n: int, kind: str, labels: Sequence[Any], open_at: Open) -> None:
+        super().__init__(n, len(labels), kind, tuple(name_of(label) for label in labels))
+        self._open = open_at
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        position, chunks = self._open(begin, chunk_rows)
+        return check_count(self._cut(position, chunks, begin, end, chunk_rows), end - begin, _HINT)
+
+    def _cut(self, position: int, chunks: Iterator[Chunk], begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        stop = end if end < self.n else None  # a pass to the last row reads on, to notice an extra one
+        for chunk in chunks:
+            high = len(chunk) if stop is None else min(stop - position, len(chunk))
+            for start in range(max(begin - position, 0), high, chunk_rows):
+                yield chunk[start : min(start + chunk_rows, high)]
+            position += len(chunk)
+            if stop is not None and position >= stop:
+                return
+
+
+def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
+    """Rows of the Parquet files under a directory, in the order of their names; keys of "key=value" folders are columns too."""
+    load_pyarrow()
+    import pyarrow.dataset
+
+    name = path_name(path)
+    files = _parquet_files(name)
+    if not files:
+        raise InputError(f"{name!r} is a directory without .parquet files")
+    options = {"format": "parquet", "partitioning": "hive", "partition_base_dir": name}
+    message = f"{name!r} cannot be read as a directory of Parquet files"
+    found = call_guarded(lambda: pyarrow.dataset.dataset(files, **options), message)
+    return dataset_rows(found, columns, what=repr(name), kind="parquet")
+
+
+def _parquet_files(name: str) -> list[str]:
+    """Files below a directory, in the order of their names; those that begin with a dot or an underscore are notes of a writer."""
+    found = []
+    for folder, folders, files in os.walk(name):
+        folders[:] = [sub for sub in folders if not sub.startswith((".", "_"))]
+        found += [
+            os.path.join(folder, file)
+            for file in files
+            if file.lower().endswith(".parquet") and not file.startswith((".", "_"))
+        ]
+    return sorted(found)
+
+
+def dataset_rows(
+    dataset: Any, columns: Sequence[str] | None, *, what: str = "the Arrow dataset", kind: str = "arrow"
+) -> Rows:
+    """Rows of an Arrow dataset, file after file."""
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:
+        fragments = []
+    if not fragments:
+        # As many rows as a filter lets through is a number that depends on private content.
+        raise InputError(
+            f"{what} has no files, or is filtered: pass one without a filter, which has a public number of rows"
+        )
+    import pyarrow.dataset
+
+    guessing = pyarrow.dataset.CsvFileFormat, getattr(pyarrow.dataset, "JsonFileFormat", pyarrow.dataset.CsvFileFormat)
+    if any(isinstance(getattr(fragment, "format", None), guessing) for fragment in fragments):
+        raise InputError(
+            f"{what} is of text, whose types Arrow guesses from values: pass Parquet or Arrow files, or Rows.from_csv"
+        )
+    labels, _ = checked_schema(dataset.schema, columns, what)
+    schemas = [_schema_of(fragment, dataset.schema, labels, what) for fragment in fragments]
+    single = all(float_dtype(field.type) == np.float32 for schema in schemas for field in schema)
+    dtype = np.dtype(np.float32 if single else np.float64)
+    counts = [call_guarded(fragment.count_rows, f"{what} cannot be read") for fragment in fragments]
+    starts = [0, *itertools.accumulate(counts)]
+
+    def chunks(first: int, chunk_rows: int) -> Iterator[Chunk]:
+        for fragment, schema in zip(fragments[first:], schemas[first:], strict=True):
+            options = {"batch_readahead": _READ_AHEAD, "fragment_readahead": 1}
+            for batch in fragment.to_batches(schema=schema, columns=labels, batch_size=chunk_rows, **options):
+                if batch.num_rows:
+                    yield batch_rows(batch, labels, 0, batch.num_rows, dtype)
+
+    def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
+        first = max(k for k, start in enumerate(starts[:-1]) if start <= begin)
+        return starts[first], chunks(first, chunk_rows)
+
+    return RestartedRows(sum(counts), kind, labels, open_at)
+
+
+def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> Any:
+    """The types in which a file holds the columns: to cast them to those of the first file may fail, for some values only."""
+    pa = load_pyarrow()
+    import pyarrow.dataset
+
+    own = call_guarded(lambda: fragment.physical_schema, f"{what} cannot be read")
+    keys = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
+    missing = [label for label in labels if label not in own.names and label not in keys]
+    if missing:
+        raise InputError(f"a file of {what} has no column {missing[0]!r}: pass columns=[...] that all files have")
+    found = pa.schema([schema.field(label) if label in keys else own.field(label) for label in labels])
+    checked_schema(found, labels, what)
+    return found
+
+
+def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Rows:
+    """Rows of the Arrow stream that `factory` opens for each pass. They are counted now, in a pass of their own."""
+    pa = load_pyarrow()
+    what = "the Arrow stream"
+
+    def reader() -> Any:
+        found = call_foreign(factory)
+        if not isinstance(found, pa.RecordBatchReader):
+            raise InputError("a function that opens an Arrow stream must return a pyarrow.RecordBatchReader each time")
+        return found
+
+    first = reader()
+    labels, dtype = checked_schema(first.schema, columns, what)
+    n = sum(batch.num_rows for batch in iterate_foreign(iter(first)))
+
+    def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
+        del begin, chunk_rows
+        batches = iterate_foreign(iter(reader()))
+        return 0, (batch_rows(batch, labels, 0, batch.num_rows, dtype) for batch in batches if batch.num_rows)
+
+    return RestartedRows(n, "arrow", labels, open_at)
+
+
+def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
+    """Rows of a polars LazyFrame, whose plan runs afresh in each pass, batch by batch. They are counted now."""
+    import polars
+
+    if not hasattr(frame, "collect_batches"):
+        raise InputError(
+            "this version of polars cannot read a LazyFrame in batches: update it, or pass frame.collect()"
+        )
+    what = "the lazy frame"
+    check_polars(frame)
+    schema = call_foreign(frame.collect_schema)
+    labels = choose(schema.names(), columns, what)
+    chosen = frame.select(labels)
+    empty = polars.DataFrame(schema={label: schema[label] for label in labels})
+    like = polars_frame_rows(empty.clear(1), None if columns is None else labels)
+    dtype = like.block(0, 1).dtype
+    n = int(call_foreign(lambda: chosen.select(polars.len()).collect(engine="streaming").item()))
+
+    def chunks(chunk_rows: int) -> Iterator[Chunk]:
+        for part in chosen.collect_batches(chunk_size=chunk_rows, maintain_order=True, engine="streaming"):
+            if part.height:
+                yield polars_frame_rows(part, labels).block(0, part.height).astype(dtype, copy=False)
+
+    return RestartedRows(n, "frame", labels, lambda begin, chunk_rows: (0, iterate_foreign(chunks(chunk_rows))))
+
+
+def is_directory(path: object) -> bool:
+    """True for the path of a directory."""
+    return isinstance(path, str | os.PathLike) and os.path.isdir(path_name(path))

@@ -1,0 +1,635 @@
+"""Tables of named columns: Arrow tables and files, frames of pandas and polars, text as places in public lists.
+
+A cell of a column of text becomes the place of its text in the list, without the blanks around it; any other cell, a missing one
+too, becomes NaN. What a cell becomes depends on that cell and on the list alone, and no cell makes it fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import listed
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
+from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows, Rows
+from fastpubpriv.threads.guard import call_foreign, call_guarded
+from fastpubpriv.validation import boolean, path_name
+
+BLANKS = " \t\r\n\v\f"
+
+
+class Coded(str):
+    """The name of a column that is read as text, and the public list of its texts."""
+
+    __slots__ = ("levels",)
+
+    levels: tuple[str, ...]
+
+    def __new__(cls, name: str, levels: Sequence[str]) -> Coded:
+        """A name that is equal to `name`."""
+        made = super().__new__(cls, name)
+        made.levels = tuple(levels)
+        return made
+
+    def __reduce__(self) -> Any:
+        return Coded, (str(self), self.levels)
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumns:
+    """What to read, in place of a list of column names: those names, None for all columns, and the texts of columns of text."""
+
+    names: Sequence[Any] | None
+    texts: Mapping[str, tuple[str, ...]]
+
+
+def names_of_columns(columns: Any) -> Sequence[Any] | None:
+    """The names that `columns` asks for, None for all."""
+    return columns.names if isinstance(columns, TextColumns) else columns
+
+
+def name_of(label: Any) -> str:
+    """The name of a column, as rows have it: that of a column of text keeps its list."""
+    return label if isinstance(label, Coded) else str(label)
+
+
+def plain_text(cell: str) -> str:
+    """A text without the blanks around it; of a subclass of `str`, what it holds."""
+    return str.strip(str.__str__(cell), BLANKS)
+
+
+def places(levels: Sequence[str]) -> Callable[[Iterable[Any]], FloatArray]:
+    """A function from cells, which may be of any type, to their places in a list of texts."""
+    known = {level: float(place) for place, level in enumerate(levels)}
+
+    def found(cells: Iterable[Any]) -> FloatArray:
+        return np.array(
+            [known.get(plain_text(cell), np.nan) if isinstance(cell, str) else np.nan for cell in cells],
+            dtype=np.float64,
+        )
+
+    return found
+
+
+def arrow_places(column: Any, levels: Sequence[str]) -> NDArray[Any]:
+    """The places of the texts in an Arrow Array or ChunkedArray, as bytes: text that is not UTF-8 is none of them."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_string())
+    trimmed = compute.ascii_trim(column, characters=BLANKS).cast(pa.large_binary())
+    known = pa.array([level.encode() for level in levels], pa.large_binary())
+    found = compute.index_in(trimmed, value_set=known).cast(pa.float64())
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def refuse_numbers(label: str, kind: str, what: str) -> None:
+    """A column whose list is of texts holds numbers: by its type, which is part of the form."""
+    raise InputError(
+        f"column {str(label)!r} of {what} is not text ({kind}), and its public list is: pass the list as numbers, or convert the "
+        "column"
+    )
+
+
+# Tables read column by column: choosing the columns, and assembling them into rows.
+
+ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
+
+
+def asked_columns(columns: object) -> list[Any]:
+    """The argument `columns` as a list of labels."""
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
+        raise InputError(f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}")
+    for label in columns:
+        if not isinstance(label, Hashable):
+            raise InputError(f"columns must be a list of column names, and a {type(label).__name__} is no name")
+    return list(columns)
+
+
+def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: bool = True) -> list[Any]:
+    """The labels to read, those of text as `Coded`; InputError if one of them does not exist."""
+    asked = names_of_columns(columns)
+    chosen = list(available) if asked is None else asked_columns(asked)
+    if not chosen:
+        raise InputError(f"no columns of {what} were chosen: at least one is needed")
+    there = Counter(available)
+    missing = [label for label in chosen if label not in there]
+    if missing:
+        known = f"; it has {listed(available)}" if list_names else ""
+        raise InputError(f"{what} has no column {listed(missing)}{known}")
+    ambiguous = [label for label in dict.fromkeys(chosen) if there[label] > 1]
+    if ambiguous:
+        named = listed(ambiguous) if list_names or asked is not None else "of some name"
+        raise InputError(f"{what} has more than one column {named}: rename one of them")
+    repeated = [label for label, count in Counter(chosen).items() if count > 1]
+    if repeated:
+        raise InputError(f"column {listed(repeated)} was chosen twice: choose each column once")
+    # Labels that were chosen, those of columns of text as `Coded`.
+    if not isinstance(columns, TextColumns):
+        return list(chosen)
+    texts = columns.texts
+    return [Coded(each, texts[each]) if isinstance(each, str) and each in texts else each for each in chosen]
+
+
+def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any) -> None:
+    """InputError naming the columns (and their types, which are part of the form) that hold no numbers."""
+    if not refused:
+        return
+    listed = ", ".join(f"{label!r} ({kind})" for label, kind in refused)
+    asked = names_of_columns(columns) is not None
+    if isinstance(columns, TextColumns):
+        text = "name a column of text in categories={column: 'public'}, or its list of texts"
+        raise InputError(
+            f"not numeric in {what}: {listed}. Convert them to numbers first, leave them out by columns=, or {text}"
+        )
+    advice = "choose numeric columns only" if asked else "pass columns=[...] with the numeric columns to use"
+    raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, or {advice}")
+
+
+def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
+    """The columns of a range as one C-contiguous array of rows."""
+    out = np.empty((end - begin, len(readers)), dtype)
+
+    def fill() -> None:
+        with np.errstate(all="ignore"):
+            # Whole columns, one after the other: tiles that fit a cache are slower.
+            for index, read in enumerate(readers):
+                out[:, index] = read(begin, end)
+
+    call_foreign(fill)  # the columns of a frame may be objects of other code
+    return out
+
+
+class ColumnRows(RandomAccessRows):
+    """Rows of a table in memory, one reader for each column."""
+
+    __slots__ = ("_dtype", "_held", "_readers")
+
+    def __init__(
+        self,
+        n: int,
+        kind: str,
+        labels: Sequence[Any],
+        readers: Sequence[ColumnReader],
+        dtype: np.dtype[Any],
+        held: Sequence[NDArray[Any]],
+    ) -> None:
+        super().__init__(n, len(readers), kind, tuple(name_of(label) for label in labels))
+        self._readers = tuple(readers)
+        self._dtype = dtype
+        self._held = tuple(held)
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end, assembled."""
+        return assemble(self._readers, begin, end, self._dtype)
+
+    def memory(self) -> list[NDArray[Any]]:
+        """The arrays that hold the columns, as far as NumPy can see them, for the shared-memory check."""
+        return list(self._held)
+
+
+# Rows of Arrow tables and files, and of pandas and polars frames.
+
+# Rows of Arrow tables in memory, Arrow IPC / Feather files and Parquet files.
+
+_F64 = np.dtype(np.float64)
+_F32 = np.dtype(np.float32)
+
+
+def load_pyarrow() -> ModuleType:
+    """The pyarrow module, or an InputError that says how to install it."""
+    with contextlib.suppress(ImportError):
+        import pyarrow
+
+        return pyarrow  # type: ignore[no-any-return]
+    raise InputError("Parquet, Arrow and CSV input needs pyarrow: pip install fastpubpriv[io]")
+
+
+def is_arrow(obj: object) -> bool:
+    """True for a pyarrow Table, RecordBatch, RecordBatchReader or Dataset."""
+    pa = sys.modules.get("pyarrow")
+    return pa is not None and (isinstance(obj, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or is_dataset(obj))
+
+
+def is_dataset(obj: object) -> bool:
+    """True for a pyarrow Dataset."""
+    cls = getattr(sys.modules.get("pyarrow.dataset"), "Dataset", None)
+    return cls is not None and isinstance(obj, cls)
+
+
+def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
+    """The dtype that rows of a column of this Arrow type are read as, or None if it does not hold numbers.
+
+    Dictionary encoding of numbers is a way of storing numbers, so it is read. A column of Arrow's type null is refused: nothing
+    says that it would hold numbers.
+    """
+    types = load_pyarrow().types
+    if types.is_dictionary(arrow_type):
+        return float_dtype(arrow_type.value_type)
+    if types.is_float32(arrow_type):
+        return _F32
+    numeric = types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type)
+    return _F64 if numeric or types.is_decimal(arrow_type) else None
+
+
+def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An Array or ChunkedArray as a one-dimensional float array; null is NaN, and no value makes it fail."""
+    pa = load_pyarrow()
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    target = pa.float32() if dtype == _F32 else pa.float64()
+    if column.type != target:
+        column = column.cast(
+            target, safe=False
+        )  # a safe cast would refuse integers beyond 2**53, and errors must not depend on values
+    if isinstance(column, pa.ChunkedArray):
+        values = column.to_numpy()
+    else:
+        values = column.to_numpy(zero_copy_only=False)
+    return values  # type: ignore[no-any-return]
+
+
+def is_text(arrow_type: Any) -> bool:
+    """Whether a column of this Arrow type holds text."""
+    types = load_pyarrow().types
+    if types.is_dictionary(arrow_type):
+        return is_text(arrow_type.value_type)
+    kinds = ("is_string", "is_large_string", "is_string_view")
+    return any(kind(arrow_type) for name in kinds if (kind := getattr(types, name, None)) is not None)
+
+
+def column_reader(column: Any, label: Any = None, what: str = "the Arrow table") -> ColumnReader:
+    """Reader of ranges of an Array or ChunkedArray whose type `float_dtype` accepts, or of text where the label has a list."""
+    if isinstance(label, Coded):
+        if not is_text(column.type):
+            refuse_numbers(label, str(column.type)[:40], what)
+        return lambda begin, end: arrow_places(column.slice(begin, end - begin), label.levels)
+    dtype = float_dtype(column.type) or _F64
+    return lambda begin, end: to_numpy(column.slice(begin, end - begin), dtype)
+
+
+def column_memory(column: Any) -> list[NDArray[Any]]:
+    """NumPy views of the values of a column of fixed-width numbers, for the shared-memory check."""
+    pa = load_pyarrow()
+    views: list[NDArray[Any]] = []
+    for piece in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        buffers = piece.buffers()
+        if pa.types.is_dictionary(piece.type) or len(buffers) != 2 or buffers[1] is None or len(piece) == 0:
+            continue
+        width = piece.type.bit_width // 8
+        if width:
+            data = np.frombuffer(buffers[1], dtype=np.uint8)
+            views.append(data[piece.offset * width : (piece.offset + len(piece)) * width])
+    return views
+
+
+def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
+    """The columns to read and the dtype of their rows, from the types alone."""
+    every = names_of_columns(columns) is None
+    labels = choose(data_columns(schema) if every else schema.names, columns, what)
+    types = [schema.field(str(label)).type for label in labels]
+    for label, held in zip(labels, types, strict=True):
+        if isinstance(label, Coded) and not is_text(held):
+            refuse_numbers(label, str(held)[:40], what)
+    dtypes = [_F64 if isinstance(label, Coded) else float_dtype(t) for label, t in zip(labels, types, strict=True)]
+    refused = [(label, str(t)[:40]) for label, t, d in zip(labels, types, dtypes, strict=True) if d is None]
+    require_numeric(refused, what, columns)
+    return labels, _F32 if all(d == _F32 for d in dtypes) else _F64
+
+
+def data_columns(schema: Any) -> list[str]:
+    """All columns except those in which pandas stores the index of a frame."""
+    metadata = call_guarded(lambda: schema.pandas_metadata) or {}
+    index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
+    return [name for name in schema.names if name not in index]
+
+
+def arrow_rows(
+    source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
+) -> Rows:
+    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file; `what` it is for messages."""
+    pa = load_pyarrow()
+    if isinstance(source, str | os.PathLike):
+        name = existing_file(source)
+        what = repr(name)
+        mapped = boolean("memory_map", memory_map)
+        text = f"{name!r} cannot be read as an Arrow IPC or Feather file"
+        source = call_guarded(lambda: ipc_reader(pa, name, mapped).read_all(), text)
+    elif isinstance(source, pa.RecordBatchReader):
+        raise InputError(
+            "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all(), or to "
+            "Rows.from_arrow a function that opens a new one"
+        )
+    elif isinstance(source, pa.RecordBatch):
+        batch = source
+        source = call_guarded(lambda: pa.Table.from_batches([batch]))
+    elif isinstance(source, list | tuple):
+        batches = plain_list(source)
+        if batches and all(isinstance(item, pa.RecordBatch) for item in batches):
+            source = call_guarded(lambda: pa.Table.from_batches(batches), "the record batches do not share one schema")
+    if not isinstance(source, pa.Table):
+        raise InputError(
+            f"expected a pyarrow Table or RecordBatch, or a list of RecordBatches, got {type(source).__name__}"
+        )
+    table: Any = source
+    # A name that is not UTF-8 cannot be read, and the error of pyarrow would quote it.
+    call_guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
+    labels, dtype = checked_schema(table.schema, columns, what)
+    numbers = [label for label in labels if not isinstance(label, Coded)]
+    held = [view for label in numbers for view in column_memory(table.column(label))]
+    readers = [column_reader(table.column(str(k)), k, what) for k in labels]
+    return ColumnRows(table.num_rows, "arrow", labels, readers, dtype, held)
+
+
+def ipc_reader(pa: ModuleType, name: str, mapped: bool) -> Any:
+    """A reader of an IPC file or stream, mapped or read into memory."""
+    import pyarrow.ipc
+
+    with open(name, "rb") as file:
+        is_file_format = file.read(6) == b"ARROW1"
+    opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
+    return opener(pa.memory_map(name) if mapped else pa.OSFile(name))
+
+
+class ParquetRows(Rows):
+    """Rows of Parquet files, read batch by batch; pyarrow decodes in its own threads."""
+
+    __slots__ = ("_counts", "_dtype", "_labels", "_mapped", "_paths")
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        counts: Sequence[int],
+        labels: Sequence[str],
+        dtype: np.dtype[Any],
+        *,
+        memory_map: bool,
+    ) -> None:
+        super().__init__(sum(counts), len(labels), "parquet", tuple(map(name_of, labels)))
+        self._paths = tuple(paths)
+        self._counts = tuple(counts)
+        self._labels = list(labels)
+        self._dtype = dtype
+        self._mapped = memory_map
+
+    @classmethod
+    def from_paths(
+        cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool
+    ) -> ParquetRows:
+        """Check the footers of all files; no row is read."""
+        load_pyarrow()
+        if isinstance(path, list | tuple):
+            paths = [path_name(item) for item in plain_list(path)]
+        else:
+            paths = [path_name(path)]
+        if not paths:
+            raise InputError("the list of Parquet files is empty: pass at least one path")
+        schema, count = footer(paths[0])
+        counts = [count]
+        labels, dtype = checked_schema(schema, columns, repr(paths[0]))
+        for name in paths[1:]:
+            other, count = footer(name)
+            counts.append(count)
+            if names_of_columns(columns) is None and set(data_columns(other)) != set(labels):
+                raise InputError(
+                    f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have"
+                )
+            if checked_schema(other, labels, repr(name))[1] != dtype:
+                dtype = _F64
+        return cls(paths, counts, labels, dtype, memory_map=boolean("memory_map", memory_map))
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        hint = "the Parquet files have changed since they were opened"
+        return check_count(self._batches(begin, end, chunk_rows), end - begin, hint)
+
+    def _batches(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        import pyarrow.parquet
+
+        position = 0
+        for name, count in zip(self._paths, self._counts, strict=True):
+            first, last = max(begin - position, 0), min(end - position, count)
+            position += count
+            if first >= last:
+                continue
+            with pyarrow.parquet.ParquetFile(name, memory_map=self._mapped) as file:
+                groups, skipped, row = [], 0, 0
+                for index in range(file.num_row_groups):
+                    stop = row + file.metadata.row_group(index).num_rows
+                    if row < last and stop > first:
+                        groups.append(index)
+                    elif stop <= first:
+                        skipped = stop
+                    row = stop
+                if row != count:
+                    raise InputError(f"{name!r} has {row} rows, but had {count} when it was opened")
+                for batch in file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=self._labels):
+                    low, high = max(first - skipped, 0), min(last - skipped, batch.num_rows)
+                    skipped += batch.num_rows
+                    if low < high:
+                        yield batch_rows(batch, self._labels, low, high, self._dtype)
+                    if last <= skipped < count:
+                        break  # the rest of the group would be decoded for nothing
+
+
+def footer(name: str) -> tuple[Any, int]:
+    """Schema and number of rows of a Parquet file."""
+    import pyarrow.parquet
+
+    existing_file(name)
+
+    def read() -> tuple[Any, int]:
+        with pyarrow.parquet.ParquetFile(name) as file:
+            schema = file.schema_arrow
+            list(schema.names)  # a name that is not UTF-8 cannot be read
+            return schema, file.metadata.num_rows
+
+    return call_guarded(read, f"{name!r} cannot be read as a Parquet file")
+
+
+def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
+    """Rows begin to end of a record batch."""
+    return assemble([column_reader(batch.column(str(label)), label) for label in labels], begin, end, dtype)
+
+
+# Rows of pandas and polars frames. Neither library is imported here: whoever has a frame has already imported its library.
+
+
+def is_frame(obj: object) -> bool:
+    """True for a pandas or polars DataFrame."""
+    return _is(obj, "pandas", "DataFrame") or _is(obj, "polars", "DataFrame")
+
+
+def is_series(obj: object) -> bool:
+    """True for a pandas or polars Series."""
+    return _is(obj, "pandas", "Series") or _is(obj, "polars", "Series")
+
+
+def series_as_column(series: Any) -> Any:
+    """A Series as a frame of one column of the same name; without a name it is called 0, as in a frame made of an array."""
+    if _is(series, "polars", "Series") and not series.name:
+        series = series.alias("0")
+    return series.to_frame()
+
+
+def series_as_row(series: Any) -> Any:
+    """A Series as one row; the index of a pandas Series names the columns if there are several."""
+    if len(series) == 1 or _is(series, "polars", "Series"):
+        return np.ndarray.view(series.to_numpy(), np.ndarray).reshape(1, -1)
+    return series.to_frame().T.infer_objects()
+
+
+def is_lazy(obj: object) -> bool:
+    """True for a polars LazyFrame."""
+    return _is(obj, "polars", "LazyFrame")
+
+
+def frame_rows(frame: object, columns: Sequence[Any] | None) -> Rows:
+    """Rows of a pandas or polars DataFrame, or of a Series: rows of one number."""
+    if is_series(frame):
+        frame = series_as_column(frame)
+    if _is(frame, "pandas", "DataFrame"):
+        return _pandas_rows(frame, columns)
+    if _is(frame, "polars", "DataFrame"):
+        return polars_frame_rows(frame, columns)
+    raise InputError(f"expected a pandas or polars DataFrame, got {type(frame).__name__}")
+
+
+def _is(obj: object, module: str, name: str) -> bool:
+    cls = getattr(sys.modules.get(module), name, None)
+    return cls is not None and isinstance(obj, cls)
+
+
+def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
+    what = "the data frame"
+    labels = choose(list(frame.columns), columns, what)
+    dtypes = {label: frame[label].dtype for label in labels}
+    refused = [(k, _kind(d)) for k, d in dtypes.items() if not isinstance(k, Coded) and not _pandas_numeric(d)]
+    require_numeric(refused, what, columns)
+    readers: list[ColumnReader] = []
+    held: list[NDArray[Any]] = []
+    for label in labels:
+        series = frame[label]
+        if isinstance(label, Coded):
+            readers.append(_pandas_texts(series, label, what))
+        elif isinstance(series.dtype, np.dtype):
+            values = np.ndarray.view(series.to_numpy(), np.ndarray)
+            readers.append(_array_reader(values))
+            held.append(values)
+        elif hasattr(series.dtype, "pyarrow_dtype"):
+            column = call_guarded(lambda series=series: series.array.__arrow_array__())
+            readers.append(column_reader(column))
+            held.extend(column_memory(column))
+        else:
+            readers.append(_masked_reader(series.array))
+            if hasattr(series.array, "_data"):
+                held.append(series.array._data)
+    dtype = _F32 if all(d == _F32 and not isinstance(k, Coded) for k, d in dtypes.items()) else _F64
+    return ColumnRows(len(frame), "frame", labels, readers, dtype, held)
+
+
+def _kind(dtype: object) -> str:
+    """The type of a column, without its parameters: they may hold a value (the fill value of a sparse column)."""
+    return str(dtype).split("[")[0].split("(")[0][:40]
+
+
+def _pandas_numeric(dtype: Any) -> bool:
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biu" or (dtype.kind == "f" and dtype.char != "g")
+    arrow_type = getattr(dtype, "pyarrow_dtype", None)
+    if arrow_type is not None:
+        return float_dtype(arrow_type) is not None
+    # Nullable Int64, Float64, boolean and the like. A sparse column has a `subtype`, a category has `categories`.
+    return getattr(dtype, "numpy_dtype", np.dtype(object)).kind in "biuf" and not hasattr(dtype, "subtype")
+
+
+def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
+    dtype = series.dtype
+    if hasattr(dtype, "pyarrow_dtype"):
+        return column_reader(call_guarded(lambda: series.array.__arrow_array__()), label, what)
+    if _pandas_numeric(dtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O") or hasattr(dtype, "subtype"):
+        refuse_numbers(label, _kind(dtype), what)
+    found = places(label.levels)
+    if hasattr(dtype, "categories"):
+        # A category has one place, whatever rows it is in; the code of a missing cell is -1.
+        table = np.append(found(list(dtype.categories)), np.nan)
+        codes = np.asarray(series.cat.codes)
+        return lambda begin, end: table[codes[begin:end]]
+    array = series.array
+    return lambda begin, end: found(np.asarray(array[begin:end], dtype=object))
+
+
+def _array_reader(values: NDArray[Any]) -> ColumnReader:
+    return lambda begin, end: values[begin:end]
+
+
+def _masked_reader(array: Any) -> ColumnReader:
+    return lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
+    """Rows of a polars DataFrame."""
+    polars = sys.modules["polars"]
+    what = "the data frame"
+    labels = choose(list(frame.columns), columns, what)
+    series = [frame.get_column(label) for label in labels]
+    refused = [
+        (s.name, _polars_kind(s.dtype))
+        for s, label in zip(series, labels, strict=True)
+        if not (isinstance(label, Coded) or s.dtype.is_numeric() or s.dtype == polars.Boolean)
+    ]
+    require_numeric(refused, what, columns)
+    dtype = _F32 if all(s.dtype == polars.Float32 for s in series) else _F64
+    target = polars.Float32 if dtype == _F32 else polars.Float64
+    readers = [
+        _polars_texts(s, label, what) if isinstance(label, Coded) else _polars_reader(s, target)
+        for s, label in zip(series, labels, strict=True)
+    ]
+    held = [
+        view
+        for s, label in zip(series, labels, strict=True)
+        if not isinstance(label, Coded) and (view := _polars_view(s)) is not None
+    ]
+    return ColumnRows(frame.height, "frame", labels, readers, dtype, held)
+
+
+def _polars_kind(dtype: Any) -> str:
+    # An Enum prints its categories; the class name says enough.
+    return str(getattr(dtype, "base_type", lambda: dtype)())
+
+
+def _polars_reader(series: Any, target: Any) -> ColumnReader:
+    return lambda begin, end: series.slice(begin, end - begin).cast(target).to_numpy()
+
+
+def _polars_texts(series: Any, label: Coded, what: str) -> ColumnReader:
+    polars = sys.modules["polars"]
+    kinds = [getattr(polars, name, None) for name in ("String", "Utf8", "Categorical", "Enum", "Object")]
+    if not any(kind is not None and series.dtype == kind for kind in kinds):
+        refuse_numbers(label, _polars_kind(series.dtype), what)
+    found = places(label.levels)
+    return lambda begin, end: found(series.slice(begin, end - begin).to_list())
+
+
+def _polars_view(series: Any) -> NDArray[Any] | None:
+    """The memory of a column without nulls; None where polars would have to copy."""
+    try:
+        view: NDArray[Any] = series.to_numpy(allow_copy=False)
+    except Exception:
+        return None
+    return view

@@ -1,0 +1,361 @@
+"""Rows of text files: lines, cells, numbers, and CSV files.
+
+The lines of a private text file: the one place where bytes become records, for every reader of text.
+
+A record is a physical line: the bytes between two line feeds, without one carriage return at their end. Whatever a line holds, it
+does not change where other lines begin and end and cannot make reading fail, so a replaced line changes one row and never n. A
+parser gets lines and reads each by itself; a line that it cannot use is a row of missing values and counts for nothing.
+
+Cells of lines of text, and the numbers in them. The cells depend on their line alone, and a number on its cell alone.
+
+A line has the cells that a reader of its columns expects, or it is a row of missing values. A comma separates two cells unless an
+odd number of quotes stands before it on its line, and a line with an odd number of quotes has no cells. A cell is a number if, out
+of its quotes and without the blanks around it, it is a decimal numeral; its value is then the double nearest to it. Any other cell
+is NaN. In a column of text a cell is the place of its text in the public list of the column, or NaN.
+
+Types of a CSV file are never inferred from private cells. Every line is one row, read without regard to other lines, and every cell
+of a chosen column is a number or NaN, so the content of one row cannot change how another is read, raise an error, or be quoted in
+one.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.arrays import check_count, existing_file
+from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.tables import arrow_places, assemble, choose, load_pyarrow, name_of
+from fastpubpriv.threads.guard import call_guarded, iterate_guarded
+
+MAX_LINE_BYTES = 1 << 24  # a longer line is read as an empty one, so that no line fills the memory
+
+_PIECE_BYTES = 1 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+LINE_FEED, CARRIAGE_RETURN, QUOTE = b'\n\r"'
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """Consecutive lines of a text: line i is `text[begin[i]:end[i]]`, without its line feed; a line that is too long is empty."""
+
+    text: NDArray[np.uint8]
+    begin: IntArray
+    end: IntArray
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def part(self, first: int, last: int) -> Lines:
+        """Lines first to last, over the same text."""
+        return Lines(self.text, self.begin[first:last], self.end[first:last])
+
+
+def read_lines(path: str, join_quoted: bool = False) -> Iterator[Lines]:
+    """Yield all lines of a file (plain, `.gz` or `.bz2`), in order; what follows the last line feed is a line if it is not empty.
+
+    With `join_quoted` a line feed ends a line only after an even number of quotes since the beginning of the file.
+    """
+    pending = bytearray()
+    at_start, odd = True, 0
+    with _opened(path) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            codes = np.frombuffer(piece, np.uint8)
+            feeds = np.flatnonzero(codes == LINE_FEED)
+            if join_quoted:
+                quotes = np.flatnonzero(codes == QUOTE)
+                feeds = feeds[(np.searchsorted(quotes, feeds) + odd) % 2 == 0]
+                odd ^= len(quotes) % 2
+            cut = int(feeds[-1]) + 1 if len(feeds) else 0
+            if cut:
+                yield _lines(bytes(pending) + piece[:cut], feeds + len(pending), at_start)
+                pending.clear()
+                at_start = False
+            # One byte more than may be in a line shows that it is too long; its other bytes are not kept.
+            pending += piece[cut : cut + MAX_LINE_BYTES + 1 - len(pending)]
+    if pending:
+        yield _lines(bytes(pending), np.array([len(pending)]), at_start)
+
+
+def count_lines(path: str, join_quoted: bool = False) -> int:
+    """The number of lines that `read_lines` yields."""
+    if join_quoted:
+        return sum(len(lines) for lines in read_lines(path, join_quoted))
+    count, last = 0, b"\n"
+    with _opened(path) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            count += piece.count(b"\n")
+            last = piece[-1:]
+    return count + (last != b"\n")
+
+
+def _lines(text: bytes, feeds: IntArray, at_start: bool) -> Lines:
+    """The lines that end at these positions, the first of which begins at 0."""
+    codes = np.frombuffer(text, np.uint8)
+    begin = np.concatenate(([0], feeds[:-1] + 1))
+    # Lengths are compared first: a line that was cut has lost its end, and with it the carriage return.
+    too_long = feeds - begin > MAX_LINE_BYTES
+    if at_start and text.startswith(_BYTE_ORDER_MARK):
+        begin[0] = len(_BYTE_ORDER_MARK)
+    end = feeds - ((feeds > begin) & (codes[feeds - 1] == CARRIAGE_RETURN))
+    return Lines(codes, begin, np.where(too_long, begin, end))
+
+
+def _opened(path: str) -> BinaryIO | gzip.GzipFile | bz2.BZ2File:
+    name = path.lower()
+    if name.endswith(".gz"):
+        return gzip.open(path, "rb")
+    return bz2.open(path, "rb") if name.endswith(".bz2") else open(path, "rb")
+
+
+Positions = IntArray
+Column = tuple[int, tuple[str, ...] | None]  # its place on a line; its list, if it holds text
+
+_COMMA = ord(",")
+_BLANKS = " \t\r\v\f"
+_NUMERAL = r"\A[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))\z"
+
+# Of the texts made of these characters, Arrow parses exactly those that are decimal numerals (a test tries all short texts).
+_SIMPLE = b"0123456789+-.eE"
+
+
+def read_columns(lines: Lines, width: int, chosen: Sequence[Column]) -> list[FloatArray]:
+    """The numbers, or places of texts, in some columns of lines that should have `width` cells, column by column."""
+    codes = lines.text
+    commas = np.flatnonzero(codes == _COMMA)
+    quotes = np.flatnonzero(codes == QUOTE)
+    whole = np.ones(len(lines), bool)
+    if len(quotes):
+        first, last = np.searchsorted(quotes, lines.begin), np.searchsorted(quotes, lines.end)
+        whole = (last - first) % 2 == 0
+        # The only quotes left are those in pairs on one line, so pairs are found without looking at the lines.
+        quotes = quotes[_covered(len(quotes), first[whole], last[whole])]
+        commas = commas[~_covered(len(commas), *np.searchsorted(commas, quotes.reshape(-1, 2)).T)]
+    first = np.searchsorted(commas, lines.begin)
+    whole &= np.searchsorted(commas, lines.end) - first == width - 1
+    first = first[whole]
+    columns = []
+    for index, levels in chosen:
+        begin, end = (
+            lines.begin.copy(),
+            lines.begin.copy(),
+        )  # a line without cells: all its cells are empty, hence missing
+        begin[whole] = lines.begin[whole] if index == 0 else commas[first + index - 1] + 1
+        end[whole] = lines.end[whole] if index == width - 1 else commas[first + index]
+        if len(quotes):
+            # Move both ends of each quoted cell inwards, so that the quotes are left out.
+            at = np.flatnonzero(end - begin >= 2)
+            at = at[(codes[begin[at]] == QUOTE) & (codes[end[at] - 1] == QUOTE)]
+            begin[at] += 1
+            end[at] -= 1
+        texts = _texts(codes, begin, end)
+        columns.append(_numbers(texts) if levels is None else _places(texts, levels))
+    return columns
+
+
+def names_of(lines: Lines) -> list[str] | None:
+    """The cells of the first line as column names; None if they cannot be. Raises if it is not UTF-8."""
+    text = lines.text[lines.begin[0] : lines.end[0]].tobytes().decode("utf-8")
+    # A carriage return within the line: a file whose lines end in carriage returns alone would be read as one long header.
+    if not text or "\r" in text or text.count('"') % 2:
+        return None
+    cells: list[str] = []
+    for piece in text.split(","):
+        if cells and cells[-1].count('"') % 2:
+            cells[-1] += f",{piece}"
+        else:
+            cells.append(piece)
+    quoted = [len(cell) >= 2 and cell[0] == cell[-1] == '"' for cell in cells]
+    return [
+        (cell[1:-1].replace('""', '"') if inside else cell).strip() for cell, inside in zip(cells, quoted, strict=True)
+    ]
+
+
+def _covered(n: int, begin: Positions, end: Positions) -> BoolArray:
+    """Which of 0 ... n - 1 are in one of the ranges [begin, end), which are in order and do not overlap."""
+    some = begin < end
+    steps = np.zeros(n + 1, np.int8)
+    steps[begin[some]] += 1
+    steps[end[some]] -= 1
+    return np.cumsum(steps[:n], dtype=np.int8).astype(np.bool_)
+
+
+def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
+    """The cells codes[begin:end], which follow each other, as Arrow text; an empty one is missing."""
+    pa = load_pyarrow()
+    # Cells and what lies between them are one array of texts over the same bytes; every second text is kept.
+    bounds = np.stack([begin, end], axis=1).astype(np.int32).ravel()
+    missing = np.ones(len(bounds), bool)
+    missing[::2] = begin < end
+    return pa.StringArray.from_buffers(
+        len(bounds) - 1,
+        pa.py_buffer(bounds),
+        pa.py_buffer(codes),
+        pa.py_buffer(np.packbits(missing, bitorder="little")),
+    ).take(pa.array(np.arange(0, len(bounds), 2)))
+
+
+def _places(texts: Any, levels: Sequence[str]) -> FloatArray:
+    """The places of texts in a list. A quote within a cell stands there twice, so it does in the list."""
+    return arrow_places(texts, [level.replace('"', '""') for level in levels])
+
+
+def _numbers(texts: Any) -> FloatArray:
+    """The number in each of the texts; NaN where there is none."""
+    pa = load_pyarrow()
+    parsed = _parsed(pa, texts) if _is_simple(texts) else None
+    if parsed is None:
+        texts = _numerals(pa, texts)
+        parsed = _parsed(pa, texts)
+    if parsed is None:
+        # Both parsers round to the nearest double, so it does not matter which of them reads a numeral.
+        parsed = pa.array([None if text is None else float(text) for text in texts.to_pylist()], pa.float64())
+    return parsed.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _is_simple(texts: Any) -> bool:
+    """Whether all texts that are not missing are made of _SIMPLE alone."""
+    data = texts.buffers()[2]
+    return data is None or not data.to_pybytes().translate(None, _SIMPLE)
+
+
+def _numerals(pa: Any, texts: Any) -> Any:
+    """The texts without the blanks around them; missing where what is left is not a numeral."""
+    import pyarrow.compute
+
+    texts = pyarrow.compute.ascii_trim(texts, characters=_BLANKS)
+    # Matched as bytes: text that is not UTF-8 then simply does not match.
+    kept = pyarrow.compute.match_substring_regex(texts.cast(pa.binary()), _NUMERAL)
+    return pyarrow.compute.if_else(kept, texts, pa.scalar(None, pa.string()))
+
+
+def _parsed(pa: Any, texts: Any) -> Any:
+    """The texts as doubles, or None if Arrow cannot parse one of them as a number."""
+    with contextlib.suppress(pa.ArrowInvalid):
+        return texts.cast(pa.float64())
+    return None
+
+
+_F64 = np.dtype(np.float64)
+
+
+class CsvRows(Rows):
+    """Rows of a CSV file with a header, streamed."""
+
+    __slots__ = ("_chosen", "_join_quoted", "_path", "_width")
+
+    def __init__(self, path: str, width: int, chosen: dict[str, int], n: int, join_quoted: bool) -> None:
+        super().__init__(n, len(chosen), "csv", tuple(map(name_of, chosen)))
+        self._path = path
+        self._width = width
+        self._chosen = [(place, getattr(label, "levels", None)) for label, place in chosen.items()]
+        self._join_quoted = join_quoted
+
+    @classmethod
+    def from_path(cls, path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> CsvRows:
+        """Read the header, choose the columns, and count the lines."""
+        name = existing_file(path)
+        load_pyarrow()
+        message = (
+            f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
+            "in UTF-8 and ending in a line feed"
+        )
+        header = call_guarded(lambda: _header(name, join_quoted), message)
+        if header is None:
+            raise InputError(message)
+        if any(_looks_like_a_number(cell) for cell in header):
+            # The line may be a private row, so it is not quoted.
+            raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
+        # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
+        labels = choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
+        n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
+        return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        return check_count(
+            self._pieces(begin, end, chunk_rows), end - begin, "the CSV file has changed since it was opened"
+        )
+
+    def _pieces(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        if begin == end:
+            return
+        stop = end if end < self.n else sys.maxsize  # a pass to the last row reads on, to notice an extra line
+        position = -1  # of the header
+        for lines in read_lines(self._path, self._join_quoted):
+            first, last = max(begin - position, 0), min(stop - position, len(lines))
+            position += len(lines)
+            if first < last:
+                yield from self._parsed(lines.part(first, last), chunk_rows)
+            if position >= stop:
+                return
+
+    def _parsed(self, lines: Lines, chunk_rows: int) -> Iterator[Chunk]:
+        columns = read_columns(lines, self._width, self._chosen)
+        for start in range(0, len(lines), chunk_rows):
+            stop = min(start + chunk_rows, len(lines))
+            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
+
+
+def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
+    """Chunks of the chosen columns of a CSV text that can be read only once, such as the standard input."""
+    load_pyarrow()
+    message = "the rows must begin with a header: a line with the names of the columns, in UTF-8"
+    pieces = iterate_guarded(read_lines(path))
+    first: Lines | None = next(pieces, None)
+    header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
+    if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
+        raise InputError(message)
+    labels = choose(header, columns, "the header of the rows (names between commas)", list_names=False)
+    chosen = [(header.index(label), None) for label in labels]
+    return iterate_guarded(_once(itertools.chain([first.part(1, len(first))], pieces), len(header), chosen))
+
+
+def _once(pieces: Iterator[Lines], width: int, chosen: Sequence[Column]) -> Iterator[Chunk]:
+    for lines in pieces:
+        if len(lines):
+            columns = read_columns(lines, width, chosen)
+            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], 0, len(lines), _F64)  # type: ignore[misc]
+
+
+def _header(name: str, join_quoted: bool) -> list[str] | None:
+    """The column names, from the first line; None if it is not a header."""
+    for lines in read_lines(name, join_quoted):
+        return names_of(lines)
+    return None
+
+
+def _looks_like_a_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}  # a column may be called "inf"
+
+
+def public_table(path: PathLike, texts: Iterable[str] = ()) -> Any:
+    """A public CSV file as an Arrow table, types inferred but for columns of text; errors quote what Arrow says."""
+    name = existing_file(path)
+    pa = load_pyarrow()
+    import pyarrow.csv
+
+    try:
+        as_text = pyarrow.csv.ConvertOptions(column_types={label: pa.string() for label in texts})
+        table = pyarrow.csv.read_csv(name, convert_options=as_text)
+        labels = [label.strip() for label in table.column_names]  # as in the header of a private file
+        return table.rename_columns(labels)
+    except UnicodeDecodeError:
+        reason = "the first line is not UTF-8 text; save the file as UTF-8"
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error)
+    raise InputError(f"{name!r} cannot be read as a CSV file: {reason}")
