@@ -85,8 +85,7 @@ def test_a_long_line_is_noticed():
 
 
 def test_every_public_name_has_a_page():
-    names = [name for group in GROUPS for name in group.names]
-    assert sorted(names) == sorted(public_names())
+    assert sorted([name for group in GROUPS for name in group.names]) == sorted(public_names())
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.slug)

@@ -32,8 +32,7 @@ def functions(path: str) -> set[str]:
 
 
 def test_every_line_of_the_table_is_read():
-    rows = [row for row in PAGE.splitlines() if row.startswith("| [")]
-    assert len(rows) == len(LINES) >= 27
+    assert len([row for row in PAGE.splitlines() if row.startswith("| [")]) == len(LINES) >= 27
     assert [line[0] for line in LINES] == re.findall(r"(?m)^### ([A-Z]\d+)$", PAGE)
     assert {line[2] for line in LINES} <= {"privacy", "accuracy", "text"}
 
@@ -61,8 +60,7 @@ def test_a4_the_radius_of_algorithm_2(dim):
 
 
 def test_a5_second_moments_move_by_root_two():
-    rng = np.random.default_rng(0)
-    v, w = rng.standard_normal((2, 2000, 3))
+    v, w = np.random.default_rng(0).standard_normal((2, 2000, 3))
     v, w = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (v, w))
     moved = np.linalg.norm(v[:, :, None] * v[:, None] - w[:, :, None] * w[:, None], axis=(1, 2))
     assert 1.40 < moved.max() <= math.sqrt(2) + 1e-12

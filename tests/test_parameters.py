@@ -45,8 +45,7 @@ def described(text: str) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("name", sorted(PUBLIC.keys() - SHORT))
 def test_each_parameter_is_described_once(name):
-    text = inspect.getdoc(PUBLIC[name])
-    found, silent = described(text)
+    found, silent = described(inspect.getdoc(PUBLIC[name]))
     assert sorted(found) == sorted(inspect.signature(PUBLIC[name]).parameters)
     assert silent == []
 

@@ -37,16 +37,14 @@ def test_a_mean_beside_the_public_rows(tmp_path):
 
 def test_public_rows_of_a_frame_are_found_by_name():
     frame = pd.DataFrame({"b": PUBLIC[:, 1], "other": 0.0, "a": PUBLIC[:, 0]})
-    figure = mean().plot(x_pub=frame)
-    for j, axes in enumerate(figure.axes):
+    for j, axes in enumerate(mean().plot(x_pub=frame).axes):
         assert axes.containers[1].lines[0].get_ydata()[0] == pytest.approx(PUBLIC[:, j].mean())
     with pytest.raises(InputError, match="3"):
         mean().plot(x_pub=np.zeros((5, 3)))
 
 
 def test_an_endless_interval_is_an_arrow():
-    endless = dataclasses.replace(mean(), sampling_std=np.array([np.inf, 0.2]))
-    figure = endless.plot()
+    figure = dataclasses.replace(mean(), sampling_std=np.array([np.inf, 0.2])).plot()
     assert [line.get_marker() for line in figure.axes[0].lines][-2:] == ["v", "^"]
     assert "v" not in [line.get_marker() for line in figure.axes[1].lines]
 
@@ -62,8 +60,7 @@ def test_cutting_an_outline():
     grid = np.stack(np.meshgrid(np.linspace(-6.01, 6, 97), np.linspace(-4.01, 4, 91)), -1).reshape(-1, 2)
     both = path(outline).contains_points(grid) & np.all((grid > low) & (grid < high), axis=1)
     assert np.array_equal(path(cut).contains_points(grid), both)
-    far = clipped(outline, np.array([50.0, 50.0]), np.array([60.0, 60.0]))
-    assert far.shape == (0, 2)
+    assert clipped(outline, np.array([50.0, 50.0]), np.array([60.0, 60.0])).shape == (0, 2)
     assert np.array_equal(clipped(outline, np.full(2, -np.inf), np.full(2, np.inf))[:-1], outline)
 
 

@@ -196,8 +196,7 @@ def float_laplace_bound(runs):
 
     hits = [int(finer(values).sum()) for values in (zero, one)]
     least = float(stats.beta.ppf(ALPHA, hits[0], runs - hits[0] + 1))
-    most = float(stats.beta.isf(ALPHA, hits[1] + 1, runs - hits[1]))
-    return math.log(least / most)
+    return math.log(least / float(stats.beta.isf(ALPHA, hits[1] + 1, runs - hits[1])))
 
 
 def test_control_float_laplace_gives_itself_away():

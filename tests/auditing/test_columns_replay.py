@@ -74,8 +74,7 @@ def columns_of_many(budget, seen=None):
             seen.append(x)
         return estimate_mean(x, x_pub=public, budget=budget, threads=1, progress=False, random_state=3)
 
-    rows = np.random.default_rng(63).normal(size=(3000, 6))
-    return run, rows
+    return run, np.random.default_rng(63).normal(size=(3000, 6))
 
 
 @every_budget

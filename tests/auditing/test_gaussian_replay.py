@@ -157,8 +157,7 @@ def test_orthogonal_extreme_rows_of_the_matrix_estimators():
         lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
         lambda x: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=1, **COMMON),
     ):
-        report = record_replay(run, rows, other, budget=budget)
-        assert 0.95 <= report.tightness <= 1.0
+        assert 0.95 <= record_replay(run, rows, other, budget=budget).tightness <= 1.0
 
 
 def test_pure_extremes_come_close():
@@ -192,8 +191,7 @@ def plant(monkeypatch, learn):
 def test_catches_a_mean_that_bypasses_release(monkeypatch):
     def leaky(run, base, problem, *, rounds):
         learned = lifted.learn(run, base, problem, rounds=rounds)
-        private = next(iter(run.rows.chunks()))
-        return replace(learned, mean=learned.mean + 1e-9 * private[4, 0])
+        return replace(learned, mean=learned.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     plant(monkeypatch, leaky)
     with pytest.raises(ReplayError, match="leaked past release"):

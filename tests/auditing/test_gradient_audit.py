@@ -45,9 +45,7 @@ def finals(method):
 def test_a_canary_stays_within_the_claim_and_less_noise_does_not(name, monkeypatch):
     """At 1 - 1e-6 confidence; the claim is passed by an honest run with at least that probability."""
     settings = {"claim": CLAIM, "runs": 250, "confidence": 1 - 1e-6}
-    honest = audit(finals(METHODS[name]), rows(1e9), rows(-1e9), **settings)
-    assert honest.passed
+    assert audit(finals(METHODS[name]), rows(1e9), rows(-1e9), **settings).passed
     plain = release._SAMPLERS["gaussian"]
     monkeypatch.setitem(release._SAMPLERS, "gaussian", lambda *given: plain(*given) // 6)
-    broken = audit(finals(METHODS[name]), rows(1e9), rows(-1e9), **settings)
-    assert not broken.passed
+    assert not audit(finals(METHODS[name]), rows(1e9), rows(-1e9), **settings).passed

@@ -145,8 +145,7 @@ def test_catches_a_list_that_follows_the_rows(monkeypatch):
 
             def scores(self, rows, passes):
                 seen.extend(float(np.nanmax(chunk)) for chunk in rows.chunks())
-                scores = made.scores(rows, passes)
-                return scores * (2 if max(seen) > 10.0 else 1)
+                return made.scores(rows, passes) * (2 if max(seen) > 10.0 else 1)
 
         return method, Adaptive()
 

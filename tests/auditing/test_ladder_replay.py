@@ -122,8 +122,7 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
         return replace(step(rung), share=None if rung.made == 8 else EARLY_SHARES[0])
 
     def adaptive(run, *arguments):
-        largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        if largest > 100.0:
+        if max(float(np.abs(chunk).max()) for chunk in run.rows.chunks()) > 100.0:
             monkeypatch.setattr(full.FullRung, "step", longer)
         return original(run, *arguments)
 
@@ -137,8 +136,7 @@ def test_catches_a_mean_that_bypasses_release(monkeypatch):
 
     def leaky(run, base, view, structure):
         found = original(run, base, view, structure)
-        private = next(iter(run.rows.chunks()))
-        return replace(found, mean=found.mean + 1e-9 * private[4, 0])
+        return replace(found, mean=found.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     monkeypatch.setattr(learn, "climb", leaky)
     with pytest.raises(ReplayError, match="leaked past release"):

@@ -212,8 +212,7 @@ def with_sensitivity(factor):
         event = GaussianEvent(int(factor**2 * grid.quant_bound**2), grid.log2_scale, DIM)
 
         def query():
-            finite = np.nan_to_num(x, posinf=0.0, neginf=0.0)
-            steps = finite / grid.step(3.0)
+            steps = np.nan_to_num(x, posinf=0.0, neginf=0.0) / grid.step(3.0)
             norm = np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-300)
             return np.rint(steps * np.minimum(1.0, grid.clip_steps / norm)).astype(np.int64).sum(axis=0)
 

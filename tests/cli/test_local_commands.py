@@ -190,8 +190,7 @@ def test_sums_are_kept_and_go_on(monkeypatch):
     stopped = invoke("aggregate", "a", "b", *SERVER, "--state", "fresh", code=130)
     assert "run it again to go on from 'fresh'" in said(stopped)
     assert answer("--state", "fresh")["n_priv"] == 3000
-    again = answer("a", "b", "--state", "fresh")
-    assert again["mean"] == both["mean"]
+    assert answer("a", "b", "--state", "fresh")["mean"] == both["mean"]
 
 
 def test_hostile_inputs_are_left_out():
@@ -321,8 +320,7 @@ def test_units_of_public_rows():
 )  # fmt: skip
 def test_refused_in_words(words, why):
     there = sorted(path.name for path in Path().iterdir())
-    result = invoke(*words.split(), code=2)
-    assert why in said(result)
+    assert why in said(invoke(*words.split(), code=2))
     assert sorted(path.name for path in Path().iterdir()) == there
 
 

@@ -36,8 +36,7 @@ def test_help_needs_no_numpy():
 
 @pytest.mark.parametrize("name", app.COMMANDS)
 def test_overview_says_what_the_commands_say(name):
-    command = main.get_command(click.Context(main), name)
-    assert command.name == name
+    assert main.get_command(click.Context(main), name).name == name
     assert "Usage" in invoke(name, "--help").output
 
 
@@ -64,8 +63,7 @@ def test_package_names_load_at_first_use():
 def test_plan_solves_for_each_of_the_three():
     common = ["plan", "mean", "--dim", "5", "--n-pub", "20", "--json", "-"]
     error = json.loads(invoke(*common, "--n-priv", "10000", "--rho", "0.5").stdout)
-    expected = fpp.plan("mean", dim=5, n_pub=20, n_priv=10_000, budget=fpp.ZCDP(0.5))
-    assert error == expected.to_dict()
+    assert error == fpp.plan("mean", dim=5, n_pub=20, n_priv=10_000, budget=fpp.ZCDP(0.5)).to_dict()
     rows = json.loads(invoke(*common, "--rho", "0.5", "--error", error["error"]).stdout)
     assert abs(rows["n_priv"] - 10_000) <= 2
     budget = json.loads(invoke(*common, "--n-priv", "10000", "--error", error["error"]).stdout)

@@ -150,8 +150,7 @@ def test_the_sixth_page_shows_what_privacy_costs(tmp_path, monkeypatch, capsys):
     excess = {label: case["excess"] for label, case in data["demonstration_only"].items()}
     assert excess["no privacy"] == 0.0
     assert -1e-9 < excess["private, Newton steps"] < 0.3 * excess["public rows only"]
-    carriers = data["demonstration_only"]["no privacy"]["carriers"]
-    assert np.allclose(np.diff(carriers), 4.0, atol=0.6)
+    assert np.allclose(np.diff(data["demonstration_only"]["no privacy"]["carriers"]), 4.0, atol=0.6)
     out = capsys.readouterr().out
     assert "For demonstration only" in out
     assert "What happened." in out

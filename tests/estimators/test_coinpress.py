@@ -24,8 +24,7 @@ def gaussian(n=5000, dim=4, seed=0):
 @pytest.mark.parametrize("steps", [1, 2, 4])
 def test_each_step_follows_the_recursion(steps):
     n, dim, rho = 5000, 4, 0.5
-    private = gaussian() + 10.0
-    result = mean_of(private, steps=steps)
+    result = mean_of(gaussian() + 10.0, steps=steps)
     radius, row = 50.0, chi_radius(dim, 0.01)
     shares = [1.0] if steps == 1 else [0.25 / (steps - 1)] * (steps - 1) + [0.75]
     for release, share in zip(result.releases, shares, strict=True):
@@ -75,15 +74,13 @@ def test_center_is_a_number_or_a_vector():
     assert np.all(np.abs(vector.mean - [0, 10, 20, 30]) < 8 * vector.standard_error)
     number = mean_of(private, center=np.float64(15), radius=40.0)
     assert np.all(np.abs(number.mean - [0, 10, 20, 30]) < 8 * number.standard_error)
-    zero_d = mean_of(private, center=np.array(15.0), radius=40.0)
-    assert np.array_equal(zero_d.mean, number.mean)
+    assert np.array_equal(mean_of(private, center=np.array(15.0), radius=40.0).mean, number.mean)
 
 
 def test_one_public_row_is_a_ball_of_its_own():
     private, public = gaussian(), gaussian(1, 4, seed=1)
     from_public = seeded(estimate_mean, private, x_pub=public, budget=ZCDP(0.5), clipping="gaussian")
-    ball = gap_radius(4, 1, FAILURE_PROB / 2.0, 0.0)
-    by_hand = mean_of(private, center=public[0], radius=ball)
+    by_hand = mean_of(private, center=public[0], radius=gap_radius(4, 1, FAILURE_PROB / 2.0, 0.0))
     assert np.array_equal(from_public.mean, by_hand.mean)
     assert from_public.n_pub == 1
     assert by_hand.n_pub == 0

@@ -176,8 +176,7 @@ def test_every_pair_of_sources(ours, theirs, tmp_path):
         names = tuple(NAMES[place] for place in order)
         wanted[names] = wanted.get(names) or mean_of(PRIVATE[:, order], PUBLIC[:, order])
         x_priv = made(ours, PRIVATE, order, tmp_path, f"private-{index}")
-        x_pub = made(theirs, PUBLIC, public_order, tmp_path, f"public-{index}")
-        found = mean_of(x_priv, x_pub)
+        found = mean_of(x_priv, made(theirs, PUBLIC, public_order, tmp_path, f"public-{index}"))
         assert found.columns == names
         np.testing.assert_array_equal(found.mean, wanted[names].mean)
     other = made(theirs, PUBLIC, [0, 1, 2], tmp_path, "other", ["carat", "price", "depth"])
@@ -242,8 +241,7 @@ def test_released_results_match_the_names_of_rows():
         np.testing.assert_array_equal(method(pd.DataFrame(PUBLIC)), wanted)
         with pytest.raises(InputError, match=r"no column 'table'.*column 'depth'"):
             method(table.rename(columns={"table": "depth"}))
-    figure = found.plot(x_pub=table)
-    points = figure.axes[0].lines[0].get_xydata()
+    points = found.plot(x_pub=table).axes[0].lines[0].get_xydata()
     np.testing.assert_array_equal(points, found.plot(x_pub=PUBLIC).axes[0].lines[0].get_xydata())
     np.testing.assert_array_equal(points, found.plot(x_pub=table.assign(name="x")).axes[0].lines[0].get_xydata())
 

@@ -144,16 +144,14 @@ def planted(n, dim, rng, *, strong=(8.0, 5.0)):
 
 
 def test_pca_finds_planted_directions():
-    rng = np.random.default_rng(1)
-    rows, turn = planted(20_000, 20, rng)
+    rows, turn = planted(20_000, 20, np.random.default_rng(1))
     result = seeded(private_pca, rows + 3.0, budget=ZCDP(rho=0.1), center=3.0, radius=25.0, n_components=2)
     assert np.allclose(result.components @ result.components.T, np.eye(2), atol=1e-12)
     assert np.abs(np.diag(result.components @ turn.T)).min() > 0.98
     assert np.allclose(result.eigenvalues, [65.0, 26.0], rtol=0.15)
     assert result.eigenvalues[0] > result.eigenvalues[1]
     # Largest entries are positive, so that equal answers look equal.
-    largest = np.argmax(np.abs(result.components), axis=1)
-    assert np.all(result.components[[0, 1], largest] > 0)
+    assert np.all(result.components[[0, 1], np.argmax(np.abs(result.components), axis=1)] > 0)
     assert np.allclose(result.transform(rows[:5] + 3.0), rows[:5] @ result.components.T)
     with pytest.raises(ValueError, match="read-only"):
         result.components[0, 0] = 0.0
@@ -294,8 +292,7 @@ def test_refused_balls_cost_nothing(options, message):
 
 
 def test_the_covariance_says_what_became_of_it():
-    rng = np.random.default_rng(5)
-    rows = rng.standard_normal((20_000, 3)) * [1.0, 2.0, 3.0]
+    rows = np.random.default_rng(5).standard_normal((20_000, 3)) * [1.0, 2.0, 3.0]
     fine = seeded(coinpress_covariance, rows, budget=RHO_HALF, scale=20.0, steps=3)
     assert fine.status == "ok"
     error = np.linalg.norm(fine.covariance / np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - np.eye(3))

@@ -51,8 +51,7 @@ def test_one_public_value_far_from_all_others_costs_nothing(budget, others):
 @pytest.mark.parametrize("distance", [1e6, -1e6, 1e12])
 def test_the_only_public_row_may_be_far_away(budget, distance):
     """New centres bring the cells back to the width of the rows: the error does not grow with the distance."""
-    rng = np.random.default_rng(2)
-    rows = rng.exponential(size=(20_000, 1))
+    rows = np.random.default_rng(2).exponential(size=(20_000, 1))
     result = mean_of(rows, np.array([[distance]]), budget)
     assert names(result)[:3] == ["signed dyadic cells", "new centres", "signed dyadic cells"]
     near = abs(distance) < 1e9
@@ -65,10 +64,8 @@ def test_the_only_public_row_may_be_far_away(budget, distance):
 
 
 def test_only_the_columns_that_lie_far_get_a_new_centre():
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(20_000, 3)) * [1.0, 1e-3, 5.0]
-    public = np.array([[0.3, 1e5, -2.0]])
-    result = mean_of(rows, public, ZCDP(0.5))
+    rows = np.random.default_rng(3).normal(size=(20_000, 3)) * [1.0, 1e-3, 5.0]
+    result = mean_of(rows, np.array([[0.3, 1e5, -2.0]]), ZCDP(0.5))
     assert np.all(np.abs(result.mean - rows.mean(axis=0)) < [0.02, 2e-5, 0.1])
     assert names(result).count("new centres") == 2
     assert result.spent == ZCDP(0.5)
@@ -76,8 +73,7 @@ def test_only_the_columns_that_lie_far_get_a_new_centre():
 
 
 def test_a_released_centre_is_better_than_a_far_public_row_even_where_nothing_more_can_be_seen():
-    rng = np.random.default_rng(4)
-    result = mean_of(rng.normal(size=(300, 1)), np.array([[1e6]]), PureDP(1))
+    result = mean_of(np.random.default_rng(4).normal(size=(300, 1)), np.array([[1e6]]), PureDP(1))
     assert abs(result.mean[0]) < 3e5
 
 
@@ -115,8 +111,7 @@ def test_a_centre_that_was_not_released_is_caught():
 
 
 def test_bounds_that_public_rows_contradict_are_questioned():
-    rng = np.random.default_rng(7)
-    rows = rng.normal(5.0, 1.0, size=(5000, 2))
+    rows = np.random.default_rng(7).normal(5.0, 1.0, size=(5000, 2))
     with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x1,"):
         mean_of(rows, rows[:20].copy(), ZCDP(1), bounds=([0.0, 0.0], [10.0, 5.0]))
     with warnings.catch_warnings():
@@ -285,8 +280,7 @@ def test_ordinary_columns_are_not_called_heavy(budget):
 def test_tails_without_a_variance_are_called_heavy():
     said = []
     for seed in range(20):
-        rng = np.random.default_rng(seed)
-        rows = rng.pareto(1.2, size=(20_000, 1))
+        rows = np.random.default_rng(seed).pareto(1.2, size=(20_000, 1))
         said += mean_of(rows, rows[:5].copy(), ZCDP(0.5), random_state=seed).status
     assert said.count("heavy_tail") >= 4
     assert said.count("resolved") <= 10

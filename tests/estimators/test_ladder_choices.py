@@ -32,8 +32,7 @@ def test_spherical_public_rows_get_one_variance(monkeypatch):
 
 
 def test_columns_that_differ_are_not_taken_for_alike():
-    rng = np.random.default_rng(2)
-    rows = rng.normal(size=(12, 6)) * [1.0, 1.0, 1.0, 4.0, 4.0, 4.0]
+    rows = np.random.default_rng(2).normal(size=(12, 6)) * [1.0, 1.0, 1.0, 4.0, 4.0, 4.0]
     spread = np.sqrt(np.diag(public_base(rows).covariance))
     assert spread[3:].min() > 1.5 * spread[:3].max()
 

@@ -40,8 +40,7 @@ def counted(lengths, edges, std, seed=0, pure=False):
 def test_the_median_of_norms(dim, factor):
     lengths = factor * np.linalg.norm(np.random.default_rng(dim).normal(size=(4000, dim)), axis=1)
     for std in (0.0, 20.0):
-        norms = counted(lengths, scale_edges(math.sqrt(dim)), std)
-        found = math.sqrt(norms.quantile_sq(0.5))
+        found = math.sqrt(counted(lengths, scale_edges(math.sqrt(dim)), std).quantile_sq(0.5))
         assert found == pytest.approx(np.median(lengths), rel=0.25)
 
 
@@ -74,8 +73,7 @@ def test_what_lies_beyond_a_radius():
 
 
 def test_radii_weigh_what_lies_far_out_against_noise():
-    rng = np.random.default_rng(3)
-    white = np.sqrt(1.0 + rng.chisquare(6, 20_000))
+    white = np.sqrt(1.0 + np.random.default_rng(3).chisquare(6, 20_000))
     far = white.copy()
     far[:200] = 12.0
     edges, least = tail_edges(2.0), math.sqrt(1.0 + stats.chi2.ppf(0.9, 6))

@@ -44,8 +44,7 @@ def test_evidence_of_one_column():
 
 
 def test_the_ridge_does_not_lift_truly_small_eigenvalues():
-    scatter = 200.0 * np.array([1.0, 1.0, 1e-4])
-    likely, _ = evidence.pseudo_rows(scatter, 200)
+    likely, _ = evidence.pseudo_rows(200.0 * np.array([1.0, 1.0, 1e-4]), 200)
     assert likely < 0.1 * 200.0 * 1e-4
 
 
@@ -84,8 +83,7 @@ def test_no_structure_is_believed_where_the_evidence_cannot_tell():
 def test_leave_one_out_distances(n, dim):
     rows = mixed(2, n, dim)
     base = public_base(rows)
-    spreads = np.sqrt(np.diag(base.covariance))
-    assert np.isfinite(spreads).all()
+    assert np.isfinite(np.sqrt(np.diag(base.covariance))).all()
     # Explicitly, with the ridge and the scales of all rows.
     unit = np.abs(rows).max(axis=0)
     inner = rows / unit
@@ -138,8 +136,7 @@ def test_any_public_rows_give_a_positive_definite_base(public):
         scales = np.sqrt(np.diag(base.covariance))
         correlation = base.covariance / np.outer(scales, scales)
     assert np.linalg.eigvalsh(correlation)[0] > 0
-    constant = tuple(np.flatnonzero(np.ptp(public, axis=0) == 0.0))
-    assert base.fallback == constant
+    assert base.fallback == tuple(np.flatnonzero(np.ptp(public, axis=0) == 0.0))
     view = outlook(base.strength, 1000, NOISE)
     assert all(np.isfinite(each.divergence) for name, each in view.rungs.items() if name != "full")
 
@@ -166,13 +163,11 @@ def test_the_clip_factor_of_white_rows_against_quadrature(dim):
     kept_share = mass / dim
     second = np.eye(dim) * kept_share
     assert clip_factor(second, radius_sq, std=0.0, n=np.inf) == pytest.approx(1.0 / kept_share, abs=3e-3)
-    one_step = clip_factor(np.eye(dim), 1e9, std=0.0, n=np.inf)
-    assert one_step == pytest.approx(1.0, abs=1e-6)
+    assert clip_factor(np.eye(dim), 1e9, std=0.0, n=np.inf) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_shrinkage_at_the_ends():
-    rng = np.random.default_rng(7)
-    released = np.cov(rng.normal(size=(40, 5)).T)
+    released = np.cov(np.random.default_rng(7).normal(size=(40, 5)).T)
     exact = targets.chosen({"public": np.eye(5)}, targets.Noisy(released, 1e-9, 1e12), 10.0)
     assert np.allclose(targets.repaired(exact)[0], released, atol=1e-6)
     drowned = targets.chosen({"public": np.eye(5)}, targets.Noisy(released, 1e6, 1e12), 1e6)

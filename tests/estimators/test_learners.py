@@ -35,8 +35,7 @@ pytestmark = [
 def gaussian(n_priv, n_pub, dim, *, condition=10.0, mean=3.0, seed=0):
     """Private rows, public rows, and the square root of their covariance."""
     rng = np.random.default_rng(seed)
-    rotation = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
-    root = rotation * np.sqrt(np.geomspace(1.0, condition, dim))
+    root = np.linalg.qr(rng.normal(size=(dim, dim)))[0] * np.sqrt(np.geomspace(1.0, condition, dim))
     rows = rng.normal(size=(n_priv + n_pub, dim)) @ root.T + mean
     return rows[:n_priv], rows[n_priv:], root
 

@@ -67,8 +67,7 @@ def test_coverage(dim, failure_prob):
 
 @pytest.mark.parametrize("m", [7, 9, 15, 30, 200])
 def test_coverage_with_more_rows(m):
-    counts = failures(300, 5, 0.2, m=m)
-    assert counts.max() <= stats.binom.isf(1e-9, 300, 0.2 / 3)
+    assert failures(300, 5, 0.2, m=m).max() <= stats.binom.isf(1e-9, 300, 0.2 / 3)
 
 
 @pytest.mark.statistical
@@ -89,8 +88,7 @@ def test_bounds_hold_in_the_stated_coordinates():
     covariance, mean = factor @ factor.T, np.array([1e5, -2.0, 0.0, 7.0])
     misses = 0
     for _ in range(200):
-        public = rng.standard_normal((12, 4)) @ factor.T + mean
-        guarantee = precondition(public, failure_prob=0.1)
+        guarantee = precondition(rng.standard_normal((12, 4)) @ factor.T + mean, failure_prob=0.1)
         whitening = guarantee.whitening()
         private = np.linalg.eigvalsh(whitening @ covariance @ whitening.T)
         ratio = guarantee.eig_lower / guarantee.eig_upper

@@ -39,8 +39,7 @@ def rare_error(n, share, value, usual, budget, public_rows=5):
     """Root mean squared error over the deviation of the mean of the rows, where all public rows have the usual value."""
     errors = []
     for seed in range(RUNS):
-        rng = np.random.default_rng(seed)
-        rows = np.where(rng.random((n, 1)) < share, value, usual)
+        rows = np.where(np.random.default_rng(seed).random((n, 1)) < share, value, usual)
         result = mean_of(rows, np.full((public_rows, 1), usual), budget, random_state=seed)
         errors.append(result.mean[0] - (usual + share * (value - usual)))
     return np.sqrt(np.mean(np.square(errors)) * n / (share * (1.0 - share))) / abs(value - usual)

@@ -42,8 +42,7 @@ KINDS = ["Gaussian", "lognormal", "counts", "share", "tiny", "mostly zero"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_noise_the_mean_is_that_of_the_rows(kind):
-    rng = np.random.default_rng(1)
-    rows = column(rng, kind, 3000)[:, None]
+    rows = column(np.random.default_rng(1), kind, 3000)[:, None]
     result = mean_of(rows, rows[:1].copy(), EXACT)
     # What is left is the width of the outermost cells, which a clip point cuts off.
     assert abs(result.mean[0] - rows.mean()) < 0.03 * rows.std()
@@ -143,8 +142,7 @@ def test_a_negated_column_mirrors(budget):
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("dim", [1, 2, 7])
 def test_costs_add_up_to_the_budget(budget, dim):
-    rng = np.random.default_rng(5)
-    rows = rng.normal(size=(20_000, dim))
+    rows = np.random.default_rng(5).normal(size=(20_000, dim))
     ledger = Ledger(budget)
     result = mean_of(rows, rows[:1].copy(), budget, ledger=ledger)
     assert result.spent == budget
@@ -264,8 +262,7 @@ def test_a_constant_column_is_a_point_mass_at_its_value():
 
 
 def test_a_rare_yes_is_clipped_near_one():
-    shares = divide(1, 20_000, BUDGETS[0].rho, pure=False)
-    rate = 8.0 * shares.count_std / 20_000
+    rate = 8.0 * divide(1, 20_000, BUDGETS[0].rho, pure=False).count_std / 20_000
     rng = np.random.default_rng(6)
     errors, clips = [], []
     for seed in range(40):
@@ -296,8 +293,7 @@ def test_intervals_hold_and_are_of_a_sensible_width(kind, budget):
 
 
 def test_one_row_far_away_costs_little():
-    rng = np.random.default_rng(9)
-    rows = rng.normal(50.0, 2.0, size=(10_000, 1))
+    rows = np.random.default_rng(9).normal(50.0, 2.0, size=(10_000, 1))
     rows[0] = 1e300
     result = mean_of(rows, np.array([[49.0]]))
     assert abs(result.mean[0] - 50.0) < 0.3
@@ -320,8 +316,7 @@ def test_all_rows_missing():
 
 
 def test_one_warning_names_the_columns():
-    rng = np.random.default_rng(11)
-    rows = np.column_stack([rng.normal(size=20_000), np.full(20_000, 4.0)])
+    rows = np.column_stack([np.random.default_rng(11).normal(size=20_000), np.full(20_000, 4.0)])
     with pytest.warns(AccuracyWarning, match="point_mass.*: x1") as caught:
         result = mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5))
     assert len([each for each in caught if each.category is AccuracyWarning]) == 1

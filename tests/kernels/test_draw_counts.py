@@ -75,8 +75,7 @@ def mixtures(seed, size, components, dim, spread):
 )
 def test_counts_are_those_of_the_codes(size, components, dim, spread):
     table = mixtures(size, size, components, dim, spread)
-    rng = np.random.default_rng(1)
-    rows = 2.0 * rng.normal(size=(83, dim))
+    rows = 2.0 * np.random.default_rng(1).normal(size=(83, dim))
     rows[40] = table.means[0, 0, :, 0]
     rows[7, 0], rows[50], rows[51], rows[52] = np.nan, 1e200, 1e6, 5e-324
     owns = sorted({0, min(5, size - 1), size // 2, size - 1, table.panels * PANEL - 1})
@@ -92,8 +91,7 @@ def test_units_and_places_of_columns_do_not_matter(scale):
     spreads = np.exp(0.2 * rng.normal(size=(70, 2, 2)))
     rows = 1e6 + rng.normal(size=(60, 2))
     table = kernels.mixture_table(np.full((70, 2), 0.5), means * [1.0, scale], spreads * [1.0, scale**2])
-    found = agreed(rows * [1.0, scale], table, [0, 69])
-    assert np.unique(found[:, :70]).size > 10
+    assert np.unique(agreed(rows * [1.0, scale], table, [0, 69])[:, :70]).size > 10
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -108,8 +106,7 @@ def test_on_an_edge_of_the_code(sign, edge, own):
     table.constants[0, 0, own] = base
     others = [j for j in range(PANEL) if j != own]
     table.constants[0, 0, others] = base + edge * STEP + np.arange(-31, 32) * np.spacing(8.0)
-    alone = agreed([[3.0 * sign]], table, [own])
-    assert np.unique(alone[0][others]).size in (1, 2)
+    assert np.unique(agreed([[3.0 * sign]], table, [own])[0][others]).size in (1, 2)
     rows = 3.0 * sign + np.arange(-20, 21)[:, None] * 1e-7
     many = agreed(rows, table, [own, others[0], others[-1]])
     for j in others[::9]:
@@ -117,8 +114,7 @@ def test_on_an_edge_of_the_code(sign, edge, own):
         for part, whole in ((single.means, table.means), (single.factors, table.factors)):
             part[..., [own, j]] = whole[..., [own, j]]
         single.constants[..., [own, j]] = table.constants[..., [own, j]]
-        counts = agreed(rows, single, [own])
-        assert 0 <= counts[0, j] <= len(rows)
+        assert 0 <= agreed(rows, single, [own])[0, j] <= len(rows)
     assert many.max() <= len(rows)
 
 
@@ -133,8 +129,7 @@ def test_near_ties_of_mixtures(components, own):
     table.constants[:] = rng.normal(size=(1, components, 1)) + np.linspace(1.0, -1.0, PANEL) * 3e-4
     table.factors[..., 5] *= 0.7  # the top of many rows, so that edges fall anywhere
     table.constants[..., 5] += 1.0
-    found = agreed(3.0 * rng.normal(size=(400, 2)), table, [own])
-    assert np.unique(found).size > 10
+    assert np.unique(agreed(3.0 * rng.normal(size=(400, 2)), table, [own])).size > 10
 
 
 @pytest.mark.parametrize("components", [2, 3])

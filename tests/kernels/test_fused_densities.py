@@ -48,8 +48,7 @@ def test_a_distance_halfway_between_codes(components, sign):
     row = sign * np.array([[1.1 * 2.0**-27, 1.0 + 2.0**-27]])
     unfused = row[0, 0] ** 2 + row[0, 1] ** 2
     assert unfused == 1.0 + 2.0**-26
-    alone = every_set(row, table)
-    assert alone[0, 0, [0, 5]].tolist() == [32767, 32767]  # half to even
+    assert every_set(row, table)[0, 0, [0, 5]].tolist() == [32767, 32767]  # half to even
     among = np.random.default_rng(0).standard_normal((50, 2))
     among[[0, 16, 49]] = row
     assert (every_set(among, table)[0, [0, 16, 49], 5] == 32767).all()
@@ -63,8 +62,7 @@ def test_where_polynomials_change(gap):
     table.constants[0, 1, :63] = -(gap + np.arange(-31, 32) * (np.spacing(gap) if gap else 2.0**-53))
     table.constants[0, 0, 63] = 2.0
     table.factors[0, 0, 0, 63] = 1.0
-    rows = np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None]
-    codes = every_set(rows, table)
+    codes = every_set(np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None], table)
     assert np.unique(codes[0, :, 0]).size >= 2
     assert (np.ptp(codes[0, :, :63].astype(int), axis=1) <= 1).all()
 

@@ -94,8 +94,7 @@ def statistic(module, rows, means, stds, share, radii):
 def test_statistics_of_rows_equal_those_of_the_twin(level, dtype, dim):
     rng = np.random.default_rng(dim)
     for n in (0, 1, 7, 8, 43):
-        wide = rng.normal(size=(n, dim + 3)).astype(dtype)
-        rows = wide[:, 1 : dim + 1]
+        rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
         rows[rng.random((n, dim)) < 0.02] = np.nan
         rows[rng.random((n, dim)) < 0.02] = np.finfo(dtype).max
         means, stds = rng.normal(size=(3, dim)), 10.0 ** rng.uniform(-2, 2, (3, dim))

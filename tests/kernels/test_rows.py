@@ -24,8 +24,7 @@ def test_quantise_equals_twin(case):
     for level in LEVELS:
         with instruction_set(level):
             np.testing.assert_array_equal(integers_of(case.chunk, case.row_map), expected)
-    norm_sq = (expected.astype(np.int64) ** 2).sum(axis=1)
-    assert (norm_sq <= case.row_map.quant_bound**2).all()
+    assert ((expected.astype(np.int64) ** 2).sum(axis=1) <= case.row_map.quant_bound**2).all()
 
 
 @given(cases())

@@ -66,16 +66,14 @@ def test_signalling_bits_survive_until_the_kernel():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_nothing_but_nan(kind):
-    rng = np.random.default_rng(0)
-    row_map = make_map(rng, 11, kind)
+    row_map = make_map(np.random.default_rng(0), 11, kind)
     assert not everywhere(np.full((33, 11), np.nan), row_map).any()
     assert counts_of(np.full((33, 11), np.nan), row_map, np.array([1.0])).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("size", [1e160, 1e200, 1e300, 1.7e308, np.finfo(np.float64).max])
 def test_huge_rows_are_clipped_not_lost(size):
-    x = np.array([[size, 0.0, 0.0], [0.0, -size, 0.0], [size, -size, size]])
-    q = everywhere(x, PLAIN)
+    q = everywhere(np.array([[size, 0.0, 0.0], [0.0, -size, 0.0], [size, -size, size]]), PLAIN)
     corner = round(1990.0 / math.sqrt(3.0))
     assert q.tolist() == [[1990, 0, 0], [0, -1990, 0], [corner, -corner, corner]]
 
@@ -109,11 +107,9 @@ def test_difference_that_overflows():
 
 @pytest.mark.parametrize("value", [5e-324, -5e-324, 2.2e-308, 0.0, -0.0])
 def test_tiny_and_signed_zero(value):
-    x = np.full((10, 3), value)
-    assert not everywhere(x, PLAIN).any()
+    assert not everywhere(np.full((10, 3), value), PLAIN).any()
     fine = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1e308, limit=1990.0)
-    q = everywhere(np.full((10, 3), 1e-308 * np.sign(value)), fine)
-    assert (q == np.sign(value)).all()
+    assert (everywhere(np.full((10, 3), 1e-308 * np.sign(value)), fine) == np.sign(value)).all()
 
 
 @pytest.mark.parametrize("ulps", [-4, -1, 0, 1, 4])
@@ -155,8 +151,7 @@ def test_every_pair_of_notorious_values():
     x = np.ascontiguousarray(words).view(np.float64)
     rng = np.random.default_rng(8)
     for kind in KINDS:
-        row_map = make_map(rng, 2, kind, scale=1e5)
-        q = everywhere(x, row_map)
+        q = everywhere(x, make_map(rng, 2, kind, scale=1e5))
         finite = np.isfinite(x).all(axis=1)
         assert not q[~finite].any()
         assert q[finite].any()

@@ -234,8 +234,7 @@ def worst_log2_ratio(name, log2_scale, fractions, error=0):
                 else:
                     x = k << U_MORE_BITS | fraction
                     ideal = exp_minus(x * x, 1 << (2 * U_MORE_BITS + 2 * log2_scale + 1))
-                ratio = abs(implied / ideal - 1)
-                worst = worst.max(ratio)
+                worst = worst.max(abs(implied / ideal - 1))
     return math.log2(float(worst.upper()))
 
 

@@ -72,8 +72,7 @@ def cases(draw):
 @settings(max_examples=400, deadline=None)
 def test_labels_equal_twin(case):
     chunk, row_tree = case
-    expected = agree(chunk, row_tree)
-    np.testing.assert_array_equal(expected == -1, ~np.isfinite(chunk).all(axis=1))
+    np.testing.assert_array_equal(agree(chunk, row_tree) == -1, ~np.isfinite(chunk).all(axis=1))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -83,8 +82,7 @@ def test_every_size(dim, dtype):
     x = rng.standard_normal((2100, dim)).astype(dtype)  # more than two blocks, and a part of a group of rows
     x[rng.integers(0, len(x), 20), rng.integers(0, dim, 20)] = rng.choice([np.nan, np.inf, -np.inf], 20)
     for n_splits in (0, 1, 4, 20):
-        row_tree = make_tree(rng, dim, n_splits)
-        labels = agree(x, row_tree)
+        labels = agree(x, make_tree(rng, dim, n_splits))
         assert n_splits == 0 or len(set(labels)) > 1 + (n_splits > 1)
 
 
@@ -184,8 +182,7 @@ def test_targets_may_be_inner_nodes():
     for node in range(len(row_tree.splits)):
         inside = np.array([node in maps.path_to(parents, one) for one in leaf])
         np.testing.assert_array_equal(agree(x, RowTree(5, row_tree.splits, [node])) == 0, inside)
-        only = Members(RowTree(5, row_tree.splits, [node]))
-        np.testing.assert_array_equal(only(x), x[inside])
+        np.testing.assert_array_equal(Members(RowTree(5, row_tree.splits, [node]))(x), x[inside])
 
 
 @given(cases(), st.integers(1, 9), st.integers(0, 2**32))
@@ -274,8 +271,7 @@ def test_kernel_refuses_arrays_it_cannot_use():
 
 
 def test_lineage_names_what_decides():
-    rng = np.random.default_rng(2)
-    row_tree = make_tree(rng, 3, 4)
+    row_tree = make_tree(np.random.default_rng(2), 3, 4)
     splits, parents = row_tree.splits, maps.parents_of(row_tree.splits)
     names = {}
     for node in range(len(splits)):

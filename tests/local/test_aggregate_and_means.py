@@ -247,8 +247,7 @@ def test_the_best_weight_is_never_worse_than_one_weight_for_all():
 def test_the_empirical_mean_weighs_every_row_alike():
     rng = np.random.default_rng(0)
     rows, public = rng.normal(0.3, 0.1, (4000, 3)), rng.normal(0.3, 0.1, (1000, 3))
-    randomizer = PrivUnit(3, 3.0, norm_bound=1.0)
-    reports = randomizer.privatize(rows, random_state=1)
+    reports = PrivUnit(3, 3.0, norm_bound=1.0).privatize(rows, random_state=1)
     result = estimate_mean(reports, x_pub=public, target="empirical")
     truth = np.concatenate([rows, public]).mean(axis=0)
     assert result.releases[0]["private_weight"] == 0.8

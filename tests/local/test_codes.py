@@ -74,8 +74,7 @@ def test_the_best_number_of_words_is_the_best():
         errors = [
             SubsetSelection(dim, epsilon, words=words, chosen=s).mean_squared_error() for s in range(1, words // 2 + 1)
         ]
-        best = SubsetSelection(dim, epsilon, words=words)
-        assert best.mean_squared_error() == min(errors)
+        assert SubsetSelection(dim, epsilon, words=words).mean_squared_error() == min(errors)
 
 
 def test_more_words_are_better_and_privunit_is_the_limit():

@@ -112,8 +112,7 @@ def test_on_the_sphere_the_mean_square_is_one():
     assert mean_error(PrivUnit(4, 3.0), n_reports=9, variance=0.3) == mean_error(
         PrivUnit(4, 3.0), n_reports=9, variance=0.3, mean_square=1.0
     )
-    unit = np.eye(4)
-    found = Moments.of(unit, 1.0, sphere=True)
+    found = Moments.of(np.eye(4), 1.0, sphere=True)
     assert found.square == 1.0
     assert found.mean_square == pytest.approx(1.0 - found.variance)
 
@@ -177,8 +176,7 @@ def test_the_interval_holds_what_is_shortened():
     without = dataclasses.replace(result, clipping_std=None)
     assert without.confidence_interval(0.95)[1][0] < 1.0 < upper[0]
     assert lower[0] < result.mean[0]
-    again = MeanResult.from_json(result.to_json())
-    assert np.array_equal(again.clipping_std, result.clipping_std)
+    assert np.array_equal(MeanResult.from_json(result.to_json()).clipping_std, result.clipping_std)
     assert "noise, sampling and clipping" in result.summary()
 
 

@@ -44,8 +44,7 @@ HOSTILE = [
 
 def clustered(rng, n, scale=1.0):
     """Rows about the three centres, and their leaves."""
-    label = rng.integers(0, 3, n)
-    return CENTERS[label] + scale * rng.standard_normal((n, DIM))
+    return CENTERS[rng.integers(0, 3, n)] + scale * rng.standard_normal((n, DIM))
 
 
 def maps(out_dim=DIM, seed=0):

@@ -208,8 +208,7 @@ def test_each_debit_states_its_relation():
 
 def test_what_is_reserved_is_off_the_budget_with_its_delta():
     budget, draws = ApproxDP(1, 1e-6), 100
-    reserved = ApproxDP(Fraction(1, 8), Fraction(1, 10**7))
-    account = opened(budget, draws=draws, reserved=reserved)
+    account = opened(budget, draws=draws, reserved=ApproxDP(Fraction(1, 8), Fraction(1, 10**7)))
     slack = approx_slack(1, draws)
     at = Fraction(7, 8), Fraction(1e-6) - Fraction(1, 10**7) - slack
     mu = math.sqrt(2 * account.allowance)

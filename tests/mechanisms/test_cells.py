@@ -57,8 +57,7 @@ def test_cells_cost_what_was_asked_for(columns):
     _, call, released = exact(cells, rows, edges=EDGES[:columns])
     assert isinstance(call.event, LaplaceEvent)
     assert Fraction(99, 100) < call.event.epsilon <= 1
-    step = round(1.0 / call.unit)
-    assert call.event.l1_sensitivity == 2 * step * columns
+    assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit) * columns
     assert released.noise_std == pytest.approx(np.sqrt(2.0) * 2.0 * columns, rel=1e-3)
     account = opened(ZCDP(Fraction(1, 2)))
     _, call, released = exact(

@@ -51,8 +51,7 @@ def as_floats(matrix):
 
 
 def test_groups_are_rows_by_position():
-    rng = np.random.default_rng(0)
-    data = rng.normal(size=(203, 2)) * [1.0, 5.0] + 3.0
+    data = np.random.default_rng(0).normal(size=(203, 2)) * [1.0, 5.0] + 3.0
     matrix = np.array([[2.0, 0.0], [0.5, 0.1]])
     base = AffineMap(dim=2, center=np.array([1.0, 2.0]), matrix=matrix)
     covariance, valid = taken(private_rows(data), base, 10)
@@ -90,8 +89,7 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
     base = AffineMap(dim=2, center=np.zeros(2), matrix=np.array([[1.0, 0.0], [0.3, 2.0]]))
     one, valid_one = taken(private_rows(data), base, 20)
     two, valid_two = taken(private_rows(other), base, 20)
-    changed = [g for g in range(20) if one[g].tobytes() != two[g].tobytes()]
-    assert changed == [17]
+    assert [g for g in range(20) if one[g].tobytes() != two[g].tobytes()] == [17]
     close_one, close_two = mechanism.agreements(one, valid_one), mechanism.agreements(two, valid_two)
     assert abs(int(close_one.sum() - close_two.sum())) <= 2 * 20 - 1
     assert np.abs(np.delete(close_one - close_two, 17)).max() <= 1
@@ -166,8 +164,7 @@ def test_the_margin_pays_for_a_false_pass():
     # P(noise >= margin) e^epsilon <= delta / 2, in the law of the noise itself.
     groups, epsilon, delta = 500, Fraction(1, 2), Fraction(1, 10**6)
     scale = math.floor(epsilon * 2**40 / (2 * groups))
-    event = LaplaceEvent(2 * groups * scale, 40, 1)
-    assert event.epsilon <= epsilon
+    assert LaplaceEvent(2 * groups * scale, 40, 1).epsilon <= epsilon
     steps = mechanism.pass_margin(groups, epsilon, delta) * scale * groups**2
     tail = math.exp(-steps / 2**40) / (1 + math.exp(-(2.0**-40)))
     assert math.exp(float(epsilon)) * tail <= float(delta) / 2
@@ -238,8 +235,7 @@ def test_the_centre_moves_by_no_more_than_its_sensitivity():
         if not (good(covariance) and good(other)):
             continue
         tried += 1
-        whitener = rng.normal(size=(dim, dim)) * 10.0 ** rng.uniform(-2, 2)
-        gap = moved(covariance, other, whitener)
+        gap = moved(covariance, other, rng.normal(size=(dim, dim)) * 10.0 ** rng.uniform(-2, 2))
         assert gap <= mechanism.log_sensitivity(dim, groups)
         worst = max(worst, gap / mechanism.log_sensitivity(dim, groups))
     assert tried > 100

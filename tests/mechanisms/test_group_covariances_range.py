@@ -102,8 +102,7 @@ def test_what_agrees_does_so_exactly(dim):
 
 def test_ordinary_groups_of_ordinary_sizes_are_usable():
     eye = np.eye(3)
-    sizes = np.array(SIZES)
-    valid = usable(sizes[:, None, None] * eye, 1000.0)
+    valid = usable(np.array(SIZES)[:, None, None] * eye, 1000.0)
     assert valid.tolist() == [size >= 1e-280 for size in SIZES]  # the trace of the size 1e-280 is 3e-280
     assert not usable(np.array([np.full((3, 3), np.inf), np.full((3, 3), np.nan), 0.7e308 * eye]), 1000.0).any()
 

@@ -138,8 +138,7 @@ def check_frequencies(law, draws):
     assert stats.chisquare(counts, want).pvalue > 1e-6
     # Planted: half the rate, and the other law.
     for wrong in (LAW[law](scores, Fraction(1, 2)), LAW[LAWS[1 - LAWS.index(law)]](scores, Fraction(1))):
-        planted = np.array([float(p) for p in wrong]) * draws
-        assert stats.chisquare(counts, planted).pvalue < 1e-6
+        assert stats.chisquare(counts, np.array([float(p) for p in wrong]) * draws).pvalue < 1e-6
 
 
 def test_choices_follow_permute_and_flip():
@@ -155,8 +154,7 @@ def test_many_choices_follow_their_law(law):
 def test_permute_and_flip_with_many_candidates():
     scores = np.full(1000, -(10**6))
     scores[[3, 700, 999]] = 0
-    found = {chosen(scores, "permute_and_flip", seed) for seed in range(60)}
-    assert found == {3, 700, 999}
+    assert {chosen(scores, "permute_and_flip", seed) for seed in range(60)} == {3, 700, 999}
     with pytest.raises(KernelError, match="candidates"):
         chosen(np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
 
@@ -371,8 +369,7 @@ def test_density_scores_against_a_direct_count(full):
 
 def test_masses_from_draws_are_near_the_true_ones():
     """On the line the masses of Scheffe sets are known: sums over fine cells."""
-    rng = np.random.default_rng(8)
-    listed = random_list(rng, 12, 2, 1)
+    listed = random_list(np.random.default_rng(8), 12, 2, 1)
     evaluation = DensitySets.prepare(listed, draws=1024, threads=2)
     grid = np.linspace(-20.0, 20.0, 40001)
     middle = (grid[1:] + grid[:-1])[:, None] / 2
@@ -400,8 +397,7 @@ def test_cells_follow_the_candidates_at_any_scale():
     assert len(edges) < 512
     assert (np.diff(edges) > 0).all()
     for mean, std in ((-1e9, 1.0), (0.0, 1e-3), (1e9, 2.0)):
-        near = edges[np.abs(edges - mean) <= 4.001 * std]
-        assert len(near) >= 30
+        assert len(edges[np.abs(edges - mean) <= 4.001 * std]) >= 30
 
 
 # ---- choosing among a list ------------------------------------------------------------------------------------------

@@ -49,8 +49,7 @@ def integers(x, budget=BUDGETS["zcdp"], **options):
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_each_leaf_gets_the_integers_of_its_own_rows(notion):
-    rng = np.random.default_rng(1)
-    x = np.concatenate([clustered(rng, 500, 2.0), HOSTILE])
+    x = np.concatenate([clustered(np.random.default_rng(1), 500, 2.0), HOSTILE])
     reached = three_leaves().assign(x)
     counts, sums, moments = integers(x, BUDGETS[notion])
     quanta = {call.name: call.event for call in (counts, sums, moments)}
@@ -144,8 +143,7 @@ def test_sensitivities_are_reached():
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_answers_are_near_the_truth(notion):
-    rng = np.random.default_rng(4)
-    x = clustered(rng, 20_000)
+    x = clustered(np.random.default_rng(4), 20_000)
     reached = three_leaves().assign(x)
     counts, sums, moments = all_three(
         opened(BUDGETS[notion]), private_rows(x), affines=[AffineMap(dim=DIM, center=c) for c in CENTERS]
@@ -177,8 +175,7 @@ def test_noise_levels_follow_the_unit_of_each_leaf(notion):
 
 
 def test_no_row_is_no_problem():
-    empty = np.full((5, DIM), np.nan)
-    for call in integers(empty):
+    for call in integers(np.full((5, DIM), np.nan)):
         assert not call.query.any()
 
 

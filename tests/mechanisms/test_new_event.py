@@ -97,8 +97,7 @@ class Sample(Measurement):
 
 
 def test_it_is_recorded_debited_and_composed():
-    account = opened(ZCDP(1))
-    run = Run(account, private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
+    run = Run(opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
     run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
         "name": "sample",

@@ -36,8 +36,7 @@ opened = partial(accounts.opened, draws=CANDIDATES)
 
 
 def numbers(account, event, query):
-    answer = release(account, name="x", query=query, shape=(SIZE,), event=event, unit=1.0)
-    return answer.tobytes()
+    return release(account, name="x", query=query, shape=(SIZE,), event=event, unit=1.0).tobytes()
 
 
 def node(query):

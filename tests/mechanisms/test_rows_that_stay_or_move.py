@@ -217,8 +217,7 @@ def test_a_scope_is_one_debit_by_depth():
 
 def test_a_payer_pays_for_one_node():
     rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
-    account = opened(ZCDP(1))
-    scope = account.tree(Fraction(1, 2), max_depth=3)
+    scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
     payer = scope.node(0)
     with pytest.raises(BudgetError, match="over its own rows"):
         release_second_moment(
@@ -238,8 +237,7 @@ def test_a_payer_pays_for_one_node():
 
 def test_entering_counts_as_much_as_half_of_a_stay():
     lineage = deep_tree(1).only(0).lineage
-    scope = opened(ZCDP(1)).tree(unit(40), max_depth=2)
-    payer = scope.node(0)
+    payer = opened(ZCDP(1)).tree(unit(40), max_depth=2).node(0)
     payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
     payer.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
     with pytest.raises(BudgetError, match="budget of its node"):  # stay 20 of 20

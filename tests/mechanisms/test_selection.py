@@ -66,8 +66,7 @@ def test_exp_is_bracketed(gap, rate):
 @pytest.mark.parametrize("scores", [[0, 0, 0, 0, 0], [5, 1, 3, 3, 0], [-7, 2, 2, 2, 1], [0, 1000, 1, 999, 998]])
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 3), Fraction(8)])
 def test_five_candidates_have_the_exact_probabilities(scores, epsilon):
-    event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=5)
-    found = probabilities(scores, event.rate)
+    found = probabilities(scores, SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=5).rate)
     with mpmath.workprec(800):
         ideal = [
             mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator * (s - max(scores)) / 2) for s in scores
@@ -107,8 +106,7 @@ def worst_ratio(rate, step):
 
 
 def test_privacy_ratio_by_enumeration():
-    epsilon = Fraction(1)
-    event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=3)
+    event = SelectionEvent(epsilon=Fraction(1), sensitivity=1, candidates=3)
     with mpmath.workprec(600):
         bound = mpmath.exp(1 + mpmath.mpf(2) ** -99)
 
@@ -163,8 +161,7 @@ def test_scores_move_by_at_most_one_over_all_neighbours():
         pairs = [((0.0, 0.0, 0.3), (3.0, 0.0, 0.3)), ((-1.1, -1.1, 1.1), (1.1, -1.1, 1.1))]
         for one, other in pairs:
             mine = probabilities(cache[one], epsilon / 2)
-            theirs = probabilities(cache[other], epsilon / 2)
-            for a, b in zip(mine, theirs, strict=True):
+            for a, b in zip(mine, probabilities(cache[other], epsilon / 2), strict=True):
                 assert mpmath.mpf(a.numerator) / a.denominator <= limit * mpmath.mpf(b.numerator) / b.denominator
 
 

@@ -39,8 +39,7 @@ def test_a_table_that_spills_counts_the_same(rule, spread):
     tables = [BinTable(slots=bins.LEAST_SLOTS) for _ in range(2)]
     for number, begin in enumerate(range(0, len(x), 7000)):
         tables[number % 2].count(x[begin : begin + 7000], rule)
-    spilt = sum(len(table._spilt) for table in tables)
-    assert (spilt > 5) == (spread == 10**9 and not rule.dyadic)
+    assert (sum(len(table._spilt) for table in tables) > 5) == (spread == 10**9 and not rule.dyadic)
     same(bins.collect(tables, 1), reference.bins_count(x, rule))
 
 

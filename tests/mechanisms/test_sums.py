@@ -74,8 +74,7 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
 
 
 def affine_step(affine, quant, radius):
-    half_root = int(np.ceil(np.sqrt(affine.out_dim) / 2))
-    return radius / (quant - half_root - 1)
+    return radius / (quant - int(np.ceil(np.sqrt(affine.out_dim) / 2)) - 1)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

@@ -74,8 +74,7 @@ def test_yatracos_by_draws_against_a_direct_count(size):
     rng = np.random.default_rng(size)
     listed, n, draws = random_list(rng, size, 2, 3), 200, 64
     rows = 2.0 * rng.normal(size=(n, 3))
-    pairs = list(itertools.combinations(range(size), 2))
-    first, second = np.array(pairs).T
+    first, second = np.array(list(itertools.combinations(range(size), 2))).T
     public = PublicDraws(listed, draws=draws)
     masses = []
     for h in range(size):

@@ -82,14 +82,12 @@ def test_moments_of_modes():
     mean, std = moments_of(np.array([[0.5, 0.0, 1.0], [0.5, 4.0, 1.0]]))
     assert (mean, std) == (pytest.approx(2.0), pytest.approx(np.sqrt(5.0)))
     # A light mode far away, which may be noise, moves nothing.
-    far = column([0.998, 0.002], [0.0, 1e6], [1.0, 1.0])
-    assert far.moments(None, 0.05) == (0.0, 1.0)
+    assert column([0.998, 0.002], [0.0, 1e6], [1.0, 1.0]).moments(None, 0.05) == (0.0, 1.0)
 
 
 def test_split_takes_the_widest_gap_first_and_keeps_the_weight():
     columns = [column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]), column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])]
-    starts = split([Start(1.0, {}, {})], columns, 2, 0.05)
-    at = started(columns, starts, 0.05, known_std=False)
+    at = started(columns, split([Start(1.0, {}, {})], columns, 2, 0.05), 0.05, known_std=False)
     assert sorted(at.means[:, 1].tolist()) == [0.0, 50.0]
     assert np.allclose(at.means[:, 0], 1.5)
     assert at.weights.sum() == pytest.approx(1.0)
@@ -119,8 +117,7 @@ def test_columns_that_are_no_anchors_get_the_modes_that_match():
 
 def test_units_of_columns_do_not_matter():
     rng = np.random.default_rng(2)
-    truth = blobs(np.random.default_rng(4), 3, 4)
-    rows = truth.draw(rng, 40_000)
+    rows = blobs(np.random.default_rng(4), 3, 4).draw(rng, 40_000)
     unit = 2.0 ** np.array([-40, 0, 30, 100])
     one, other = learn(rows, 3), learn(rows * unit, 3)
     # Powers of two: the same cells, the same noise, the same answer.
@@ -139,8 +136,7 @@ def test_what_it_cannot_do_is_one_component():
 
 def test_blobs_without_a_range():
     rng = np.random.default_rng(5)
-    result = learn(BLOBS.draw(rng, 30_000), 5)
-    assert distance_by_draws(BLOBS, released(result), rng) < 0.15
+    assert distance_by_draws(BLOBS, released(learn(BLOBS.draw(rng, 30_000), 5)), rng) < 0.15
 
 
 def test_deviations_a_billionth_of_the_distances():

@@ -44,8 +44,7 @@ def test_means_may_lie_anywhere(n):
 
 
 def test_anchors_find_components_in_three_columns():
-    rows = BLOBS.draw(np.random.default_rng(3), 60_000)
-    result = learn(rows, 3)
+    result = learn(BLOBS.draw(np.random.default_rng(3), 60_000), 3)
     assert result.method == "anchors"
     assert result.n_components == 3
     assert (matched(result, BLOBS) < [0.2, 0.2, 0.03]).all()
@@ -115,8 +114,7 @@ def test_public_list_spends_epsilon_alone():
     rng = np.random.default_rng(7)
     public, rows = rng.normal(size=(30, 1)), rng.normal(size=(500, 1))
     ledger = Ledger(APPROX)
-    result = learn(rows, 1, x_pub=public, method="public_list", ledger=ledger)
-    assert result.spent == PureDP(1)
+    assert learn(rows, 1, x_pub=public, method="public_list", ledger=ledger).spent == PureDP(1)
     assert ledger.spent.amounts == (1, 0)
 
 

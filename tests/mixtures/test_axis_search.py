@@ -141,8 +141,7 @@ def test_fits_of_one_batch_do_not_see_each_other():
 
 def test_coarse_counts_fill_in_what_fine_ones_suppress():
     fine = Scale(1.0, np.array([2]), np.array([300.0]))
-    coarse = Scale(4.0, np.array([0, 1]), np.array([400.0, 80.0]))
-    pieces = nested_counts([coarse, fine])
+    pieces = nested_counts([Scale(4.0, np.array([0, 1]), np.array([400.0, 80.0])), fine])
     assert pieces == [
         (0.0, 2.0, pytest.approx(200 / 3)),
         (2.0, 3.0, 300.0),
@@ -215,8 +214,7 @@ def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
     assert found.size <= 120
     assert facts["starts"] >= 3
     back = Mixtures(found.weights, found.means / unit - shift, found.stds / unit)
-    best = min(total_variation(back[[index]]) for index in range(0, found.size, 3))
-    assert best < 0.04
+    assert min(total_variation(back[[index]]) for index in range(0, found.size, 3)) < 0.04
     one_fit = best_fit(cells, 3)
     assert total_variation(Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)) < 0.07
 
@@ -229,8 +227,7 @@ def test_known_standard_deviation_stays():
 
 
 def test_noise_alone_gives_no_component_with_confidence():
-    rng = np.random.default_rng(0)
-    cells = Cells(EDGES, rng.laplace(0.0, 2.0, len(EDGES) - 1), 2.83, 100)
+    cells = Cells(EDGES, np.random.default_rng(0).laplace(0.0, 2.0, len(EDGES) - 1), 2.83, 100)
     found, _ = candidates(cells, 2, size=30)
     assert np.isfinite(found.means).all()
     assert (found.stds > 0.0).all()

@@ -63,9 +63,7 @@ def test_growth_keeps_the_old_tree_and_its_ids():
 
 def test_routes_to_some_nodes():
     tree = grown()
-    routes = tree.routes((4, 1))
-    labels = tree._labels(ROWS, routes)
-    assert labels.tolist() == [1, 1, 0, -1, 0, -1, -1, -1]
+    assert tree._labels(ROWS, tree.routes((4, 1))).tolist() == [1, 1, 0, -1, 0, -1, -1, -1]
     with pytest.raises(InputError, match="below another"):
         tree.routes((1, 7))
 

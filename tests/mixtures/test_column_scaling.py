@@ -46,8 +46,7 @@ def found(rows, public, *, k=3, min_weight=0.15, method="auto", **options):
 @pytest.mark.parametrize("method", METHODS)
 def test_penguins_in_grams_and_millimetres(method, monkeypatch):
     rows, labels, public = penguins()
-    result = found(rows, public, method=method)
-    assert matched(result.tree.assign(rows), labels) > 0.9
+    assert matched(found(rows, public, method=method).tree.assign(rows), labels) > 0.9
     in_data_units(monkeypatch)
     assert matched(found(rows, public, method=method).tree.assign(rows), labels) < 0.75
 
@@ -94,8 +93,7 @@ def test_released_balls_are_drawn_in_the_units_of_the_columns():
     rng = np.random.default_rng(4)
     labels = rng.integers(2, size=6000)
     rows = (np.array([[0.0, 0.0], [20.0, 20.0]])[labels] + rng.normal(size=(6000, 2))) * [1000.0, 0.01]
-    result = found(rows, rows[:40].copy(), k=2, min_weight=0.3, method="tree")
-    ball = result.diagnostics["balls"][0]
+    ball = found(rows, rows[:40].copy(), k=2, min_weight=0.3, method="tree").diagnostics["balls"][0]
     angle = np.linspace(0.0, 6.0, 50)
     edge = _outline(ball, np.zeros(2), np.eye(2), np.column_stack([np.cos(angle), np.sin(angle)]))
     projected = (edge - ball["origin"]) @ np.asarray(ball["projection"]).T - ball["center"]

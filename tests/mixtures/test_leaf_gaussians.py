@@ -169,8 +169,7 @@ def test_rows_in_a_subspace_are_said_to_be(mixture):
 def test_noise_beyond_the_data_falls_back_to_public_rows():
     small = Mixture(3_000, 4, 3, n_pub=60)
     _, learned = seeded(small.fit, ZCDP(0.002))
-    frames = small.frames()
-    for status, mean, frame in zip(learned.status, learned.means, frames, strict=True):
+    for status, mean, frame in zip(learned.status, learned.means, small.frames(), strict=True):
         assert status in ("under_resolved", "low_count")
         np.testing.assert_array_equal(mean, frame.mean)
     assert np.isinf(learned.predicted_covariance_errors).all()

@@ -189,8 +189,7 @@ def test_a_constant_column_of_a_leaf_borrows_from_above(mixture):
     tree = ClusterTree.root(3).split_nearest(
         0, origin=np.zeros(3), projection=[[1.0, 0.0, 0.0]], centers=mixture.means[:, :1] * 1e-3
     )
-    bases = leaf_bases(tree, tree.leaves, rows)
-    for base in bases:
+    for base in leaf_bases(tree, tree.leaves, rows):
         assert base.covariance[1, 1] == pytest.approx(np.var(rows[:, 1], ddof=1))
         assert base.fallback == (2,)
     # A node below a cut: the nearest node above that knows a scale lends it.

@@ -50,8 +50,7 @@ def test_synthetic_rows_follow_the_mixture():
         mine = rows[labels == index]
         assert np.allclose(mine.mean(axis=0), MEANS[index], atol=6 * np.sqrt(np.diag(COVARIANCES[index]) / len(mine)))
         assert np.allclose(np.cov(mine.T), COVARIANCES[index], rtol=0.1, atol=0.06 * np.sqrt(1e6 * 4))
-    again = mixture().sample(40_000, random_state=3)
-    assert np.array_equal(rows, again)
+    assert np.array_equal(rows, mixture().sample(40_000, random_state=3))
 
 
 def test_wrong_shapes_and_kinds_are_refused():

@@ -28,8 +28,7 @@ def test_em_climbs_and_recovers():
     rng = np.random.default_rng(1)
     truth = Truth(np.array([0.3, 0.7]), np.array([[-2.0, 0.0], [2.0, 1.0]]), np.array([[0.5, 1.0], [1.0, 0.3]]))
     rows = truth.draw(rng, 3000)
-    centres = public_em.starts(rows, 2, 8, seed=1)
-    batch = public_em.fit(rows, centres, steps=1, prior=0.0)
+    batch = public_em.fit(rows, public_em.starts(rows, 2, 8, seed=1), steps=1, prior=0.0)
     last = public_em.log_likelihood(batch, rows)
     for _ in range(30):
         batch = public_em.step(batch, rows, None, prior=0.0, spread=1.0, fixed_std=False)
@@ -94,8 +93,7 @@ def test_a_bootstrap_counts_rows_as_often_as_it_says():
 @pytest.mark.parametrize("name", ["two", "concentric", "three"])
 def test_the_list_holds_something_near(name, n_pub):
     truth = CASES[name]
-    public = truth.draw(np.random.default_rng(2), n_pub)
-    found = public_candidates(public, len(truth.weights), 400)
+    found = public_candidates(truth.draw(np.random.default_rng(2), n_pub), len(truth.weights), 400)
     assert found.size == 400
     near = [distance_on_line(truth, Truth(found.weights[i], found.means[i], found.stds[i])) for i in range(0, 400, 4)]
     assert min(near) < (0.12 if n_pub == 50 else 0.07)
@@ -144,8 +142,7 @@ def test_pairs_describe_a_component_that_em_has_too_few_rows_for():
     rows = np.concatenate([rng.normal(0.0, 1.0, 12), rng.normal(30.0, 0.5, 2)])[:, None]
     rows = (rows - rows.mean()) / rows.std()
     found = from_pairs(rows, 2, 20, known_std=False)
-    second = rows[-2:].mean()
-    assert (np.abs(found.means[:, :, 0] - second).min(axis=1) < 0.3).any()
+    assert (np.abs(found.means[:, :, 0] - rows[-2:].mean()).min(axis=1) < 0.3).any()
 
 
 def test_scatter_is_of_the_size_of_standard_errors():

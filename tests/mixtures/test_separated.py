@@ -230,16 +230,14 @@ def test_public_only_reads_nothing_private():
     assert matched(result.tree.assign(ROWS[:2000]), LABELS[:2000]) > 0.99
     assert np.linalg.eigvalsh(result.covariances).min() > 0.0
     # As many components as rows: every covariance is a guess, but one that can be used.
-    alone = public_only(PUBLIC[:3], n_components=3)
-    assert np.linalg.eigvalsh(alone.covariances).min() > 0.0
+    assert np.linalg.eigvalsh(public_only(PUBLIC[:3], n_components=3).covariances).min() > 0.0
     assert public_only(np.repeat(PUBLIC[:2], 4, axis=0), n_components=5).n_components == 2
 
 
 def test_baseline_without_public_rows():
     """Two components far apart, where any start finds them."""
     two = separated(np.random.default_rng(11), 2, 2, 20.0)
-    rng = np.random.default_rng(12)
-    rows, labels = two.draw(rng, 40_000)
+    rows, labels = two.draw(np.random.default_rng(12), 40_000)
     result = no_public_baseline(rows, n_components=2, radius=40.0, budget=ZCDP(5), progress=False)
     assert result.n_pub == 0
     assert result.method == "no_public_baseline"

@@ -165,8 +165,7 @@ def test_many_components_asked_for_and_few_there(options):
 @pytest.mark.parametrize("options", METHODS)
 def test_a_leaf_without_private_rows(options):
     """All private rows in one component: the other leaf stands with its public summary, and is marked."""
-    rows = ROWS[LABELS == 0]
-    result = finite(learn_separated_mixture(rows, **GOOD, **options))
+    result = finite(learn_separated_mixture(ROWS[LABELS == 0], **GOOD, **options))
     if result.n_components == 2:
         assert "low_count" in result.status
         low = result.status.index("low_count")

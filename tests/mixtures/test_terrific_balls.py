@@ -22,8 +22,7 @@ def blobs(rng, *centers, size=20, scale=1.0):
 
 
 def test_two_tight_blobs_far_apart():
-    rng = np.random.default_rng(0)
-    points = blobs(rng, [0.0, 0.0], [100.0, 0.0])
+    points = blobs(np.random.default_rng(0), [0.0, 0.0], [100.0, 0.0])
     ball = terrific_ball(points, min_count=10, radius_max=1000.0)
     inside = ball.contains(points)
     assert inside.sum() == 20
@@ -64,8 +63,7 @@ def test_equals_an_exhaustive_search(seed, count, copies):
     largest = 4.0 * float(pairwise(points).max())
     found = terrific_ball(points, min_count=count, radius_max=largest)
     least = max(least_radius(points, min(count, len(points))), 1e-12 * largest)
-    steps = balls.radii_down_to(largest, least)
-    expected = reference.first_terrific(points, largest, steps, count)
+    expected = reference.first_terrific(points, largest, balls.radii_down_to(largest, least), count)
     assert (found is None) == (expected is None)
     if found is not None:
         assert (found.index, found.radius) == (expected[1], 2.0 * largest / 2.0 ** expected[0])
@@ -120,8 +118,7 @@ def test_widest_gap():
     assert gap.ratio == 9.0
     assert widest_gap(points, min_count=4) is None
     assert widest_gap(np.zeros((6, 1)), min_count=2) is None
-    copies = widest_gap(np.array([0.0, 0.0, 5.0, 5.0])[:, None], min_count=2)
-    assert copies.ratio == math.inf
+    assert widest_gap(np.array([0.0, 0.0, 5.0, 5.0])[:, None], min_count=2).ratio == math.inf
 
 
 def test_valley_takes_the_emptiest_bin_that_splits():
@@ -157,8 +154,7 @@ def test_kmeans_finds_blobs_and_is_the_same_every_time():
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e140])
 def test_kmeans_with_fewer_distinct_rows_than_centres(scale):
-    points = np.array([[0.0, 1.0]] * 4 + [[5.0, 1.0]] * 3) * scale
-    found = kmeans.kmeans(points, 4)
+    found = kmeans.kmeans(np.array([[0.0, 1.0]] * 4 + [[5.0, 1.0]] * 3) * scale, 4)
     assert sorted(np.round(found[:, 0] / scale).tolist()) == [0.0, 5.0]
     assert len(kmeans.kmeans(np.ones((5, 2)) * scale, 3)) == 1
 
@@ -211,8 +207,7 @@ def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
     Answers(monkeypatch, (5000.0, 5000.0))
     points = np.array([[0.0, 0.0], [0.01, 0.0], [0.02, 0.0], [1.0, 0.0], [1.001, 0.0], [1.002, 0.0]])
     run = without_rows(10_000)
-    search = Search(run, points, 2, 0.5)
-    found = practical.tree_search(search)
+    found = practical.tree_search(Search(run, points, 2, 0.5))
     assert found.leaves == (0,)
     assert found.tree.leaves == (0,)
     # The same answers with a valley inside the gap do cut.

@@ -57,8 +57,7 @@ def test_a_constant_is_one_atom_at_its_place(value):
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.04464, 0.05068), (1e6, 3e6)])
 def test_two_values_are_two_atoms(low, high):
     """They used to come back as one component, "ok": a value lies beside a set of densities as a whole, or in it."""
-    rng = np.random.default_rng(0)
-    values = np.where(rng.random(5_000) < 0.4, high, low)
+    values = np.where(np.random.default_rng(0).random(5_000) < 0.4, high, low)
     found = seeded(learn_axis_aligned_mixture, values, n_components=3, budget=BUDGET)
     assert set(found.status) <= {"atoms", "narrow"}
     assert np.sort(found.means[:, 0]) == pytest.approx([low, high], abs=0.05 * (high - low))

@@ -26,8 +26,7 @@ def small(monkeypatch):
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.exponential(20.0, 9000) - 10.0, rng.uniform(100, 3000, 9000), rng.integers(5, 23, 9000)])
     codes = rng.integers(0, 3, (9000, 2))
-    late = x[:, 0] + 3.0 * codes[:, 0] + rng.normal(0.0, 15.0, 9000)
-    rows = np.column_stack([x, codes, late])
+    rows = np.column_stack([x, codes, x[:, 0] + 3.0 * codes[:, 0] + rng.normal(0.0, 15.0, 9000)])
     rows[17] = np.nan
     table = new_york.Cut(rows[:100], rows[100:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")})
     monkeypatch.setattr(figures, "load_delays", lambda: table)

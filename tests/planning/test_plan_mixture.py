@@ -75,8 +75,7 @@ def test_what_cannot_be_planned_is_refused(changes, message):
 
 def test_worst_cases_have_the_numbers_of_the_proofs():
     needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25, accuracy=0.1, failure_prob=0.1)
-    tail = math.log(80.0)
-    assert needs.rows_per_component == pytest.approx(405 * 16 * tail / 0.02)
+    assert needs.rows_per_component == pytest.approx(405 * 16 * math.log(80.0) / 0.02)
     assert needs.rows_per_component == pytest.approx(1.42e6, rel=1e-3)
     assert needs.public_rows == pytest.approx(8 * math.log(40.0) / 0.25)
     assert needs.count_noise == pytest.approx(100_000 * 0.25 / 1280)

@@ -172,8 +172,7 @@ def test_refusals(changed, match):
 
 def test_command():
     words = "plan train --dim 3 --n-pub 30 --n-priv 2000 --rho 0.2 --loss logistic --r-squared 0.3 --json -"
-    done = CliRunner().invoke(main, words.split(), catch_exceptions=False)
-    found = json.loads(done.output)
+    found = json.loads(CliRunner().invoke(main, words.split(), catch_exceptions=False).output)
     same = plan("train", dim=3, n_pub=30, n_priv=2000, budget=ZCDP(rho=Fraction(1, 5)), loss="logistic", r_squared=0.3)
     assert found["error"] == pytest.approx(same.error)
     assert found["details"]["worth_rows"] == same.details["worth_rows"]

@@ -202,8 +202,7 @@ def test_count_grids(amount, cells, n):
 
 def test_waste_is_within_1e_6_for_sums():
     for rho in (0.01, 0.3, 1, 7):
-        grid = gaussian_sum_grid(rho, 50, 10**6)
-        assert 1 - 1e-6 < float(grid.event.rho) / rho <= 1
+        assert 1 - 1e-6 < float(gaussian_sum_grid(rho, 50, 10**6).event.rho) / rho <= 1
         assert 1 - 1e-6 < float(laplace_sum_grid(rho, 50, 10**6).event.epsilon) / rho <= 1
 
 

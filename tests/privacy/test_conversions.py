@@ -164,8 +164,7 @@ def exact_zcdp_delta(epsilon, rho):
 @pytest.mark.parametrize(("epsilon", "rho"), [(1, 0.03), (5, 0.5), (0.1, 1e-4), (20, 3.0), (0.5, 0.4), (100, 25.0)])
 def test_zcdp_delta_against_high_precision(epsilon, rho):
     exact = exact_zcdp_delta(epsilon, rho)
-    ratio = float(mpmath.mpf(zcdp_delta(epsilon, rho)) / exact)
-    assert 1 <= ratio < 1 + 1e-10
+    assert 1 <= float(mpmath.mpf(zcdp_delta(epsilon, rho)) / exact) < 1 + 1e-10
 
 
 def test_against_dp_accounting():

@@ -37,8 +37,7 @@ ROOT = Path(fastpubpriv.__file__).parents[1]
 
 def test_debits_add_up_exactly(place):
     ledger = Ledger(ZCDP(Fraction(3, 10)), label="set A", **place)
-    numbers = [ledger.debit(ZCDP(Fraction(1, 10)), name=f"query {k}") for k in range(3)]
-    assert numbers == [1, 2, 3]
+    assert [ledger.debit(ZCDP(Fraction(1, 10)), name=f"query {k}") for k in range(3)] == [1, 2, 3]
     assert ledger.remaining.is_zero
     assert ledger.spent == ledger.total.cost
     assert [(e.number, e.name) for e in ledger.entries] == [(1, "query 0"), (2, "query 1"), (3, "query 2")]

@@ -317,7 +317,6 @@ def test_file_size_limit(path):
 
 
 def test_leftovers_of_a_crashed_creator_are_removed(path):
-    leftover = path.with_name(f".{path.name}.{'0' * 16}.new")
-    leftover.write_bytes(b"half")
+    path.with_name(f".{path.name}.{'0' * 16}.new").write_bytes(b"half")
     reopen(path)
     assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -24,8 +24,7 @@ EIGHTH = ZCDP(0.125)
 
 def check_unlocked(path):
     """Nobody holds the lock now: a debit that does not wait goes through."""
-    ledger = reopen(path, timeout=0)
-    return ledger.debit(EIGHTH, name="not locked")
+    return reopen(path, timeout=0).debit(EIGHTH, name="not locked")
 
 
 def forked(work):
@@ -120,8 +119,7 @@ def test_planted_fault_closing_without_unlocking_is_caught(path, monkeypatch):
 def killed_in_a_debit(path, ready, fork):
     """Debit in a thread, fork a child that lives on, and wait inside the debit to be killed."""
     with debit_in_progress(reopen(path)):
-        pid = fork()
-        if pid == 0:
+        if fork() == 0:
             os.write(ready, f"{os.getpid()}\n".encode())
         live_on()
 
@@ -295,9 +293,7 @@ def come_second(path, call):
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "link", "unlink"])
 def test_another_process_may_come_first_at_any_moment(tmp_path, call):
-    path = tmp_path / "a.ledger"
-    second = come_second(path, call)
-    assert second.debit(EIGHTH, name="second") == 2
+    assert come_second(tmp_path / "a.ledger", call).debit(EIGHTH, name="second") == 2
     assert [p.name for p in tmp_path.iterdir()] == ["a.ledger"]
 
 

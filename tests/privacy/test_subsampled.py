@@ -84,8 +84,7 @@ def test_more_noise_fewer_steps_and_a_smaller_rate_cost_less():
 
 def test_a_planted_fault_of_the_relation_is_seen():
     # The library's own relation must cost about twice what the tables' relation says.
-    z = noise_multiplier_for(*RUNS[2])
-    assert epsilon_of(z, Poisson(Fraction(1, 54)), 5000, 1e-5) > 4
+    assert epsilon_of(noise_multiplier_for(*RUNS[2]), Poisson(Fraction(1, 54)), 5000, 1e-5) > 4
 
 
 @pytest.mark.parametrize(

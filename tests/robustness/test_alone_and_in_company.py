@@ -208,8 +208,7 @@ def all_passes(dim):
 
 
 def test_every_function_that_takes_private_rows_has_a_case():
-    named = {name for dim in DIMS for name, _, _ in estimators_of(dim)}
-    assert named == set(takers())
+    assert {name for dim in DIMS for name, _, _ in estimators_of(dim)} == set(takers())
 
 
 def test_private_rows_are_read_in_known_places_only():

@@ -13,13 +13,10 @@ from fastpubpriv.local import PrivUnit, PrivUnitG, ReportSum
 from fastpubpriv.sources import Executor, private_rows
 from fastpubpriv.training import DPSGD, SemiDP
 
-LIGHT = [name for name, call in CALLS.items() if not call.heavy]
-
 
 def outcome(call, x_priv=None, **options):
     """What a call gives, as text with all bits."""
-    budget = NOTIONS[call.notions[0]]
-    result = call(x_priv, budget=budget, random_state=3, **options)
+    result = call(x_priv, budget=NOTIONS[call.notions[0]], random_state=3, **options)
     return repr(result.to_dict()) if hasattr(result, "to_dict") else repr(result)
 
 
@@ -29,7 +26,7 @@ def there(call, chunks):
     return chunked(call.rows, chunks), labels
 
 
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.heavy])
 def test_the_same_bits_as_in_memory(name):
     call = CALLS[name]
     rows, labels = there(call, 7)

@@ -28,8 +28,7 @@ RATE = Fraction(3, 4)
 
 def in_order(x, weights, backwards):
     """<x, weights> for each row, added up in one order or the other: what BLAS chooses by the number of rows."""
-    terms = (x * weights)[:, :: -1 if backwards else 1]
-    return np.add.accumulate(terms, axis=1)[:, -1]
+    return np.add.accumulate((x * weights)[:, :: -1 if backwards else 1], axis=1)[:, -1]
 
 
 class Absolute:
@@ -100,8 +99,7 @@ def together(gradient, weights, rows, labels):
 @pytest.mark.parametrize(("epsilon", "delta"), [(4, Fraction(1, 100)), (2, Fraction(1, 1000))])
 def test_the_printed_delta_holds_for_a_sign_on_the_kink(epsilon, delta):
     """All sixteen batches of four rows, three of them on the kink of |prediction - label|."""
-    honest = true_delta(epsilon, delta)
-    assert 0.1 * delta < honest <= delta
+    assert 0.1 * delta < true_delta(epsilon, delta) <= delta
     with mock.patch.object(gradients, "row_gradients", together):
         assert true_delta(epsilon, delta) > 3.0 * delta
 
@@ -110,8 +108,7 @@ def test_the_printed_delta_holds_for_a_sign_on_the_kink(epsilon, delta):
 
 
 def table(n=60, dim=3):
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(n, dim))
+    x = np.random.default_rng(1).normal(size=(n, dim))
     return x, x.sum(axis=1) + 10.0 * np.arange(n)
 
 
@@ -254,8 +251,7 @@ def raising_gradient(weights, x, y):
 
 
 def test_a_compiled_function_that_fails_counts_for_nothing():
-    numba = pytest.importorskip("numba")
-    gradient = numba.njit(raising_gradient)
+    gradient = pytest.importorskip("numba").njit(raising_gradient)
     assert alone.is_compiled(gradient)
     x, y = np.ones((4, 3)), 999.0 + np.arange(4)
     found = alone.row_gradients(gradient, np.ones(3), x, y)

@@ -187,10 +187,7 @@ def test_what_was_given_can_change_and_the_result_does_not():
     assert result.numerics["array"].dtype == np.int64
 
 
-DENSITIES = ["GaussianResult", "MixtureResult", "SelectionResult"]
-
-
-@pytest.mark.parametrize("name", DENSITIES)
+@pytest.mark.parametrize("name", ["GaussianResult", "MixtureResult", "SelectionResult"])
 def test_densities_and_samples(name):
     result = dataclasses.replace(made(name), columns=None)
     rows = result.sample(2000, random_state=1)
@@ -216,8 +213,7 @@ def test_a_selection_is_a_mixture_too():
 def test_the_density_of_a_histogram():
     item = made("HistogramResult")[0]
     middles = (item.lower + item.upper) / 2.0
-    density = np.exp(item.log_prob(middles))
-    assert density == pytest.approx(item.counts / item.counts.sum() / 1.0)
+    assert np.exp(item.log_prob(middles)) == pytest.approx(item.counts / item.counts.sum() / 1.0)
     assert item.log_prob(item.upper) == pytest.approx(item.log_prob(middles))  # the upper end belongs to the bin
     assert np.all(np.isneginf(item.log_prob([[-1e9], [1e9]])))
     joint = seeded(

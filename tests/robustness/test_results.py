@@ -50,8 +50,7 @@ def test_json_without_infinities():
         n_priv=1, n_pub=0, dim=1, spent=ZCDP(1), private=True, mean=np.array([np.inf]), noise_std=np.array([np.nan]),
         sampling_std=np.zeros(1), noise_law="gaussian", numerics={"b": float("inf"), "a": np.float64(2)},
     )  # fmt: skip
-    data = json.loads(result.to_json())
-    assert data["numerics"] == {"a": 2.0, "b": None}
+    assert json.loads(result.to_json())["numerics"] == {"a": 2.0, "b": None}
 
 
 def test_standard_error_adds_both_parts():

@@ -71,8 +71,7 @@ def test_fit_keeps_the_released_result_and_the_names(kind):
     assert model.result_.provenance
     assert model.feature_names_in_.tolist() == list(NAMES)
     assert model.n_features_in_ == 3
-    again = pickle.loads(pickle.dumps(model))
-    assert repr(again.result_) == repr(model.result_)
+    assert repr(pickle.loads(pickle.dumps(model)).result_) == repr(model.result_)
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert not hasattr(copy, "result_")
@@ -107,8 +106,7 @@ def test_what_fit_needs_is_said(kind):
 def test_the_models_are_right():
     rows, label = table(20_000)
     linear = fitted(ours.SemiPrivateLinearRegression, rows, label)
-    plain = LinearRegression().fit(rows, label)
-    np.testing.assert_allclose(linear.coef_, plain.coef_, atol=0.02)
+    np.testing.assert_allclose(linear.coef_, LinearRegression().fit(rows, label).coef_, atol=0.02)
     assert linear.score(rows, label) > 0.98
     logistic = fitted(ours.SemiPrivateLogisticRegression, rows, label)
     assert logistic.classes_.tolist() == ["no", "yes"]

@@ -96,17 +96,15 @@ def test_native_rows_are_views_and_never_written():
 
 def test_integers_beyond_53_bits_are_rounded_silently():
     x = np.array([[2**63 - 1, -(2**63)], [1, 2]])
-    chunk = silently(lambda: next(private_rows(x).chunks()))
-    assert chunk[0].tolist() == [2.0**63, -(2.0**63)]
+    assert silently(lambda: next(private_rows(x).chunks()))[0].tolist() == [2.0**63, -(2.0**63)]
     lists = silently(lambda: next(private_rows([[10**400, 2**70], [None, 1]]).chunks()))
     assert lists[0, 1] == 2.0**70
     assert np.isnan(lists[[0, 1], 0]).all()
 
 
-BAD_VALUES = [np.nan, np.inf, -np.inf, 1.7e308, 5e-324, -0.0, 1e-300, np.array(0x7FF0000000000001).view(np.float64)[()]]
-
-
-@pytest.mark.parametrize("bad", BAD_VALUES)
+@pytest.mark.parametrize(
+    "bad", [np.nan, np.inf, -np.inf, 1.7e308, 5e-324, -0.0, 1e-300, np.array(0x7FF0000000000001).view(np.float64)[()]]
+)
 @pytest.mark.parametrize("dtype", ["f8", "f4", ">f8", "f2"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_value_raises_or_warns(bad, dtype, threads):
@@ -193,8 +191,7 @@ def test_foreign_arrays_are_refused_without_being_called():
 
 
 def test_more_than_two_to_the_31_rows():
-    x = np.broadcast_to(np.float32(1.0), (2**31 + 5, 1))
-    rows = private_rows(x)
+    rows = private_rows(np.broadcast_to(np.float32(1.0), (2**31 + 5, 1)))
     assert rows.n == 2**31 + 5
     last = list(rows.chunks(2**31 + 1, None, 3))
     assert [len(chunk) for chunk in last] == [3, 1]

@@ -156,8 +156,7 @@ def test_no_source_lets_a_marker_out_of_a_pass(step, threads, tmp_path):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_text_that_turns_up_while_reading(threads, tmp_path):
     """Content that only a pass can meet: a factory that fails, and files that changed."""
-    path = csv_file(tmp_path, "a,b\n1,2\n3,4\n")
-    changed = private_rows(path)
+    changed = private_rows(csv_file(tmp_path, "a,b\n1,2\n3,4\n"))
     csv_file(tmp_path, f"a,b\n{TEXT},{NUMBER}\n{TEXT}\n{NUMBER}\n")
     for rows in (
         Rows.from_chunks(failing_factory, n=9, dim=3),

@@ -39,10 +39,7 @@ def stillborn(function, arguments):
     return 1
 
 
-FAULTS = [refused, no_memory, stillborn]
-
-
-@pytest.fixture(params=FAULTS, ids=lambda fault: fault.__name__)
+@pytest.fixture(params=[refused, no_memory, stillborn], ids=lambda fault: fault.__name__)
 def no_threads(request, monkeypatch):
     pool._forget()
     monkeypatch.setattr(_thread, "start_new_thread", request.param)

@@ -69,8 +69,7 @@ def test_a_row_of_a_frame_is_matched_by_its_index():
     np.testing.assert_array_equal(public_rows(pl.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
     with pytest.raises(InputError, match="'z'"):
         public_rows(row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
-    one = frame[["b"]].iloc[4]
-    for single in (one, frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
+    for single in (frame[["b"]].iloc[4], frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
         np.testing.assert_array_equal(public_rows(single, dim=1, names=("b",)), X[4:5, 1:2])
 
 

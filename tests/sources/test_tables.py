@@ -174,8 +174,7 @@ def test_things_that_are_almost_tables():
 
 
 def test_the_index_that_pandas_stores_is_not_data(tmp_path):
-    frame = pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 9])
-    frame.to_parquet(tmp_path / "t.parquet")
+    pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 9]).to_parquet(tmp_path / "t.parquet")
     assert "__index_level_0__" in pq.read_schema(tmp_path / "t.parquet").names
     assert private_rows(tmp_path / "t.parquet").columns == ("a",)
 

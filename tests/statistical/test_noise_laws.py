@@ -77,8 +77,7 @@ def histogram(law, log2_scale, pieces):
 
 def merge(expected, least=25.0):
     """Starts of cells of neighbouring values that expect at least `least` counts each."""
-    steps = np.cumsum(expected) // least
-    starts = np.flatnonzero(np.diff(steps, prepend=-1.0) > 0)
+    starts = np.flatnonzero(np.diff(np.cumsum(expected) // least, prepend=-1.0) > 0)
     return starts if np.add.reduceat(expected, starts)[-1] >= least else starts[:-1]
 
 
@@ -110,8 +109,7 @@ def ks_p(law, log2_scale, x):
 
 
 def low_bits_p(pieces):
-    counts = sum(np.bincount(x & 255, minlength=256) for x in pieces)
-    return stats.chisquare(counts).pvalue
+    return stats.chisquare(sum(np.bincount(x & 255, minlength=256) for x in pieces)).pvalue
 
 
 def sign_p(law, pieces):
@@ -273,8 +271,7 @@ def test_double_zero_of_the_laplace_law_is_caught():
 
 def test_missing_fraction_is_caught():
     # exp(-k^2 / 2 scale^2) in place of its average over [k, k + 1): a relative change of at most 2e-3 a cell.
-    k = np.arange(8 * 256)
-    half = np.exp(-0.5 * (k / 256.0) ** 2)
+    half = np.exp(-0.5 * (np.arange(8 * 256) / 256.0) ** 2)
     wrong = np.concatenate([half[::-1], half])
     rng, right = np.random.default_rng(5), pmf("gaussian", 8)[1]
     assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, wrong / wrong.sum())) < ALPHA
@@ -288,8 +285,7 @@ def test_single_precision_noise_is_caught():
 
 def test_noise_on_a_coarser_grid_than_its_integers_is_caught():
     x = np.random.default_rng(7).standard_normal(1_000_000)
-    coarse = (np.round(x * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)
-    assert low_bits_p([coarse]) < ALPHA
+    assert low_bits_p([(np.round(x * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)]) < ALPHA
 
 
 def test_shifted_and_skewed_noise_is_caught():

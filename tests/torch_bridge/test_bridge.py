@@ -35,8 +35,7 @@ def line(dim=3, seed=0):
 
 
 def rows(n=200, dim=3, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, dim, generator=generator)
+    x = torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
     return x, x @ torch.arange(1.0, dim + 1.0)
 
 
@@ -53,8 +52,7 @@ def prepare(private, *, public=None, net=None, steps=3, budget=BUDGET, seed=None
 
 @pytest.fixture(scope="module")
 def digits():
-    datasets = pytest.importorskip("sklearn.datasets")
-    x, y = datasets.load_digits(return_X_y=True)
+    x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))
     return torch.tensor(x / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)[order], torch.tensor(y)[order]
 

@@ -54,8 +54,7 @@ def ledger():
 
 def rewritten(path, lines):
     """The file with these lines, as large as it was."""
-    content = b"".join(line + b"\n" for line in lines)
-    path.write_bytes(content.ljust(path.stat().st_size, b"\0"))
+    path.write_bytes(b"".join(line + b"\n" for line in lines).ljust(path.stat().st_size, b"\0"))
 
 
 def lines_of(path):

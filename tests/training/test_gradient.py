@@ -175,8 +175,7 @@ def test_losses_of_a_user():
 
     quantile = Loss(name="0.9 quantile", residual=pinball)
     method = SemiDP(steps=60, step_size=0.3, priv_weight=0.9, schedule="inverse_root")
-    result = fitted(method, loss=quantile)
-    assert np.mean(result.predict(X) > Y) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(fitted(method, loss=quantile).predict(X) > Y) == pytest.approx(0.9, abs=0.03)
 
 
 def test_a_loss_that_fails_is_found_before_the_debit():
@@ -215,8 +214,7 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     assert std == pytest.approx(2 * 2.0 / 9, rel=1e-6)  # 2 C / sqrt(2 rho), over the rows
     off = weights - weights.mean(axis=0)
     assert 0.8 < float(np.mean(off**2)) / std**2 < 1.22
-    correlation = np.corrcoef(off.T) - np.eye(4)
-    assert np.max(np.abs(correlation)) < 0.31
+    assert np.max(np.abs(np.corrcoef(off.T) - np.eye(4))) < 0.31
 
 
 @pytest.mark.parametrize(
@@ -249,8 +247,7 @@ def test_the_loss_of_huber_has_a_threshold():
 def test_a_choice_among_public_models(budget):
     rng = np.random.default_rng(9)
     x = rng.normal(size=(20_020, 1))
-    y = 2.0 * x[:, 0] + 1.0 + rng.normal(size=20_020)
-    data = split(x, y, 20)
+    data = split(x, 2.0 * x[:, 0] + 1.0 + rng.normal(size=20_020), 20)
     result = fitted("exponential", data=data, budget=budget)
     off, alone = (
         (each[0, 0] - 2.0) ** 2 + (start[0] - 1.0) ** 2

@@ -152,8 +152,7 @@ def test_small_differences_between_the_last_slopes_are_noise():
 
 @pytest.mark.parametrize("fit", [linear_regression, logistic_regression])
 def test_of_two_public_rows_auto_spends_nothing(fit):
-    rng = np.random.default_rng(8)
-    x = rng.normal(size=(2000, 3))
+    x = np.random.default_rng(8).normal(size=(2000, 3))
     y = (x[:, 0] > 0.0).astype(float)
     x[:2], y[:2] = [[-1.0, 0.0, 2.0], [1.0, 0.1, 0.3]], (0.0, 1.0)
     given = {"x_pub": x[:2].copy(), "y_pub": y[:2].copy(), "budget": ApproxDP(1, 1e-5)}

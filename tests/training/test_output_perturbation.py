@@ -72,8 +72,7 @@ def test_neighbours_end_no_farther_apart_than_declared(loss, steps):
         other[7] = [*(-rows[7, :-1]), rng.integers(0, 2)]
         if trial % 3 == 0:
             other[7] = [0.0, 0.0, 0.0, 0.0, np.nan]
-        apart = np.linalg.norm(end(problem, rows) - end(problem, other))
-        assert apart <= problem.distance(30)
+        assert np.linalg.norm(end(problem, rows) - end(problem, other)) <= problem.distance(30)
         assert np.linalg.norm(end(problem, rows)) <= problem.reach
 
 

@@ -70,8 +70,7 @@ def test_ends_and_what_is_read_back():
     np.testing.assert_allclose([lower - middle, upper - middle], unit * known[[0, -1]][:, None], rtol=1e-12)
     lower, upper = result.prediction_interval([[0.0, 0.0, 0.0]], 0.951)
     np.testing.assert_allclose(upper - middle, middle - lower, rtol=1e-9)
-    again = TrainingResult.from_json(result.to_json())
-    assert again.label_quantiles.tolist() == known.tolist()
+    assert TrainingResult.from_json(result.to_json()).label_quantiles.tolist() == known.tolist()
     data = json.loads(result.to_json()) | {"label_quantiles": known[::-1].tolist()}
     with pytest.raises(InputError, match="do not fit together"):
         TrainingResult.from_json(json.dumps(data))

@@ -61,8 +61,7 @@ def test_public_rows_of_another_law_are_weighted_back(function, y):
 
 
 def test_few_heavy_rows_count_as_few():
-    weights = np.array([1.0, 1.0, 2.0, 0.0, 4.0])
-    found = Importance.of(weights)
+    found = Importance.of(np.array([1.0, 1.0, 2.0, 0.0, 4.0]))
     assert found.weights.sum() == pytest.approx(64.0 / 22.0)
     assert found.sample.tolist() == [1, 3 - 1, 4]
     same = Importance.of(np.ones(7))
@@ -117,8 +116,7 @@ def test_weights_of_classes_are_those_of_a_weighted_likelihood(method):
     ones = seeded(logistic_regression, **given, class_weight={0: 2.0, 1: 2.0})
     plain = seeded(logistic_regression, **given)
     np.testing.assert_array_equal(ones.coefficients, plain.coefficients)
-    public = seeded(logistic_regression, **given, class_weight="public")
-    assert public.intercept > plain.intercept
+    assert seeded(logistic_regression, **given, class_weight="public").intercept > plain.intercept
 
 
 @pytest.mark.statistical

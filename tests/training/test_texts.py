@@ -144,8 +144,7 @@ def test_classes_that_are_texts():
     assert result.design["classes"] == ("late", "on time")
     found = result.predict([[1.0, 1.0], [-3.0, 0.0], [np.nan, 0.0]])
     assert found.tolist() == ["late", "on time", None]
-    again = TrainingResult.from_json(result.to_json())
-    assert again.predict([[1.0, 1.0]]).tolist() == ["late"]
+    assert TrainingResult.from_json(result.to_json()).predict([[1.0, 1.0]]).tolist() == ["late"]
     # In the order of the list, the second class is the one whose odds are modelled.
     turned = seeded(
         logistic_regression, **y, **given, classes=["on time", "late"], class_weight={"on time": 1, "late": 1}
@@ -164,8 +163,7 @@ def test_several_classes_that_are_texts():
     found = result.predict(pd.DataFrame({"delay": [8.0, -8.0, np.nan]}))
     assert found.tolist() == ["B6", "DL", None]
     assert "class B6" in result.summary()
-    again = DescentResult.from_json(result.to_json())
-    assert again.predict([[8.0]]).tolist() == ["B6"]
+    assert DescentResult.from_json(result.to_json()).predict([[8.0]]).tolist() == ["B6"]
 
 
 @pytest.mark.parametrize(
