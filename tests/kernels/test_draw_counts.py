@@ -6,9 +6,14 @@ Each plant gives other counts if single precision is believed where it is in dou
 import numpy as np
 import pytest
 from row_cases import LEVELS, instruction_set
+from scipy.special import ndtr
 from twins import hypotheses as reference
+from twins import normals as normals_twin
 
+from fastpubpriv import KernelError
 from fastpubpriv.kernels import hypotheses as kernels
+from fastpubpriv.kernels import normals as normals
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.hypotheses import PANEL
 from fastpubpriv.maps import MixtureTable
 
@@ -160,10 +165,12 @@ def test_counts_of_a_draw_do_not_depend_on_the_others():
 # hypothesis next to an edge of the code of OWN: counts are wrong without that term, and with half of it already (the one for
 # columns: two fifths; the one for joined components: with AVX-512). What margins above 1/32 get on top has no case:
 # components do not err by as much all at once.
-
 U = 2.0**-24
+
 OWN, TOP = 31, 32  # of one component around zero; TOP has the largest log density, ten steps above OWN
+
 OTHERS = np.array([j for j in range(PANEL) if j not in (OWN, TOP)])
+
 FAR = [8.0 * (1.0 + 0.98 * U)]
 
 
@@ -263,3 +270,206 @@ def test_bound_of_a_narrow_component_beside_another():
     table = around_zero(2, 1)
     put_far(table, 1, 2.0**11, -6.0, -np.linspace(3.0, 10.0, len(OTHERS)))
     agreed_at_edges(FAR, table)
+
+
+# ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
+# Each plant has codes that differ if a processor fuses and does not look.
+
+HALF_LOG_TWO = 0.34657359027997264
+
+
+def table_of(components, dim, panels=1):
+    """Hypotheses that are nowhere, to be filled in."""
+    return MixtureTable(
+        np.zeros((panels, components, dim, PANEL)),
+        np.zeros((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300),
+        False,
+    )
+
+
+def every_set(rows, table):
+    """The codes (panels, n, PANEL) of the rows, on which all sets of instructions agree."""
+    seen = []
+    for level in LEVELS:
+        with instruction_set(level):
+            codes = np.zeros((table.panels, len(rows), PANEL), dtype=np.int16)
+            kernels.density_codes(np.ascontiguousarray(rows), table, codes, 0, kernels.density_room(table))
+            seen.append(codes)
+    for codes in seen[1:]:
+        np.testing.assert_array_equal(codes, seen[0])
+    return seen[0]
+
+
+@pytest.mark.parametrize("components", [1, 2])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_distance_halfway_between_codes(components, sign):
+    """The squares add up to 1 + 2^-26 unless they are fused: then to a last bit more, and the code is one less."""
+    table = table_of(components, 2)
+    table.constants[0, 0, 0] = 0.0  # the top, whose factors are zero
+    table.constants[0, 0, 5] = 0.5 * (1.0 + 2.0**-26) - 0.5 / 2048
+    table.factors[0, 0, :, 5] = 1.0
+    row = sign * np.array([[1.1 * 2.0**-27, 1.0 + 2.0**-27]])
+    unfused = row[0, 0] ** 2 + row[0, 1] ** 2
+    assert unfused == 1.0 + 2.0**-26
+    assert every_set(row, table)[0, 0, [0, 5]].tolist() == [32767, 32767]  # half to even
+    among = np.random.default_rng(0).standard_normal((50, 2))
+    among[[0, 16, 49]] = row
+    assert (every_set(among, table)[0, [0, 16, 49], 5] == 32767).all()
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0 * HALF_LOG_TWO, 11.0 * HALF_LOG_TWO])
+def test_where_polynomials_change(gap):
+    """`log` changes at a sum of two equal components, `exp` half way between powers of two: hypotheses on both sides of it."""
+    table = table_of(2, 1)
+    table.constants[0, 0, :63] = 0.0
+    table.constants[0, 1, :63] = -(gap + np.arange(-31, 32) * (np.spacing(gap) if gap else 2.0**-53))
+    table.constants[0, 0, 63] = 2.0
+    table.factors[0, 0, 0, 63] = 1.0
+    codes = every_set(np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None], table)
+    assert np.unique(codes[0, :, 0]).size >= 2
+    assert (np.ptp(codes[0, :, :63].astype(int), axis=1) <= 1).all()
+
+
+def test_many_hypotheses_near_each_other():
+    """Lists as they are chosen from: a million codes, from rows near and far."""
+    rng = np.random.default_rng(3)
+    size, dim = 900, 3
+    weights = rng.dirichlet([20.0, 20.0], size)
+    weights[7::50] = [1.0, 0.0]
+    means = rng.normal(size=(2, dim)) + 0.1 * rng.normal(size=(size, 2, dim))
+    means[11, 1] = means[11, 0]
+    spreads = np.exp(0.2 * rng.normal(size=(size, 2, dim)))
+    rows = rng.normal(size=(500, dim)) * 10.0 ** rng.integers(-1, 3, size=(500, 1))
+    rows[::100] = [np.nan, 1e308, 5e-324]
+    every_set(rows, kernels.mixture_table(weights, means, spreads))
+    spreads[11, 1], weights[11] = spreads[11, 0], 0.5  # two equal components: every row is taken again
+    every_set(rows, kernels.mixture_table(weights, means, spreads))
+    far = 1e150
+    with np.errstate(over="ignore"):
+        rows = far * rows
+    every_set(rows, kernels.mixture_table(weights, far * means, far**2 * spreads))
+
+
+# ---- Normals in cells and rows under a mixture: the bits of the plain programs, on every instruction set, whatever the numbers.
+
+
+@pytest.fixture(params=[0, 1, 2])
+def level(request):
+    """Each instruction set of this machine in turn."""
+    before = lib.fpp_isa_limit(lib.fpp_isa_detect())
+    if request.param > before:
+        pytest.skip("not on this machine")
+    lib.fpp_isa_limit(request.param)
+    yield request.param
+    lib.fpp_isa_limit(before)
+
+
+def some_edges(rng, count):
+    """Cells of all widths: fine ones in the middle, and ones that double outwards."""
+    inner = np.sort(np.concatenate([rng.normal(0, 3, count), 2.0 ** np.arange(40), -(2.0 ** np.arange(40))]))
+    return np.concatenate([[-np.inf], np.unique(inner), [np.inf]])
+
+
+def mixtures_of_cells(rng, size, components):
+    means, stds = rng.normal(0, 5, (size, components)), 10.0 ** rng.uniform(-3, 3, (size, components))
+    return rng.dirichlet(np.ones(components), size), means, stds
+
+
+def same_bits(found, expected):
+    return all(
+        np.array_equal(one.view(np.int64), other.view(np.int64)) for one, other in zip(found, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize("components", [1, 3, 5])
+def test_parts_of_cells_equal_those_of_the_twin(level, components):
+    rng = np.random.default_rng(components)
+    for count in (1, 2, 6, 60, 131):
+        edges = some_edges(rng, count)
+        weights, means, stds = mixtures_of_cells(rng, 7, components)
+        means[0, 0] = edges[1]  # an edge at the mean itself
+        parts = normals.cell_parts(means, stds, edges)
+        twin = normals_twin.cell_parts(means, stds, edges)
+        assert same_bits(parts, twin)
+        masses = normals.cell_masses(means, stds, edges)
+        assert same_bits(masses, normals_twin.cell_masses(means, stds, edges))
+        assert same_bits(masses[:1], twin[:1])
+        assert np.allclose(parts[0].sum(axis=2), 1.0, rtol=0, atol=1e-12)
+        counts, rows = rng.normal(50, 30, len(edges) - 1), rng.permutation(7)[:4]
+        for fixed in (False, True):
+            given = counts, weights, masses, 1e4, 25.0, rows, fixed
+            assert same_bits(normals.cell_slopes(*given), normals_twin.cell_slopes(*given))
+
+
+def test_tails_have_all_their_digits(level):
+    """Against SciPy's normal distribution over its whole range, and against nothing beyond it."""
+    z = np.concatenate(
+        [np.linspace(-45.0, 45.0, 20001), [-np.inf, -1e300, 1e300, np.inf], np.sqrt(2.0) * np.array([1.0, 8.0])]
+    )
+    z = np.unique(z)
+    found = normals.cell_masses(np.zeros((1, 1)), np.ones((1, 1)), z)[0][0, 0]
+    left, right = z[:-1], z[1:]
+    assert np.array_equal(found, np.where(left > 0.0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left)))
+
+
+def test_hostile_mixtures_do_no_harm(level):
+    """Widths of nothing, means far away, and numbers that are none: as the twin, bit for bit or both not a number."""
+    edges = np.array([-np.inf, -1.0, 0.0, 1e-300, 2.0, 1e300, np.inf])
+    means = np.array([[0.0, 1e300, -np.inf, np.nan, 1.0, 0.0]])
+    stds = np.array([[0.0, 1e-300, 1.0, 1.0, np.inf, np.nan]])
+    for one, other in zip(
+        normals.cell_parts(means, stds, edges), normals_twin.cell_parts(means, stds, edges), strict=True
+    ):
+        assert np.array_equal(one, other, equal_nan=True)
+
+
+def statistic(module, rows, means, stds, share, radii):
+    row = module.RowStatistic(means, stds)
+    found = row.distances(rows)
+    components, dim = means.shape
+    out = np.empty((len(rows), components * (1 + (2 if radii[2] else 1) * dim)))
+    row.moments(found, share, radii, out)
+    return found[0], found[1].astype(np.float64), out
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", [1, 2, 3, 8, 9, 21])
+def test_statistics_of_rows_equal_those_of_the_twin(level, dtype, dim):
+    rng = np.random.default_rng(dim)
+    for n in (0, 1, 7, 8, 43):
+        rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
+        rows[rng.random((n, dim)) < 0.02] = np.nan
+        rows[rng.random((n, dim)) < 0.02] = np.finfo(dtype).max
+        means, stds = rng.normal(size=(3, dim)), 10.0 ** rng.uniform(-2, 2, (3, dim))
+        share = rng.dirichlet(np.ones(3), n).T.copy()
+        for radii in ((1.0, 2.0, 3.0), (0.5, 1.0, 0.0)):
+            found = statistic(normals, rows, means, stds, share, radii)
+            expected = statistic(normals_twin, rows, means, stds, share, radii)
+            whole = expected[1] != 0
+            assert same_bits(found[1:], expected[1:])
+            assert same_bits([found[0][:, whole]], [expected[0][:, whole]])
+            # A row's numbers are its own.
+            if n > 1:
+                alone = statistic(normals, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
+                assert same_bits([alone[2]], [found[2][1:2]])
+
+
+def test_wrong_arrays_are_refused():
+    edges = np.array([-np.inf, 0.0, np.inf])
+    masses = normals.cell_masses(np.zeros((2, 1)), np.ones((2, 1)), edges)
+    good = [np.ones(2), np.ones((2, 1)), masses, 1.0, 1.0, np.array([0, 1]), False]
+    normals.cell_slopes(*good)
+    for place, wrong in (
+        (0, np.ones(3)),
+        (1, np.ones((2, 2))),
+        (5, np.array([2])),
+        (5, np.array([-1])),
+        (5, np.array([0.0])),
+    ):
+        with pytest.raises(KernelError):
+            normals.cell_slopes(*[wrong if at == place else each for at, each in enumerate(good)])
+    with pytest.raises(KernelError):
+        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 3)))
+    with pytest.raises(KernelError):
+        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances(np.zeros((4, 3)))

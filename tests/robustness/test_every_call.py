@@ -9,10 +9,12 @@ from public_calls import CALLS, NOTIONS, ample
 from spies import SpyLedger, SpyRows
 
 from fastpubpriv import ZCDP, FastPubPrivError, InputError, Ledger, PureDP, Rows
+from fastpubpriv.auditing import record_replay
 from fastpubpriv.privacy import Cost
 from fastpubpriv.sources import fold
 
 LIGHT = {name: call for name, call in CALLS.items() if not call.heavy}
+
 light = pytest.mark.parametrize("call", LIGHT.values(), ids=LIGHT)
 
 
@@ -76,7 +78,9 @@ def test_private_rows_of_any_content_raise_nothing(call, content):
 
 
 CLOSED = Ledger(ZCDP(1))
+
 CLOSED.close()
+
 WRONG = {
     "budget": [0.5, None, "rho=1", ZCDP, (1, 1e-6), Cost.zero(ZCDP)],
     "ledger": ["ledger.jsonl", CLOSED, Ledger(PureDP(2.0**-20))],
@@ -92,7 +96,6 @@ WRONG = {
     "x_pub": [np.full((9, 2), np.nan), np.full((9, 2), np.inf), np.empty((0, 2)), [["a", "b"]] * 5, np.ones((9, 5)), "none.csv"],
     "x_priv": [np.zeros((0, 2)), np.zeros((5, 2), dtype=complex), [["a", "b"]] * 5, np.zeros((2, 2, 2)), 5, {"a": [1.0]}],
 }  # fmt: skip
-
 
 ADVICE = (
     "pass", "must", "need", "give", "use", "check", "accepted", "choose", "drop", "change", "open it", "split the rows",
@@ -130,3 +133,32 @@ def test_a_stream_with_other_rows_than_declared_is_refused(call):
         stream = Rows.from_chunks(lambda: [rows[:90], rows[90:]], n=declared, dim=rows.shape[1])
         with pytest.raises(InputError, match=f"where {declared} were declared"):
             call(stream, budget=NOTIONS[call.notions[0]])
+
+
+# ---- Every public function under record and replay, its rows in one piece and in chunks of one and of seven rows.
+
+SHORT = {name: call for name, call in CALLS.items() if len(call.rows) <= 1000}
+
+
+def pair(call):
+    """The call's rows, and the same with one replaced."""
+    other = np.array(call.rows)
+    other[17] = -3.0
+    return np.array(call.rows), other
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_same_integers_are_asked_about_in_any_chunks(name):
+    call = CALLS[name]
+    for index, size in enumerate((1, 7)):
+        budget = NOTIONS[call.notions[index % len(call.notions)]]
+        record_replay(lambda x, b=budget: call(x, budget=b), *pair(call), budget=budget, pieces=size)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in SHORT])
+def test_the_same_integers_are_asked_about_in_any_chunks_of_many_rows(name):
+    call = CALLS[name]
+    for notion in call.notions:
+        budget = NOTIONS[notion]
+        record_replay(lambda x, b=budget: call(x, budget=b), *pair(call), budget=budget, pieces=4999)

@@ -1,25 +1,29 @@
 """The standing threads: a pass that has been paid for is finished, even where no thread can be had."""
 
 import _thread
+import gc
 import subprocess
 import sys
 import threading
+import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
-from clocks import PATIENCE, ten_times
+from clocks import PATIENCE, ten_times, wait_until
 from helpers_sources import add_sums, column_sums, direct_sums, fold, make_sums
 from spies import SpyLedger
 
-from fastpubpriv import ZCDP, SeededNoiseWarning, estimate_mean
-from fastpubpriv.errors import FastPubPrivError
+from fastpubpriv import ZCDP, InputError, SeededNoiseWarning, estimate_mean
+from fastpubpriv.errors import FastPubPrivError, KernelError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.threads import pool
 from fastpubpriv.threads.pool import Crew
 from fastpubpriv.threads.steps import share_out
 
 X = np.random.default_rng(4).normal(size=(257, 5))
+
 SOURCES = {
     "array": lambda: private_rows(X),
     "chunks": lambda: Rows.from_chunks(lambda: [X[:100], X[100:]], n=257, dim=5),
@@ -211,3 +215,89 @@ def test_with_little_memory_for_threads_the_answer_is_the_same():
     # With next to nothing left the pass, or what is worked out from its answer, may find no room, and says so; never a hang
     # or another error. The pass alone takes no room that grows with its rows.
     assert all(code == 0 or (code == 4 and room < 6_000_000) for room, code in found.items()), found
+
+
+# ---- `share_out`: every piece once, whatever the threads; errors without content ------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5, None])
+@pytest.mark.parametrize("count", [0, 1, 3, 200])
+def test_every_piece_once(threads, count):
+    seen = []
+    share_out(seen.append, count, threads=threads)
+    assert sorted(seen) == list(range(count))
+
+
+def test_pieces_run_side_by_side():
+    both = threading.Barrier(2, timeout=PATIENCE)
+    share_out(lambda index: both.wait(), 2, threads=2)  # one thread alone would wait forever
+
+
+def test_inside_of_a_piece_the_same_thread_goes_on():
+    seen = []
+
+    def outer(index):
+        share_out(lambda inner: seen.append((index, inner, threading.get_ident())), 3, threads=4)
+
+    share_out(outer, 4, threads=2)
+    assert sorted(part[:2] for part in seen) == [(i, j) for i in range(4) for j in range(3)]
+    assert all(len({part[2] for part in seen if part[0] == i}) == 1 for i in range(4))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_foreign_error_says_nothing(threads):
+    def work(index):
+        raise ValueError("value 1.23456789e77 of Alice")
+
+    with pytest.raises(InputError) as caught:
+        share_out(work, 5, threads=threads)
+    assert "Alice" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_our_own_error_comes_through_and_stops_the_rest(threads):
+    started = []
+
+    def work(index):
+        started.append(index)
+        if index == 0:
+            raise KernelError("refused")
+        time.sleep(0.02)
+
+    with pytest.raises(KernelError, match="refused"):
+        share_out(work, 1000, threads=threads)
+    assert len(started) < 900
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_no_threads_at_all_are_one(threads):
+    seen = []
+    share_out(seen.append, 3, threads=threads)
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("failure", [ValueError, KernelError])
+def test_an_error_keeps_nothing_alive(threads, failure):
+    class Chunk:
+        pass
+
+    def run():
+        chunk = Chunk()
+
+        def work(index):
+            raise failure(f"chunk {chunk is not None}")
+
+        with pytest.raises((InputError, KernelError)):
+            share_out(work, 5, threads=threads)
+        return weakref.ref(chunk)
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = run()
+        assert wait_until(lambda: kept() is None)  # a worker may not have left its last piece
+    finally:
+        gc.enable()
