@@ -111,11 +111,7 @@ def no_print(source: Source) -> list[str]:
 
 def no_foreign_randomness(source: Source) -> list[str]:
     """Coins come from keys.py; NumPy may make public data, and the ledger asks `secrets` for names of files."""
-    public = (
-        "fastpubpriv/public_draws.py",
-        "fastpubpriv/public_points.py",
-        "fastpubpriv/privacy/ledger_file.py",
-    )
+    public = ("fastpubpriv/public_draws.py", "fastpubpriv/public_points.py", "fastpubpriv/privacy/ledger_file.py")
     if source.path.startswith(public):
         return []
     bad = []

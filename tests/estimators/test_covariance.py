@@ -13,15 +13,7 @@ from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lift
 from scipy import stats
 from spies import refused, seeded
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    InputError,
-    PureDP,
-    coinpress_covariance,
-    private_pca,
-)
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
 from fastpubpriv.estimators import components, learners
 from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioned import public_frame

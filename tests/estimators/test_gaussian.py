@@ -6,14 +6,7 @@ from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lift
 from scipy import stats
 from spies import refused, seeded
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    GaussianResult,
-    InputError,
-    PureDP,
-)
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, PureDP
 from fastpubpriv.estimators import lifted
 
 

@@ -302,10 +302,7 @@ def test_by_hand_of_residuals():
     # Prediction 1, residual (2 - 1) / 2; |z| = 2 is inside of the radius: 0.5 (2, 0) 10 = (10, 0).
     assert summed_residuals(residuals.residual_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
     # Prediction 3, residual clipped to -1; |z| = 10 shortened by a half: -(3, 4) 10.
-    assert summed_residuals(residuals.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [
-        -30,
-        -40,
-    ]
+    assert summed_residuals(residuals.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
     assert summed_residuals(residuals.residual_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
 
 

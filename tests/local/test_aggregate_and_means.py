@@ -24,9 +24,7 @@ from fastpubpriv.local import (
     estimate_mean,
     mean_error,
 )
-from fastpubpriv.local import (
-    collector as module,
-)
+from fastpubpriv.local import collector as module
 from fastpubpriv.local.collector import BatchReader, Collector
 from fastpubpriv.results.estimates import MeanResult
 

@@ -25,9 +25,7 @@ from fastpubpriv.local import (
     training,
     training_bound,
 )
-from fastpubpriv.local import (
-    training as module,
-)
+from fastpubpriv.local import training as module
 from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms
 from fastpubpriv.results.estimates import MeanResult
 

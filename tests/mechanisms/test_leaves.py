@@ -332,10 +332,7 @@ def test_a_replaced_row_moves_no_more_than_declared():
     for _ in range(150):
         rows = rng.normal(scale=3.0, size=(7, 2))
         other = rows.copy()
-        rows[3] = [
-            HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))],
-            HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))],
-        ]
+        rows[3] = [HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))], HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))]]
         other[3] = [HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))], rng.normal(scale=100.0)]
         (_, one, _), (_, two, _) = exact(cells, rows), exact(cells, other)
         moved = int(np.abs(one.query - two.query).sum())

@@ -235,8 +235,7 @@ def test_replay_forces_answers_and_refuses_another_course():
 
 
 @pytest.mark.parametrize(
-    ("module", "names"),
-    [(release_module, ["release.md"]), (sums, ["vector_sum.md", "gram.md", "shell_counts.md"])],
+    ("module", "names"), [(release_module, ["release.md"]), (sums, ["vector_sum.md", "gram.md", "shell_counts.md"])]
 )
 def test_privacy_notes_exist_beside_the_code(module, names):
     folder = resources.files("fastpubpriv.mechanisms") / "notes"

@@ -57,13 +57,7 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
     affine, data = MAPS[name], hostile_rows(200, 3)
     with transcripts.recording() as transcript, np.errstate(all="raise"):
         released = release_vector_sum(
-            opened(budget),
-            private_rows(data),
-            affine,
-            name="sum",
-            radius=3.0,
-            cost=Fraction(1, 4),
-            executor=EXECUTOR,
+            opened(budget), private_rows(data), affine, name="sum", radius=3.0, cost=Fraction(1, 4), executor=EXECUTOR
         )
     (call,) = transcript.calls
     bound = call.event.squared_sensitivity if isinstance(call.event, GaussianEvent) else call.event.l1_sensitivity**2

@@ -13,13 +13,7 @@ from fastpubpriv import run as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import leaf_gaussians
-from fastpubpriv.mixtures.separated.leaf_gaussians import (
-    LeafCosts,
-    leaf_costs,
-    leaf_draws,
-    leaf_frames,
-    learn_leaves,
-)
+from fastpubpriv.mixtures.separated.leaf_gaussians import LeafCosts, leaf_costs, leaf_draws, leaf_frames, learn_leaves
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows

@@ -21,11 +21,7 @@ from fastpubpriv.mechanisms.leaf_vectors import LeafVector, LeafVectors
 from fastpubpriv.mechanisms.leaves import LeafSecondMoments
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated import leaf_ladder
-from fastpubpriv.mixtures.separated.leaf_ladder import (
-    leaf_bases,
-    leaf_ladder_draws,
-    learn_leaf_ladder,
-)
+from fastpubpriv.mixtures.separated.leaf_ladder import leaf_bases, leaf_ladder_draws, learn_leaf_ladder
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows

@@ -9,16 +9,7 @@ import pytest
 from scipy import stats
 from spies import SpyLedger, SpyRows, refused, seeded
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    Hypotheses,
-    InputError,
-    Ledger,
-    PureDP,
-    select_hypothesis,
-)
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, Hypotheses, InputError, Ledger, PureDP, select_hypothesis
 from fastpubpriv.mixtures.select import required_n
 from fastpubpriv.results.mixture import MixtureResult
 

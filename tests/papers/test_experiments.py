@@ -10,16 +10,9 @@ from helpers.tables import read
 from scipy import stats
 
 from benchmarks import machine
-from benchmarks.papers import (
-    coinpress_covariance as experiment,
-)
-from benchmarks.papers import (
-    figure_one_public_row as figure,
-)
-from benchmarks.papers import (
-    public_mixtures,
-    univariate_mixtures,
-)
+from benchmarks.papers import coinpress_covariance as experiment
+from benchmarks.papers import figure_one_public_row as figure
+from benchmarks.papers import public_mixtures, univariate_mixtures
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.mixture_cases import CASES, Truth, anywhere, blobs, distance_by_draws, distance_on_line
 from benchmarks.papers.registry import EXPERIMENTS

@@ -6,31 +6,14 @@ import numpy as np
 import pytest
 from helpers.tables import read
 
-from benchmarks.papers import (
-    example_weighted_mean as example,
-)
-from benchmarks.papers import (
-    figure_divergence,
-    gradient_cells,
-)
-from benchmarks.papers import (
-    figure_public_ratio as figure,
-)
-from benchmarks.papers import (
-    gradient_cells as cells,
-)
-from benchmarks.papers import (
-    gradient_tables as tables,
-)
-from benchmarks.papers import (
-    logistic_figures as figures,
-)
-from benchmarks.papers import (
-    newton_beyond as beyond,
-)
-from benchmarks.papers import (
-    noise_tables as noise_tables,
-)
+from benchmarks.papers import example_weighted_mean as example
+from benchmarks.papers import figure_divergence, gradient_cells
+from benchmarks.papers import figure_public_ratio as figure
+from benchmarks.papers import gradient_cells as cells
+from benchmarks.papers import gradient_tables as tables
+from benchmarks.papers import logistic_figures as figures
+from benchmarks.papers import newton_beyond as beyond
+from benchmarks.papers import noise_tables as noise_tables
 from benchmarks.papers.experiment import Options
 from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, METHODS, TABLES
 from benchmarks.papers.noise_tables import PRINTED

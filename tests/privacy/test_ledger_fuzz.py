@@ -313,9 +313,7 @@ def test_long_history(tmp_path):
 def test_planted_fault_in_history_is_found(tmp_path, monkeypatch):
     read = ledger_file.LedgerFile._read
     monkeypatch.setattr(  # the last line is taken as read without reading it
-        ledger_file.LedgerFile,
-        "_check_unchanged",
-        lambda self, file, position: len(read(self, file, 1 << 20, 0)),
+        ledger_file.LedgerFile, "_check_unchanged", lambda self, file, position: len(read(self, file, 1 << 20, 0))
     )
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_history(tmp_path, 300, 25, **PLANTED)

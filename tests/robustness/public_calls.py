@@ -38,12 +38,7 @@ from fastpubpriv import (
     train,
     weighted_mean,
 )
-from fastpubpriv.mixtures.list_decoding import (
-    decode_axis_aligned,
-    decode_gaussians,
-    decode_means,
-    decode_variances,
-)
+from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
 from fastpubpriv.privacy import Cost, Neighbors
 from fastpubpriv.training import OutputPerturbation
 from fastpubpriv.training.methods import METHODS

@@ -76,14 +76,7 @@ def layouts(data, folder):
     yield "pandas", pd.DataFrame(data, columns=names)
     yield "polars", pl.DataFrame(data, schema=names)
     pieces = [0, 1, 1000, 1000, 77_777, N]
-    yield (
-        "chunks",
-        Rows.from_chunks(
-            lambda: (data[a:b] for a, b in itertools.pairwise(pieces)),
-            n=N,
-            dim=DIM,
-        ),
-    )
+    yield ("chunks", Rows.from_chunks(lambda: (data[a:b] for a, b in itertools.pairwise(pieces)), n=N, dim=DIM))
 
 
 def test_layouts_and_sources(call, data, tmp_path):

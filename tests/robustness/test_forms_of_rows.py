@@ -78,9 +78,7 @@ PRIVATE_ONLY = {
     "decode_axis_aligned": lambda x, **o: decode_axis_aligned(x, **APPROX, **o),
 }
 
-LINE_ONLY = {
-    "select_hypothesis": lambda x, **o: fpp.select_hypothesis(x, hypotheses=LISTED, **GAUSSIAN, **o),
-}
+LINE_ONLY = {"select_hypothesis": lambda x, **o: fpp.select_hypothesis(x, hypotheses=LISTED, **GAUSSIAN, **o)}
 
 PUBLIC_ONLY = {
     "precondition": lambda p: fpp.precondition(p),

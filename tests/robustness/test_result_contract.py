@@ -269,10 +269,7 @@ def holds(blob, array):
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_a_pickle_holds_no_private_bytes(budget):
-    for result in (
-        result_of(budget),
-        weighted_mean(PRIVATE, x_pub=PUBLIC, norm_bound=30.0, budget=budget),
-    ):
+    for result in (result_of(budget), weighted_mean(PRIVATE, x_pub=PUBLIC, norm_bound=30.0, budget=budget)):
         blob = pickle.dumps(result)
         assert holds(blob, PRIVATE) == 0
         assert holds(blob, result.mean) == 4  # control: the search finds what is there
