@@ -106,14 +106,9 @@ def test_a12_the_parts_of_a_run():
 def test_a13_fewer_groups_than_asked_for():
     rng = np.random.default_rng(0)
     found = fpp.learn_separated_mixture(
-        rng.normal(size=(4_000, 2)),
-        x_pub=rng.normal(size=(60, 2)),
-        n_components=3,
-        min_weight=0.2,
-        budget=fpp.ZCDP(0.5),
-        method="tree",
-        random_state=0,
-    )
+        rng.normal(size=(4_000, 2)), x_pub=rng.normal(size=(60, 2)), n_components=3, min_weight=0.2,
+        budget=fpp.ZCDP(0.5), method="tree", random_state=0,
+    )  # fmt: skip
     assert len(found.weights) == 1
     assert found.weights.tolist() == [1.0]
 

@@ -9,17 +9,9 @@ import sys
 import pytest
 
 SLOW = (
-    "numba",
-    "llvmlite",
-    "scipy.stats",
-    "scipy.optimize",
-    "pyarrow",
-    "pandas",
-    "polars",
-    "matplotlib",
-    "rich",
+    "numba", "llvmlite", "scipy.stats", "scipy.optimize", "pyarrow", "pandas", "polars", "matplotlib", "rich",
     "click",
-)
+)  # fmt: skip
 PREPARED = """
 import sys
 import numpy as np

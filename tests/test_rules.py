@@ -331,9 +331,7 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
     (
         no_pickle,
         [
-            "import pickle",
-            "from joblib import dump",
-            "np.load(path, allow_pickle=True)",
+            "import pickle", "from joblib import dump", "np.load(path, allow_pickle=True)",
             "np.load(path, allow_pickle=flag)",
         ],
     ),
@@ -380,11 +378,8 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
     (
         no_private_names_in_text,
         [
-            'raise InputError(f"row is {x_priv[3]}")',
-            'raise InputError("row is", chunk)',
-            'text = "%s" % rows.first',
-            'log.info("{}".format(exact.sum()))',
-            'f"{chunk.max():.3g}"',
+            'raise InputError(f"row is {x_priv[3]}")', 'raise InputError("row is", chunk)',
+            'text = "%s" % rows.first', 'log.info("{}".format(exact.sum()))', 'f"{chunk.max():.3g}"',
         ],
     ),
     (
@@ -404,7 +399,7 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
             "def half(a, b, c, d, /, e, f, g, h, i): ...",
         ],
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", [rule for rule, _ in FILE_RULES], ids=lambda rule: rule.__name__)

@@ -12,15 +12,8 @@ from fastpubpriv.errors import InputError
 
 NOT_NUMBERS = [True, np.True_, "1", b"1", 1j, None, [0.5], (), {}, np.array([0.5]), np.array(0.5 + 0j), object(), "0.5"]
 NOT_FINITE = [
-    math.nan,
-    math.inf,
-    -math.inf,
-    10**400,
-    Decimal("NaN"),
-    Decimal("sNaN"),
-    Decimal("Infinity"),
-    np.float32("nan"),
-]
+    math.nan, math.inf, -math.inf, 10**400, Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), np.float32("nan"),
+]  # fmt: skip
 SCALARS = ["finite", "positive", "nonnegative", "probability", "fraction"]
 
 

@@ -345,13 +345,8 @@ def test_residuals_beyond_their_clip_are_held_by_the_norm(monkeypatch):
 CLAIM = ApproxDP(1, 1e-3)
 
 FIXED_OF_AUDIT = {
-    "steps": 6,
-    "step_size": 1.0,
-    "priv_weight": 1.0,
-    "clip_norm": 1.0,
-    "start": "zero",
-    "scaling": "none",
-}
+    "steps": 6, "step_size": 1.0, "priv_weight": 1.0, "clip_norm": 1.0, "start": "zero", "scaling": "none",
+}  # fmt: skip
 
 METHODS_OF_AUDIT = {
     "full": SemiDP(**FIXED_OF_AUDIT),
@@ -374,13 +369,9 @@ def finals(method):
 
     def statistic(data, runs):
         common = {
-            "label": -1,
-            "loss": "squared",
-            "x_pub": PUBLIC_OF_AUDIT,
-            "budget": CLAIM,
-            "method": method,
+            "label": -1, "loss": "squared", "x_pub": PUBLIC_OF_AUDIT, "budget": CLAIM, "method": method,
             "threads": 1,
-        }
+        }  # fmt: skip
         return np.array([seeded(train, data, random_state=next(seeds), **common).weights[0] for _ in range(runs)])
 
     return statistic

@@ -108,15 +108,9 @@ def on_surfaces(tree, rng):
 
 
 HOSTILE = [
-    np.full(DIM, np.nan),
-    np.array([0.0, np.inf, 0.0]),
-    np.array([-np.inf, np.nan, 0.0]),
-    np.full(DIM, 1e308),
-    np.array([-1e308, 1e308, 0.0]),
-    np.full(DIM, 5e-324),
-    np.array([1e12, 0.0, 0.0]),
-    np.array([0.0, -1e12, 0.0]),
-]
+    np.full(DIM, np.nan), np.array([0.0, np.inf, 0.0]), np.array([-np.inf, np.nan, 0.0]), np.full(DIM, 1e308),
+    np.array([-1e308, 1e308, 0.0]), np.full(DIM, 5e-324), np.array([1e12, 0.0, 0.0]), np.array([0.0, -1e12, 0.0]),
+]  # fmt: skip
 
 
 def neighbours(recording, rng):

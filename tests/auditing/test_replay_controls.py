@@ -72,16 +72,9 @@ def mean_of(statistic, *, draws=DIM):
         account = Account("mean of a statistic", BUDGET, draws=draws)
         account.open()
         total = release_statistic_sum(
-            account,
-            rows,
-            statistic,
-            name="sum",
-            dim=DIM,
-            radius=3.0,
-            cost=account.allowance,
-            row_cost=DIM,
+            account, rows, statistic, name="sum", dim=DIM, radius=3.0, cost=account.allowance, row_cost=DIM,
             executor=EXECUTOR,
-        )
+        )  # fmt: skip
         return total.value
 
     return run
@@ -194,16 +187,11 @@ def test_an_account_that_was_opened_before_the_run_is_rejected():
         record_replay(
             lambda x: (
                 release_vector_sum(
-                    account,
-                    rows,
-                    AffineMap(dim=DIM),
-                    name="sum",
-                    radius=3.0,
-                    cost=account.allowance / 8,
+                    account, rows, AffineMap(dim=DIM), name="sum", radius=3.0, cost=account.allowance / 8,
                     executor=EXECUTOR,
                 ).value
             ),
             ROWS,
             OTHER,
             budget=BUDGET,
-        )
+        )  # fmt: skip

@@ -214,13 +214,10 @@ CASES = [
     pytest.param(budget, dim, {"score": score, "method": method}, id=f"{notion}: {score}, {method}, {dim}")
     for notion, budget in BUDGETS.items()
     for score, method, dim in (
-        ("yatracos", "exact", 1),
-        ("yatracos", "cells", 1),
-        ("yatracos", "densities", 3),
-        ("log_ratio", "densities", 1),
-        ("log_ratio", "densities", 3),
+        ("yatracos", "exact", 1), ("yatracos", "cells", 1), ("yatracos", "densities", 3),
+        ("log_ratio", "densities", 1), ("log_ratio", "densities", 3),
     )
-]
+]  # fmt: skip
 
 
 def neighbours(rng, dim, count):

@@ -28,15 +28,9 @@ def plan_of(task):
 
 
 TASKS = (
-    "mean",
-    "coinpress-mean",
-    "weighted-mean",
-    "gaussian",
-    "separated-mixture",
-    "axis-aligned-mixture",
-    "select-hypothesis",
-    "train",
-)
+    "mean", "coinpress-mean", "weighted-mean", "gaussian", "separated-mixture", "axis-aligned-mixture",
+    "select-hypothesis", "train",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -101,17 +101,12 @@ def test_theory_mode_and_a_center():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scale": 0.0}, "scale"),
-        ({"scale": math.inf}, "scale"),
-        ({"scale": 1e-160}, "scale"),
-        ({"scale": 1e160}, "scale"),
-        ({"steps": 0}, "steps"),
-        ({"steps": 11}, "steps"),
-        ({"center": [0.0, 0.0]}, "center"),
-        ({"center": math.nan}, "center"),
+        ({"scale": 0.0}, "scale"), ({"scale": math.inf}, "scale"), ({"scale": 1e-160}, "scale"),
+        ({"scale": 1e160}, "scale"), ({"steps": 0}, "steps"), ({"steps": 11}, "steps"),
+        ({"center": [0.0, 0.0]}, "center"), ({"center": math.nan}, "center"),
         ({"failure_prob": 1e-200}, "failure_prob"),
     ],
-)
+)  # fmt: skip
 def test_refusals_come_before_the_debit(options, message):
     refused(
         coinpress_covariance, message, **({"x_priv": np.zeros((50, 3)), "budget": RHO_HALF, "scale": 1.0} | options)
@@ -121,13 +116,10 @@ def test_refusals_come_before_the_debit(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"radius": 0.0}, "radius"),
-        ({"radius": 1e200}, "radius"),
-        ({"n_components": 0}, "n_components"),
-        ({"n_components": 4}, "n_components"),
-        ({"center": "mean"}, "center"),
+        ({"radius": 0.0}, "radius"), ({"radius": 1e200}, "radius"), ({"n_components": 0}, "n_components"),
+        ({"n_components": 4}, "n_components"), ({"center": "mean"}, "center"),
     ],
-)
+)  # fmt: skip
 def test_pca_refusals_come_before_the_debit(options, message):
     arguments = {"budget": RHO_HALF, "center": 0.0, "radius": 1.0, "n_components": 2} | options
     refused(private_pca, message, np.zeros((50, 3)), **arguments)

@@ -37,11 +37,8 @@ def test_a_kept_path_is_the_one_that_would_be_worked_out():
     anew = public_path.__wrapped__(5, 1000, allowance, 7.5, False, *SETTINGS.values())
     for one, other in zip(kept.steps, anew.steps, strict=True):
         assert (one.name, one.cost, one.grid, one.clip_radius) == (
-            other.name,
-            other.cost,
-            other.grid,
-            other.clip_radius,
-        )
+            other.name, other.cost, other.grid, other.clip_radius,
+        )  # fmt: skip
     assert sum(step.cost for step in kept.steps) == allowance
     assert all(step.grid.event.rho <= step.cost for step in kept.steps)
     # Every setting tells paths apart; a kept one must never stand in for another.

@@ -124,24 +124,16 @@ def test_rows_a_thousand_deviations_away():
     assert near.diagnostics["shift"] < 2.0
     for rung in ("mean", "diagonal"):
         far = seeded(
-            estimate_gaussian,
-            rng.normal(size=(5000, 4)) + 1e3,
-            x_pub=public,
-            budget=RHO_HALF,
-            structure=rung,
+            estimate_gaussian, rng.normal(size=(5000, 4)) + 1e3, x_pub=public, budget=RHO_HALF, structure=rung,
             random_state=0,
-        )
+        )  # fmt: skip
         assert far.status in ("shifted", "clipped")
         assert np.abs(far.mean - 1e3).max() < 100.0
     # Without a count that shows anything, the ball around the public rows holds the mean back, and that is said.
     few = seeded(
-        estimate_gaussian,
-        rng.normal(size=(300, 4)) + 1e3,
-        x_pub=public,
-        budget=ZCDP(0.05),
-        structure="mean",
+        estimate_gaussian, rng.normal(size=(300, 4)) + 1e3, x_pub=public, budget=ZCDP(0.05), structure="mean",
         random_state=0,
-    )
+    )  # fmt: skip
     assert few.status == "clipped"
 
 

@@ -56,13 +56,9 @@ def seeded(x_priv, random_state=7, **options):
 def test_registry_is_complete():
     assert METHODS.choices[0] == "auto"
     assert list(METHODS) == [
-        "ladder",
-        "lifted_coinpress",
-        "pairs",
-        "recursive_preconditioner",
-        "group_covariances",
+        "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances",
         "hypothesis_selection",
-    ]
+    ]  # fmt: skip
     assert [name for name, method in METHODS.items() if method.reserved is not None] == ["group_covariances"]
     for module in (learner_recursive, learner_group_covariances, learner_selection):
         assert "Regime" in module.__doc__
@@ -75,12 +71,10 @@ def test_registry_is_complete():
 @pytest.mark.parametrize(
     ("dim", "n_priv", "n_pub", "budget", "limit"),
     [
-        (2, 100_000, 3, ZCDP(0.5), 0.1),
-        (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
-        (5, 200_000, 100, ZCDP(0.5), 0.06),
-        (2, 100_000, 60, PureDP(1), 0.1),
+        (2, 100_000, 3, ZCDP(0.5), 0.1), (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
+        (5, 200_000, 100, ZCDP(0.5), 0.06), (2, 100_000, 60, PureDP(1), 0.1),
     ],
-)
+)  # fmt: skip
 def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=100.0)
     for seed in range(3):

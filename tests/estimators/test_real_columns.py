@@ -149,11 +149,8 @@ def test_costs_add_up_to_the_budget(budget, dim):
     names = [release["name"] for release in result.releases]
     again = names.count("signed dyadic cells") - 1
     assert names == [
-        "signed dyadic cells",
-        *["signed dyadic cells"] * again,
-        *["shells of rows"] * (dim > 1),
-        "clipped sum",
-    ]
+        "signed dyadic cells", *["signed dyadic cells"] * again, *["shells of rows"] * (dim > 1), "clipped sum",
+    ]  # fmt: skip
     assert again <= 1
     costs = [release["epsilon" if isinstance(budget, PureDP) else "rho"] for release in result.releases]
     total = here_allowance(budget, dim)
@@ -407,13 +404,10 @@ def rare_mean_of(private, public, budget, **options):
 
 # ---- equal public values tell of no deviation -----------------------------------------------------------------------
 RARE = [  # rows, share, value, the usual value, budget, allowed error over that of sampling
-    (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5),
-    (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
-    (1000, 0.05, 1.0, 0.0, ZCDP(0.05), 2.0),
-    (1000, 0.05, 1.0, 0.0, PureDP(1), 2.0),
-    (200, 0.3, SENTINEL, 7.0, ZCDP(0.05), 2.0),
-    (1000, 0.2, 99.0, 7.0, PureDP(0.3), 2.5),
-]
+    (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5), (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
+    (1000, 0.05, 1.0, 0.0, ZCDP(0.05), 2.0), (1000, 0.05, 1.0, 0.0, PureDP(1), 2.0),
+    (200, 0.3, SENTINEL, 7.0, ZCDP(0.05), 2.0), (1000, 0.2, 99.0, 7.0, PureDP(0.3), 2.5),
+]  # fmt: skip
 
 
 def rare_error(n, share, value, usual, budget, public_rows=5):

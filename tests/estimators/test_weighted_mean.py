@@ -80,15 +80,9 @@ def squared_errors(runs, **options):
     for seed in range(runs):
         private, public = bits(1000, 1000, seed), bits(50, 1000, 10**6 + seed)
         result = mean_of(
-            private,
-            public,
-            center=0.0,
-            norm_bound=math.sqrt(1000),
-            variance=250.0,
-            project=False,
-            random_state=seed,
-            **options,
-        )
+            private, public, center=0.0, norm_bound=math.sqrt(1000), variance=250.0, project=False,
+            random_state=seed, **options,
+        )  # fmt: skip
         errors.append(float(np.sum(np.square(result.mean - 0.5))))
     return np.array(errors)
 

@@ -28,18 +28,8 @@ def hostile_rows(rng, n, dim, dtype=np.float64):
     special = rng.random((n, dim)) < 0.2
     largest = np.finfo(dtype).max
     notorious = [
-        0.0,
-        -0.0,
-        np.finfo(dtype).smallest_subnormal,
-        1.0,
-        1.25,
-        2.0,
-        np.inf,
-        -np.inf,
-        np.nan,
-        largest,
-        -largest,
-    ]
+        0.0, -0.0, np.finfo(dtype).smallest_subnormal, 1.0, 1.25, 2.0, np.inf, -np.inf, np.nan, largest, -largest,
+    ]  # fmt: skip
     rows[special] = rng.choice(np.array(notorious, dtype=dtype), size=int(special.sum()))
     return rows
 

@@ -23,11 +23,9 @@ STEP = 1.0 / 2048
 def nowhere(components, dim, panels=1):
     """Hypotheses without a component, to be filled in."""
     return MixtureTable(
-        np.zeros((panels, components, dim, PANEL)),
-        np.ones((panels, components, dim, PANEL)),
-        np.full((panels, components, PANEL), -1e300),
-        False,
-    )
+        np.zeros((panels, components, dim, PANEL)), np.ones((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300), False,
+    )  # fmt: skip
 
 
 def codes_of(rows, table):
@@ -69,15 +67,10 @@ def mixtures(seed, size, components, dim, spread):
 @pytest.mark.parametrize(
     ("size", "components", "dim", "spread"),
     [
-        (1, 1, 1, 1.0),
-        (63, 2, 3, 0.1),
-        (64, 1, 2, 0.3),
-        (65, 2, 1, 1e-3),
-        (130, 3, 2, 0.2),
-        (90, 2, 17, 0.02),
+        (1, 1, 1, 1.0), (63, 2, 3, 0.1), (64, 1, 2, 0.3), (65, 2, 1, 1e-3), (130, 3, 2, 0.2), (90, 2, 17, 0.02),
         (70, 17, 1, 0.1),
     ],
-)
+)  # fmt: skip
 def test_counts_are_those_of_the_codes(size, components, dim, spread):
     table = mixtures(size, size, components, dim, spread)
     rows = 2.0 * np.random.default_rng(1).normal(size=(83, dim))
@@ -281,11 +274,9 @@ HALF_LOG_TWO = 0.34657359027997264
 def table_of(components, dim, panels=1):
     """Hypotheses that are nowhere, to be filled in."""
     return MixtureTable(
-        np.zeros((panels, components, dim, PANEL)),
-        np.zeros((panels, components, dim, PANEL)),
-        np.full((panels, components, PANEL), -1e300),
-        False,
-    )
+        np.zeros((panels, components, dim, PANEL)), np.zeros((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300), False,
+    )  # fmt: skip
 
 
 def every_set(rows, table):

@@ -196,12 +196,10 @@ def test_bad_points_are_refused(points):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0.0, 3, 1), "radius_max"),
-        ((math.nan, 3, 1), "radius_max"),
-        ((1.0, 0, 1), "n_radii"),
+        ((0.0, 3, 1), "radius_max"), ((math.nan, 3, 1), "radius_max"), ((1.0, 0, 1), "n_radii"),
         ((1.0, 3, 0), "min_count"),
     ],
-)
+)  # fmt: skip
 def test_bad_numbers_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         geometry.first_terrific(np.zeros((2, 2)), *arguments)

@@ -20,15 +20,9 @@ KEY = bytes(range(32))
 
 def law(dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0, tail=0.5, log2_grid=8):
     return ReportLaw(
-        dim=dim,
-        gaussian=gaussian,
-        log2_grid=log2_grid,
-        ball=ball,
-        threshold=threshold,
-        miss=miss,
-        radius=radius,
+        dim=dim, gaussian=gaussian, log2_grid=log2_grid, ball=ball, threshold=threshold, miss=miss, radius=radius,
         tail=tail,
-    )
+    )  # fmt: skip
 
 
 CASES = [

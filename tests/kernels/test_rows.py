@@ -164,16 +164,9 @@ def test_equals_exact_fractions(case):
     """Unclipped rows: round half to even of the exact value. Clipped rows: within rounding of the exactly clipped value."""
     bound = 2**20
     row_map = RowMap(
-        dim=len(case["center"]),
-        out_dim=case["out_dim"],
-        quant_bound=bound,
-        inv_step=case["inv_step"],
-        limit=case["limit"],
-        kind=case["kind"],
-        center=case["center"],
-        matrix=case["matrix"],
-        offset=case["offset"],
-    )
+        dim=len(case["center"]), out_dim=case["out_dim"], quant_bound=bound, inv_step=case["inv_step"],
+        limit=case["limit"], kind=case["kind"], center=case["center"], matrix=case["matrix"], offset=case["offset"],
+    )  # fmt: skip
     got = integers_of(np.array(case["rows"]), row_map).tolist()
     for row, q in zip(case["rows"], got, strict=True):
         steps = exact_steps(row, case)
@@ -331,14 +324,9 @@ def test_huge_rows_keep_their_direction(kind, scale):
     q = everywhere(x, row_map).astype(np.float64)
     np.testing.assert_allclose(np.linalg.norm(q, axis=1), row_map.limit, atol=0.5 * math.sqrt(row_map.out_dim))
     small = RowMap(
-        dim=9,
-        out_dim=row_map.out_dim,
-        quant_bound=BOUND,
-        inv_step=1e9,
-        limit=row_map.limit,
-        kind=kind,
+        dim=9, out_dim=row_map.out_dim, quant_bound=BOUND, inv_step=1e9, limit=row_map.limit, kind=kind,
         matrix=row_map.matrix,
-    )
+    )  # fmt: skip
     assert np.abs(q - everywhere(x * 1e-306, small)).max() <= 2.0
 
 
@@ -523,14 +511,9 @@ def test_columns_and_steps_far_from_one(scale):
     rows = np.concatenate([planted_rows(dim, 9), rng.standard_normal((20, dim))])
     for by_column in (True, False):
         row_map = RowMap(
-            dim=dim,
-            out_dim=dim,
-            quant_bound=2896,
-            inv_step=1.0 if by_column else 1.0 / scale,
-            limit=2800.0,
-            kind=MatrixKind.LOWER,
-            matrix=plain.matrix * scale,
-        )
+            dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0 if by_column else 1.0 / scale, limit=2800.0,
+            kind=MatrixKind.LOWER, matrix=plain.matrix * scale,
+        )  # fmt: skip
         every_set(rows / scale if by_column else rows, row_map)
     mixed = plain.matrix.copy()
     mixed[:, 5] = 0.0

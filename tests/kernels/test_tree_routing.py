@@ -159,13 +159,9 @@ def test_control_a_matrix_product_depends_on_the_chunk():
     whole = x @ projection
     pieces = np.concatenate([x[i : i + 3] @ projection for i in range(0, 4099, 3)])
     split = Split(
-        rule=Rule.BALL,
-        origin=np.zeros(50),
-        projection=projection.T,
-        centers=np.zeros((1, 8)),
-        first_child=1,
+        rule=Rule.BALL, origin=np.zeros(50), projection=projection.T, centers=np.zeros((1, 8)), first_child=1,
         radius_sq=1.0,
-    )
+    )  # fmt: skip
     row_tree = RowTree(50, [split, None, None], [1, 2])
     np.testing.assert_array_equal(
         np.concatenate([labels_of(x[i : i + 3], row_tree) for i in range(0, 4099, 3)]), labels_of(x, row_tree)
@@ -222,19 +218,13 @@ def ball(**changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"origin": np.zeros((1, 3))},
-        {"origin": [0.0, np.nan, 0.0]},
-        {"projection": np.eye(2)},
-        {"projection": np.full((2, 3), np.inf)},
-        {"projection": np.ones((2, 3))},
-        {"centers": np.zeros((2, 3))},
-        {"centers": np.zeros((1, 2))},
-        {"centers": np.zeros((0, 3))},
-        {"radius_sq": -1.0},
+        {"origin": np.zeros((1, 3))}, {"origin": [0.0, np.nan, 0.0]}, {"projection": np.eye(2)},
+        {"projection": np.full((2, 3), np.inf)}, {"projection": np.ones((2, 3))}, {"centers": np.zeros((2, 3))},
+        {"centers": np.zeros((1, 2))}, {"centers": np.zeros((0, 3))}, {"radius_sq": -1.0},
         {"radius_sq": float("nan")},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_split_refuses_bad_public_arguments(changes):
     with pytest.raises(InputError):
         Split(**ball(**changes))

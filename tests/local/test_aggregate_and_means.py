@@ -31,12 +31,9 @@ from fastpubpriv.results.estimates import MeanResult
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
 RANDOMIZERS = [
-    PrivUnit(6, 2.0),
-    PrivUnitG(6, 2.0, norm_bound=3.0),
-    Duchi(6, 2.0, 1.5),
-    PrivUnit(6, 2.0, form="selection"),
+    PrivUnit(6, 2.0), PrivUnitG(6, 2.0, norm_bound=3.0), Duchi(6, 2.0, 1.5), PrivUnit(6, 2.0, form="selection"),
     SubsetSelection(6, 2.0, words=32),
-]
+]  # fmt: skip
 
 
 def some_reports(randomizer, n=500):

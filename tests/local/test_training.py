@@ -99,15 +99,9 @@ def test_falling_steps_learn_more_where_the_ball_is_wide():
     for mu, errors in runs.items():
         for seed in range(10):
             found = learned(
-                2000,
-                20,
-                epsilon=2.0,
-                strong_convexity=mu,
-                radius=1000.0,
-                clip_norm=6.0,
-                random_state=seed,
+                2000, 20, epsilon=2.0, strong_convexity=mu, radius=1000.0, clip_norm=6.0, random_state=seed,
                 batch_rows=20,
-            )
+            )  # fmt: skip
             errors.append(excess(found.coefficients))
             assert found.releases[0]["steps"] == ("convex" if mu is None else "strongly convex")
         assert np.mean(errors) < found.excess_bound

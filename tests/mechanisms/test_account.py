@@ -525,12 +525,8 @@ def test_it_is_recorded_debited_and_composed():
     run = Run(opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
     run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
-        "name": "sample",
-        "noise_std": 128.0,
-        "noise": "gaussian",
-        "sampling_rate": EVENT.rate,
-        "rho": EVENT.rho,
-    }
+        "name": "sample", "noise_std": 128.0, "noise": "gaussian", "sampling_rate": EVENT.rate, "rho": EVENT.rho,
+    }  # fmt: skip
     assert run.fields(0)["releases"] == (expected,)
     assert cost_in(ZCDP, EVENT) == EVENT.cost
     ledger = Ledger(ZCDP(1))
@@ -556,14 +552,8 @@ def test_it_is_replayed_and_a_broken_promise_is_caught():
 def test_what_is_no_event_is_refused_before_anything_changes():
     class NoEvent:
         draws, relation, law, gdp, clusters, candidates, histograms = (
-            2,
-            Neighbors.REPLACE_ONE,
-            "gaussian",
-            True,
-            None,
-            2,
-            1,
-        )
+            2, Neighbors.REPLACE_ONE, "gaussian", True, None, 2, 1,
+        )  # fmt: skip
 
         def price(self, notion):
             return Fraction(0)

@@ -338,14 +338,9 @@ def ask_of_stable(account, counts, event=EVENT, slots=(20,), name="bins"):
 def small(account=None, **changes):
     """An event that a budget of (1, 0.01) pays for."""
     fields = {
-        "law": "laplace",
-        "histograms": 1,
-        "step": 128,
-        "threshold": 10 * 128,
-        "log2_scale": 8,
-        "epsilon": 1,
+        "law": "laplace", "histograms": 1, "step": 128, "threshold": 10 * 128, "log2_scale": 8, "epsilon": 1,
         "draws": 20,
-    }
+    }  # fmt: skip
     return StableHistogramEvent(**{**fields, **changes})
 
 

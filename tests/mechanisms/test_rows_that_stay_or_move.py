@@ -175,15 +175,9 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
     affine = AffineMap(dim=DIM, center=np.zeros(DIM) if center is None else center)
     only, cost = tree.only(node), payer.allowance * share
     gram = release_second_moment(
-        payer,
-        rows,
-        affine,
-        name=f"gram {node}",
-        radius=10.0,
-        cost=cost * Fraction(7, 10),
-        executor=ONE_THREAD,
+        payer, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10), executor=ONE_THREAD,
         only=only,
-    )
+    )  # fmt: skip
     shells = release_shell_counts(
         payer, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10),
         executor=ONE_THREAD, only=only,
@@ -407,16 +401,10 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
             affine, cost = AffineMap(dim=DIM), scope.share
             answers.append(
                 release_second_moment(
-                    scope.node(level),
-                    rows,
-                    affine,
-                    name=f"gram {node}",
-                    radius=0.5,
-                    cost=cost,
-                    executor=ONE_THREAD,
-                    only=tree.only(node),
+                    scope.node(level), rows, affine, name=f"gram {node}", radius=0.5, cost=cost,
+                    executor=ONE_THREAD, only=tree.only(node),
                 ).value
-            )
+            )  # fmt: skip
         return answers
 
     # Orthogonal rows that walk down together to the last node: each payer is used up.

@@ -309,14 +309,9 @@ def test_privacy_ratio_by_enumeration():
 # ---- scores ---------------------------------------------------------------------------------------------------------
 def tiny_cover():
     return selection.Cover(
-        mean=np.array([-1.0, 0.0, 1.0, 0.0]),
-        std=np.array([0.5, 0.5, 0.5, 1.5]),
-        accuracy=0.05,
-        slack=1.0,
-        low=-6.0,
-        step=1 / 32,
-        cuts=385,
-    )
+        mean=np.array([-1.0, 0.0, 1.0, 0.0]), std=np.array([0.5, 0.5, 0.5, 1.5]), accuracy=0.05, slack=1.0,
+        low=-6.0, step=1 / 32, cuts=385,
+    )  # fmt: skip
 
 
 IDENTITY = AffineMap(dim=1, matrix=np.ones((1, 1)))

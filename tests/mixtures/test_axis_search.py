@@ -148,11 +148,8 @@ def test_coarse_counts_fill_in_what_fine_ones_suppress():
     fine = Scale(1.0, np.array([2]), np.array([300.0]))
     pieces = nested_counts([Scale(4.0, np.array([0, 1]), np.array([400.0, 80.0])), fine])
     assert pieces == [
-        (0.0, 2.0, pytest.approx(200 / 3)),
-        (2.0, 3.0, 300.0),
-        (3.0, 4.0, pytest.approx(100 / 3)),
-        (4.0, 8.0, 80.0),
-    ]
+        (0.0, 2.0, pytest.approx(200 / 3)), (2.0, 3.0, 300.0), (3.0, 4.0, pytest.approx(100 / 3)), (4.0, 8.0, 80.0),
+    ]  # fmt: skip
     # A coarse count below what lies in it adds nothing, and takes nothing away.
     low = Scale(4.0, np.array([0]), np.array([250.0]))
     assert sum(piece[2] for piece in nested_counts([low, fine])) == 300.0
@@ -546,13 +543,10 @@ def test_the_list_moves_with_the_units():
 @pytest.mark.parametrize(
     "public",
     [
-        np.zeros((2, 1)),
-        np.full((30, 1), 7.0),
-        np.array([[0.0], [1e12]]),
-        np.arange(3.0)[:, None],
+        np.zeros((2, 1)), np.full((30, 1), 7.0), np.array([[0.0], [1e12]]), np.arange(3.0)[:, None],
         np.full((5, 2), 1e-300),
     ],
-)
+)  # fmt: skip
 def test_degenerate_public_rows_still_give_a_list(public):
     found = public_candidates(public, 3, 60)
     assert np.isfinite(found.means).all()

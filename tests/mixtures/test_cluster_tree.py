@@ -91,12 +91,9 @@ def test_json_round_trip_bit_for_bit():
     for node in (0, 1, 2, 4):
         projection = rng.standard_normal((3, 7))
         tree = tree.split_ball(
-            node,
-            origin=rng.standard_normal(7),
-            projection=projection,
-            center=rng.standard_normal(3),
+            node, origin=rng.standard_normal(7), projection=projection, center=rng.standard_normal(3),
             radius=rng.uniform(2, 4),
-        )
+        )  # fmt: skip
     tree = tree.split_nearest(3, origin=np.zeros(7), projection=None, centers=rng.standard_normal((4, 7)))
     again = ClusterTree.from_dict(json.loads(json.dumps(tree.to_dict())))
     assert again.routes().lineage == tree.routes().lineage
@@ -356,17 +353,9 @@ COVARIANCES = np.array([[[1.0, 500.0], [500.0, 1e6]], [[4.0, 0.0], [0.0, 1e4]]])
 
 def mixture():
     return MixtureResult(
-        n_priv=100,
-        n_pub=3,
-        dim=2,
-        spent=ZCDP(0.5),
-        private=True,
-        weights=WEIGHTS,
-        means=MEANS,
-        covariances=COVARIANCES,
-        status=("ok", "low_count"),
-        method="test",
-    )
+        n_priv=100, n_pub=3, dim=2, spent=ZCDP(0.5), private=True, weights=WEIGHTS, means=MEANS,
+        covariances=COVARIANCES, status=("ok", "low_count"), method="test",
+    )  # fmt: skip
 
 
 def test_densities_are_those_of_the_components():

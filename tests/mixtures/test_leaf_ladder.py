@@ -245,11 +245,9 @@ def test_a_vector_is_that_of_the_rows_of_its_leaf(mixture):
             )
         with pytest.raises(InputError, match="one map"):
             LeafSecondMoments(
-                routes=routes,
-                affines=[AffineMap(dim=4)] * len(targets),
-                radii=[1.0] * len(targets),
+                routes=routes, affines=[AffineMap(dim=4)] * len(targets), radii=[1.0] * len(targets),
                 targets=tuple(targets),
-            ).release(account, private_rows(x), run.executor, name="v", cost=Fraction(1, 10))
+            ).release(account, private_rows(x), run.executor, name="v", cost=Fraction(1, 10))  # fmt: skip
 
 
 @pytest.mark.parametrize("rung", ["mean", "diagonal", "full"])

@@ -119,15 +119,9 @@ def test_catches_equal_iterations(monkeypatch):
 def search_in(rows, public, k, min_weight, rho, method, depth, **options):
     """Run one search whose private queries cost `rho` in all."""
     run = running.start(
-        "test",
-        Rows.from_array(rows),
-        ZCDP(1),
-        draws=10**7,
-        ledger=None,
-        random_state=None,
-        threads=None,
+        "test", Rows.from_array(rows), ZCDP(1), draws=10**7, ledger=None, random_state=None, threads=None,
         progress=False,
-    )
+    )  # fmt: skip
     run.account.open()
     search = Search(run, public, k, min_weight)
     if depth:

@@ -324,13 +324,10 @@ def test_more_components_than_private_rows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"radius": 0.0}, "radius"),
-        ({"radius": math.inf}, "radius"),
-        ({"center": [0.0, 1.0]}, "center"),
-        ({"n_components": 0}, "n_components"),
-        ({"weight_floor": 0.0}, "weight_floor"),
+        ({"radius": 0.0}, "radius"), ({"radius": math.inf}, "radius"), ({"center": [0.0, 1.0]}, "center"),
+        ({"n_components": 0}, "n_components"), ({"weight_floor": 0.0}, "weight_floor"),
     ],
-)
+)  # fmt: skip
 def test_baseline_refusals(changes, message):
     with pytest.raises(InputError, match=message):
         no_public_baseline(

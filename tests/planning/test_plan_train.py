@@ -16,18 +16,10 @@ from fastpubpriv.planning.train import turning_point, typical_rows
 
 BUDGETS = {"zcdp": ZCDP(rho=0.1), "approx": ApproxDP(epsilon=1.0, delta=1e-6), "pure": PureDP(epsilon=1.0)}
 PAIRS = [
-    ("auto", "zcdp"),
-    ("auto", "approx"),
-    ("auto", "pure"),
-    ("newton", "approx"),
-    ("sufficient_statistics", "approx"),
-    ("sufficient_statistics", "pure"),
-    ("throw_away", "zcdp"),
-    ("semi_dp", "approx"),
-    ("dp_sgd", "pure"),
-    ("pda_mirror_descent", "approx"),
-    ("exponential", "zcdp"),
-]
+    ("auto", "zcdp"), ("auto", "approx"), ("auto", "pure"), ("newton", "approx"),
+    ("sufficient_statistics", "approx"), ("sufficient_statistics", "pure"), ("throw_away", "zcdp"),
+    ("semi_dp", "approx"), ("dp_sgd", "pure"), ("pda_mirror_descent", "approx"), ("exponential", "zcdp"),
+]  # fmt: skip
 
 
 def fitted(public, n_priv, **options):
@@ -191,20 +183,9 @@ def test_with_few_public_rows_the_plan_says_that_it_guesses(loss):
     assert more.details["is_a_guess"] == 0.0
     assert "guess" not in repr(more)
     words = [
-        "plan",
-        "train",
-        "--dim",
-        "20",
-        "--n-pub",
-        "5",
-        "--n-priv",
-        "5000",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-6",
+        "plan", "train", "--dim", "20", "--n-pub", "5", "--n-priv", "5000", "--epsilon", "1", "--delta", "1e-6",
         "--loss",
-    ]
+    ]  # fmt: skip
     shown = CliRunner().invoke(main, [*words, loss])
     assert shown.exit_code == 0
     assert "guess" in shown.output

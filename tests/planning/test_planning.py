@@ -96,14 +96,9 @@ def test_an_unresolvable_covariance_has_no_finite_error():
 def test_more_public_rows_save_rounds_and_a_gap_costs_some():
     def rounds(n_pub, gap=0.0):
         return plan(
-            "gaussian",
-            method="lifted_coinpress",
-            dim=10,
-            n_pub=n_pub,
-            n_priv=50_000,
-            budget=ZCDP(rho=0.5),
+            "gaussian", method="lifted_coinpress", dim=10, n_pub=n_pub, n_priv=50_000, budget=ZCDP(rho=0.5),
             pub_priv_gap=gap,
-        ).details["rounds"]
+        ).details["rounds"]  # fmt: skip
 
     assert rounds(11) > rounds(30) >= rounds(1000)
     assert rounds(30, gap=0.9) > rounds(30)
@@ -120,14 +115,10 @@ def test_the_last_round_sets_the_error(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_pub": 1}, "n_pub"),
-        ({"cond_max": 0.0}, "cond_max"),
-        ({"pub_priv_gap": 1.0}, "pub_priv_gap"),
-        ({"failure_prob": 2.0}, "failure_prob"),
-        ({"dim": 0}, "dim"),
-        ({"error": 0.1}, "exactly two"),
+        ({"n_pub": 1}, "n_pub"), ({"cond_max": 0.0}, "cond_max"), ({"pub_priv_gap": 1.0}, "pub_priv_gap"),
+        ({"failure_prob": 2.0}, "failure_prob"), ({"dim": 0}, "dim"), ({"error": 0.1}, "exactly two"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_planned_is_refused(options, message):
     arguments = {"dim": 3, "n_pub": 4, "n_priv": 1000, "budget": ZCDP(rho=0.5)} | options
     with pytest.raises(InputError, match=message):
@@ -210,15 +201,11 @@ def test_dp_em_prediction_is_near_what_happens():
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        ({"n_components": None}, InputError),
-        ({"n_components": 0}, InputError),
-        ({"budget": PureDP(1)}, BudgetError),
-        ({"method": "dp_em"}, InputError),
-        ({"method": "guess"}, InputError),
-        ({"candidates": 1}, InputError),
-        ({"accuracy": 2.0}, InputError),
+        ({"n_components": None}, InputError), ({"n_components": 0}, InputError),
+        ({"budget": PureDP(1)}, BudgetError), ({"method": "dp_em"}, InputError), ({"method": "guess"}, InputError),
+        ({"candidates": 1}, InputError), ({"accuracy": 2.0}, InputError),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_planned_is_refused_of_axis(options, kind):
     with pytest.raises(kind):
         plan(TASK, **{"dim": 1, "n_components": 2, "n_priv": 1000, "budget": APPROX, **options})

@@ -36,16 +36,10 @@ BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
 @pytest.mark.parametrize(
     "value",
     [
-        0.5,
-        Fraction(1, 2),
-        Decimal("0.5"),
-        np.float32(0.5),
-        np.float64(0.5),
-        np.array(0.5),
-        np.longdouble(0.5),
+        0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5), np.longdouble(0.5),
         np.float16(0.5),
     ],
-)
+)  # fmt: skip
 def test_every_exact_number_is_taken(value):
     assert ZCDP(value).rho == Fraction(1, 2)
     assert type(ZCDP(value).rho) is Fraction

@@ -231,16 +231,10 @@ def test_waste_is_within_1e_6_for_sums():
 @pytest.mark.parametrize(
     "arguments",
     [
-        (0.5, 0, 10),
-        (0.5, 1.0, 10),
-        (0.5, True, 10),
-        (0.5, 3, -1),
-        (0, 3, 10),
-        (-1, 3, 10),
-        (float("nan"), 3, 1),
+        (0.5, 0, 10), (0.5, 1.0, 10), (0.5, True, 10), (0.5, 3, -1), (0, 3, 10), (-1, 3, 10), (float("nan"), 3, 1),
         ("1", 3, 1),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid])
 def test_bad_arguments(make, arguments):
     with pytest.raises(BudgetError):
@@ -361,13 +355,9 @@ def test_what_is_refused(call, words):
 # ---- the event
 def event(**changes):
     fields = {
-        "sampling": Poisson(Fraction(1, 20)),
-        "squared_sensitivity": 4 * 128**2,
-        "log2_scale": 9,
-        "draws": 2,
-        "steps": 30,
-        "delta": Fraction(1, 10**6),
-    }
+        "sampling": Poisson(Fraction(1, 20)), "squared_sensitivity": 4 * 128**2, "log2_scale": 9, "draws": 2,
+        "steps": 30, "delta": Fraction(1, 10**6),
+    }  # fmt: skip
     return SampledGaussianEvent(**(fields | changes))
 
 
@@ -419,12 +409,9 @@ def test_the_event_checks_its_promise():
 
 # Computed by independent quadrature: epsilon, rate, noise multiplier, delta.
 QUADRATURES = [
-    (0.1, 1 / 60, 2.49, 7.017041e-9),
-    (0.5, 1 / 6, 3.0, 1.372414e-6),
-    (1.0, 0.5, 1.5, 0.0249286328),
-    (0.02, 1 / 54, 5.2292, 7.3025017e-6),
-    (2.0, 0.9, 0.8, 0.3563962708),
-]
+    (0.1, 1 / 60, 2.49, 7.017041e-9), (0.5, 1 / 6, 3.0, 1.372414e-6), (1.0, 0.5, 1.5, 0.0249286328),
+    (0.02, 1 / 54, 5.2292, 7.3025017e-6), (2.0, 0.9, 0.8, 0.3563962708),
+]  # fmt: skip
 
 POINTS = [
     (epsilon, q, z)

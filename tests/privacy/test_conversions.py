@@ -330,14 +330,9 @@ def test_exact_inputs_are_rounded_towards_safety():
 
 # Noise multiplier, steps, delta: replace-one without sampling, whose composition is known exactly.
 GAUSSIANS = [
-    (4.0, 1, 1e-5),
-    (1.0, 10, 1e-5),
-    (100.0, 1000, 1e-5),
-    (30.0, 100, 1e-12),
-    (2000.0, 10**6, 1e-6),
-    (300.0, 5000, 0.05),
-    (0.15, 1, 1e-8),
-]
+    (4.0, 1, 1e-5), (1.0, 10, 1e-5), (100.0, 1000, 1e-5), (30.0, 100, 1e-12), (2000.0, 10**6, 1e-6),
+    (300.0, 5000, 0.05), (0.15, 1, 1e-8),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("z", "steps", "delta"), GAUSSIANS)

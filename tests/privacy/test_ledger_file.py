@@ -83,12 +83,9 @@ def test_valid_lines_with_wrong_content_are_refused(tmp_path):
     from fastpubpriv.privacy.ledger_file import encode
 
     header = {
-        "format": "fastpubpriv-ledger",
-        "version": 1,
-        "total": ZCDP(1).to_dict(),
-        "label": None,
+        "format": "fastpubpriv-ledger", "version": 1, "total": ZCDP(1).to_dict(), "label": None,
         "relation": "replace_one",
-    }
+    }  # fmt: skip
     good = {"number": 1, "name": "x", "cost": ZCDP(0.5).cost.to_dict()}
     for record in (
         {**good, "number": 2},

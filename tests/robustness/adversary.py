@@ -41,19 +41,9 @@ def words(pattern, rng, shape):
 
 
 PATTERNS = (
-    "zeros",
-    "minus one",
-    "top",
-    "bottom",
-    "signs",
-    "one",
-    "anything",
-    "all scales",
-    "large diagonal",
-    "negative diagonal",
-    "mixed",
-    "first honest",
-)
+    "zeros", "minus one", "top", "bottom", "signs", "one", "anything", "all scales", "large diagonal",
+    "negative diagonal", "mixed", "first honest",
+)  # fmt: skip
 
 
 class Adversary(transcripts.Transcript):

@@ -97,20 +97,9 @@ PROBABILITIES = [TINY, 1e-300, 1e-100, 1e-16, 0.5, 1.0 - 2.0**-53, 0.0, 1.0, -1.
 LENGTHS = [TINY, 1e-160, 1e-150, 1e-9, 1.0, 1e9, 1e150, 1e160, HUGE, 0.0, -1.0, math.nan, math.inf, "x", None]
 COUNTS = [1, 2, 3, 7, 24, 64, 1000, 2**31, 0, -1, 1.5, math.nan, True, "auto", "x", None]
 MATRICES = [
-    None,
-    TINY,
-    1.0,
-    HUGE,
-    [1.0, 1e-300],
-    [1e300, 1e-300],
-    np.eye(2),
-    np.eye(2) * 1e-300,
-    np.diag([1e300, 1e-300]),
-    np.ones((2, 2)),
-    np.full((2, 2), math.nan),
-    "public",
-    "x",
-]
+    None, TINY, 1.0, HUGE, [1.0, 1e-300], [1e300, 1e-300], np.eye(2), np.eye(2) * 1e-300, np.diag([1e300, 1e-300]),
+    np.ones((2, 2)), np.full((2, 2), math.nan), "public", "x",
+]  # fmt: skip
 CENTERS = [None, 0.0, 1e300, HUGE, -HUGE, [HUGE, -HUGE], [1.0], math.nan, "public", "x"]
 BOX = ([-5.0, -4.0], [35.0, 9.0])
 BOUNDS = [
@@ -118,23 +107,10 @@ BOUNDS = [
     (0.0, math.inf), (math.nan, 1.0), (0.0,), ([0.0] * 3, 1.0), "x", None,
 ]  # fmt: skip
 PUBLICS = [
-    PUBLIC,
-    PUBLIC[:1],
-    PUBLIC[:2],
-    PUBLIC[:3],
-    PUBLIC * 1e150,
-    PUBLIC * 1e300,
-    PUBLIC * 1e-150,
-    PUBLIC * 1e-300,
-    PUBLIC * [1e150, 1e-150],
-    np.zeros((5, DIM)),
-    np.repeat(PUBLIC[:2], 6, axis=0),
-    np.full((3, DIM), HUGE),
-    PUBLIC_LINE,
-    PUBLIC_LINE * 1e-200,
-    None,
-    "x",
-]
+    PUBLIC, PUBLIC[:1], PUBLIC[:2], PUBLIC[:3], PUBLIC * 1e150, PUBLIC * 1e300, PUBLIC * 1e-150, PUBLIC * 1e-300,
+    PUBLIC * [1e150, 1e-150], np.zeros((5, DIM)), np.repeat(PUBLIC[:2], 6, axis=0), np.full((3, DIM), HUGE),
+    PUBLIC_LINE, PUBLIC_LINE * 1e-200, None, "x",
+]  # fmt: skip
 SHARED = {
     "budget": [
         *(ZCDP(rho) for rho in (2.0**-60, 1e-9, 1e-3, 10, 1e3, 1e6)),
@@ -152,33 +128,16 @@ SHARED = {
     "threads": [None, 1, 2, 0, 10**9, True],
     "progress": [None, False, 1],
     "x_priv": [
-        ROWS[:1],
-        ROWS[:2],
-        ROWS[:3],
-        ROWS[:5],
-        ROWS[:17],
-        ROWS,
-        LINE,
-        LINE[:20],
-        LINE[:, 0],
-        ROWS.astype(np.float32),
-        ROWS[:20, [0, 1, 0]],
-        np.full((20, DIM), math.nan),
-        np.full((20, DIM), HUGE),
-        np.zeros((20, DIM)),
-        ROWS * 1e300,
-        "no such file.npy",
+        ROWS[:1], ROWS[:2], ROWS[:3], ROWS[:5], ROWS[:17], ROWS, LINE, LINE[:20], LINE[:, 0],
+        ROWS.astype(np.float32), ROWS[:20, [0, 1, 0]], np.full((20, DIM), math.nan), np.full((20, DIM), HUGE),
+        np.zeros((20, DIM)), ROWS * 1e300, "no such file.npy",
     ],
-}
+}  # fmt: skip
 MODES = ["practical", "theory", "x"]
 PRIVATE_MEAN = {
-    "center": CENTERS,
-    "radius": LENGTHS,
-    "covariance": MATRICES,
-    "variance": MATRICES,
-    "steps": COUNTS,
+    "center": CENTERS, "radius": LENGTHS, "covariance": MATRICES, "variance": MATRICES, "steps": COUNTS,
     "mode": MODES,
-}
+}  # fmt: skip
 
 CALLS = {
     "estimate_mean": Call(
@@ -422,9 +381,7 @@ CALLS = {
             options=options,
             notions=APPROX,
             hostile={
-                "min_weight": PROBABILITIES,
-                "mode": MODES,
-                "max_scales": [1, 2, 12, 50, 0, 10**9],
+                "min_weight": PROBABILITIES, "mode": MODES, "max_scales": [1, 2, 12, 50, 0, 10**9],
                 "accounting": ["exact", "paper", "x"],
             },
         )

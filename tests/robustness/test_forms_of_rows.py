@@ -253,15 +253,10 @@ def lazy_frame(folder, x, names):
 
 
 NAMED = {
-    "Parquet file": parquet_file,
-    "Parquet files": parquet_list,
-    "folders of key=value": parquet_folders,
-    "Arrow dataset": arrow_dataset,
-    "Arrow file": arrow_file,
-    "Arrow stream": arrow_stream,
-    "CSV file": csv_file,
+    "Parquet file": parquet_file, "Parquet files": parquet_list, "folders of key=value": parquet_folders,
+    "Arrow dataset": arrow_dataset, "Arrow file": arrow_file, "Arrow stream": arrow_stream, "CSV file": csv_file,
     "polars plan": lazy_frame,
-}
+}  # fmt: skip
 
 
 def npy_file(folder, x):

@@ -167,19 +167,10 @@ def test_a_mean_says_which_columns_it_cannot_see():
 @pytest.mark.parametrize(
     "situation",
     [
-        "ordinary",
-        "a constant column",
-        "all columns constant",
-        "collinear",
-        "a column twice",
-        "one-hot columns",
-        "one row",
-        "two equal rows",
-        "shifted",
-        "far too narrow",
-        "columns of very different scale",
+        "ordinary", "a constant column", "all columns constant", "collinear", "a column twice", "one-hot columns",
+        "one row", "two equal rows", "shifted", "far too narrow", "columns of very different scale",
     ],
-)
+)  # fmt: skip
 def test_a_mean_needs_little_of_the_public_rows(situation):
     result, private = estimated(fpp.estimate_mean, situation)
     assert np.all(np.abs(result.mean - private.mean(axis=0)) <= 0.2 * private.std(axis=0))

@@ -39,16 +39,9 @@ def test_every_class_of_results_is_here():
 EVERY = pytest.mark.parametrize("name", MADE)
 
 VALUES = {
-    "AuditReport",
-    "Ball",
-    "ClusterTree",
-    "ColumnReport",
-    "Histogram",
-    "MixtureNeeds",
-    "OrderBounds",
-    "Plan",
+    "AuditReport", "Ball", "ClusterTree", "ColumnReport", "Histogram", "MixtureNeeds", "OrderBounds", "Plan",
     "Preconditioner",
-}
+}  # fmt: skip
 
 RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in VALUES])
 
@@ -231,13 +224,9 @@ def test_the_density_of_a_histogram():
     ]
     assert np.isneginf(joint.log_prob(hidden[None]))[0]
     empty = dataclasses.replace(
-        item,
-        keys=item.keys[:0],
-        counts=item.counts[:0],
-        lower=item.lower[:0],
-        upper=item.upper[:0],
+        item, keys=item.keys[:0], counts=item.counts[:0], lower=item.lower[:0], upper=item.upper[:0],
         frequency=item.frequency[:0],
-    )
+    )  # fmt: skip
     assert np.all(np.isneginf(empty.log_prob([[5.0]])))
 
 

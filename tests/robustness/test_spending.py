@@ -275,15 +275,9 @@ def test_more_rows_than_a_choice_compares_are_refused_before_the_debit(dim, n):
     ledger = ample(PureDP(1))
     with pytest.raises(InputError, match="compares up to"):
         quiet(
-            learn_axis_aligned_mixture,
-            Endless(n, dim),
-            n_components=2,
-            x_pub=PUBLIC if dim == 2 else PUBLIC_LINE,
-            method="public_list",
-            candidates=10,
-            budget=PureDP(1),
-            ledger=ledger,
-        )
+            learn_axis_aligned_mixture, Endless(n, dim), n_components=2, x_pub=PUBLIC if dim == 2 else PUBLIC_LINE,
+            method="public_list", candidates=10, budget=PureDP(1), ledger=ledger,
+        )  # fmt: skip
     assert spent_nothing(ledger)
 
 

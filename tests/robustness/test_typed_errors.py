@@ -197,19 +197,14 @@ def test_columns_of_product_bins(columns):
 READERS = {name: partial(made, name) for name in MADE if name != "ClusterTree"}  # trees have a test of their own
 USES = {
     "GaussianResult": [
-        lambda r: r.log_prob(X[:3]),
-        lambda r: r.sample(2),
-        lambda r: r.confidence_ellipse(),
+        lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.confidence_ellipse(),
         lambda r: r.correlation,
     ],
     "MixtureResult": [
-        lambda r: r.predict(X[:3]),
-        lambda r: r.log_prob(X[:3]),
-        lambda r: r.sample(2),
-        lambda r: r.variances,
+        lambda r: r.predict(X[:3]), lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.variances,
     ],
     "HistogramResult": [lambda r: r.count_error(), lambda r: len(r[0].keys), lambda r: r[0].log_prob(X[:3, :1])],
-}
+}  # fmt: skip
 SHOWN = [repr, lambda r: r.summary(), lambda r: r._repr_html_(), lambda r: r.to_frame()]
 JUNK = [
     None, True, 0, -1, 7, 1.5, 1e300, 10**400, "", SECRET, [], [[]], [1.0], ["a"], [None], [[1.0, 2.0], [3.0]], {}, {"a": 1},

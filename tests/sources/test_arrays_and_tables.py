@@ -232,25 +232,12 @@ def test_rows_pass_through_and_have_their_columns():
 
 
 REFUSALS = {
-    "pickle": pickle.dumps,
-    "copy": copy.copy,
-    "deepcopy": copy.deepcopy,
-    "asarray": np.asarray,
-    "list": list,
-    "iteration": lambda r: [0 for _ in r],
-    "equality": lambda r: r == r,
-    "inequality": lambda r: r != r,
-    "truth": bool,
-    "membership": lambda r: 1.0 in r,
-    "index": lambda r: r[0],
-    "sum": sum,
-    "add": lambda r: r + 1,
-    "numpy add": lambda r: np.zeros(3) + r,
-    "numpy function": np.mean,
-    "format": lambda r: f"{r:.3f}",
-    "float": float,
-    "order": lambda r: r < r,
-}
+    "pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy, "asarray": np.asarray, "list": list,
+    "iteration": lambda r: [0 for _ in r], "equality": lambda r: r == r, "inequality": lambda r: r != r,
+    "truth": bool, "membership": lambda r: 1.0 in r, "index": lambda r: r[0], "sum": sum, "add": lambda r: r + 1,
+    "numpy add": lambda r: np.zeros(3) + r, "numpy function": np.mean, "format": lambda r: f"{r:.3f}",
+    "float": float, "order": lambda r: r < r,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("action", REFUSALS, ids=str)

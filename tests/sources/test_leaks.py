@@ -147,17 +147,9 @@ def test_no_source_lets_a_marker_out_of_a_pass(step, threads, tmp_path):
         assert ("withheld" in text) == (step is failing_step), (name, text)
         assert not MARKERS.search(text), (name, text)
         looks = [
-            repr,
-            str,
-            pickle.dumps,
-            np.asarray,
-            list,
-            bool,
-            lambda r: r == r,
-            "{:.3f}".format,
-            np.sum,
+            repr, str, pickle.dumps, np.asarray, list, bool, lambda r: r == r, "{:.3f}".format, np.sum,
             lambda r: r @ r,
-        ]
+        ]  # fmt: skip
         for look in looks:
             assert not MARKERS.search(scrape(lambda rows=rows, look=look: str(look(rows)))), (name, look)
 

@@ -18,14 +18,9 @@ def test_public_rows_are_a_float64_copy(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     sources = [
-        X,
-        np.asfortranarray(X),
-        X.tolist(),
-        frame,
-        pl.DataFrame(X),
-        tmp_path / "t.csv",
+        X, np.asfortranarray(X), X.tolist(), frame, pl.DataFrame(X), tmp_path / "t.csv",
         str(tmp_path / "t.parquet"),
-    ]
+    ]  # fmt: skip
     for source in [*sources, Rows.from_chunks(lambda: [X[:7], X[7:]], n=30, dim=3)]:
         found = public_rows(source, dim=3)
         np.testing.assert_array_equal(found, X)

@@ -238,12 +238,9 @@ def test_any_cutting_gives_the_same_rows():
 
 def test_pieces_of_any_form():
     pieces = [
-        X_OF_STREAMS[:5].astype(np.float32),
-        [[1, 2, 3]],
-        X_OF_STREAMS[5:7].astype(">f8"),
-        np.asfortranarray(X_OF_STREAMS[7:9]),
-        np.ones((2, 3), bool),
-    ]
+        X_OF_STREAMS[:5].astype(np.float32), [[1, 2, 3]], X_OF_STREAMS[5:7].astype(">f8"),
+        np.asfortranarray(X_OF_STREAMS[7:9]), np.ones((2, 3), bool),
+    ]  # fmt: skip
     rows = Rows.from_chunks(lambda: iter(pieces), n=12, dim=3)
     expected = np.concatenate([np.asarray(p, float) for p in pieces])
     assert silently(lambda: column_sums(rows)) == direct_sums(expected)

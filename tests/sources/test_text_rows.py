@@ -84,12 +84,9 @@ def test_numbers_are_rounded_to_the_nearest_double_by_each_parser(monkeypatch):
     texts += [b"%d.%de%d" % (a, b, c) for a, b, c in rng.integers(0, 10**9, (2000, 3)) % [10**9, 10**9, 330]]
     # Half way between two doubles, and a little beyond: parsers that stop reading round these wrongly.
     texts += [
-        b"9007199254740993",
-        b"9007199254740993." + b"0" * 800 + b"1",
-        b"2.4703282292062328e-324",
-        b"1e400",
+        b"9007199254740993", b"9007199254740993." + b"0" * 800 + b"1", b"2.4703282292062328e-324", b"1e400",
         b"1" * 400,
-    ]
+    ]  # fmt: skip
     expected = [float(text) for text in texts]
     assert same(numbers(texts), expected)
     assert same(numbers([*texts, b"nan", b"Infinity"]), [*expected, NAN, np.inf])

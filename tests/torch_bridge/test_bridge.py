@@ -73,18 +73,9 @@ def test_a_convolutional_net_learns_digits_from_both_kinds_of_rows(digits):
     scores = {}
     for weight in (0.5, 1.0):
         net, training = prepare(
-            private,
-            public=public,
-            net=convolutional(),
-            loss=entropy,
-            budget=fpp.ApproxDP(2, 1e-5),
-            steps=60,
-            batch_rows=128,
-            public_batch_rows=50,
-            priv_weight=weight,
-            lr=0.2,
-            momentum=0.9,
-        )
+            private, public=public, net=convolutional(), loss=entropy, budget=fpp.ApproxDP(2, 1e-5), steps=60,
+            batch_rows=128, public_batch_rows=50, priv_weight=weight, lr=0.2, momentum=0.9,
+        )  # fmt: skip
         training.run()
         with torch.no_grad():
             scores[weight] = float((net.eval()(test[0]).argmax(1) == test[1]).float().mean())

@@ -393,12 +393,9 @@ def covered_of_huber(seeds):
         beta, x = rng.normal(size=9), rng.normal(size=(20_500, 9)) @ mixing.T
         noise = rng.normal(size=20_500) * np.where(rng.random(20_500) < 0.1, 20.0, 1.0)
         result = seeded(
-            train,
-            **split(x, x @ beta + 2.0 + noise, 500),
-            loss=huber_loss(0.2),
-            budget=ApproxDP(0.5, 1e-5),
+            train, **split(x, x @ beta + 2.0 + noise, 500), loss=huber_loss(0.2), budget=ApproxDP(0.5, 1e-5),
             method="newton",
-        )
+        )  # fmt: skip
         lower, upper = result.confidence_interval()
         hits += list((lower < beta) & (beta < upper))
         hits.append(abs(result.intercept - 2.0) < 1.96 * result.intercept_error)

@@ -20,12 +20,9 @@ from fastpubpriv.training.stated import Stated
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 # (columns, public rows, epsilon) -> newton and least squares of the prototype
 PROTOTYPE = {
-    (50, 100, 0.5): (0.2128, 0.2115),
-    (50, 500, 1.0): (0.2120, 0.2115),
-    (50, 2000, 4.0): (0.2114, 0.2115),
-    (200, 500, 0.5): (0.212, 0.202),
-    (200, 500, 4.0): (0.203, 0.202),
-}
+    (50, 100, 0.5): (0.2128, 0.2115), (50, 500, 1.0): (0.2120, 0.2115), (50, 2000, 4.0): (0.2114, 0.2115),
+    (200, 500, 0.5): (0.212, 0.202), (200, 500, 4.0): (0.203, 0.202),
+}  # fmt: skip
 
 METHODS = ("newton", "sufficient_statistics", "throw_away", "auto")
 

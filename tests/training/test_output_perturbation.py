@@ -125,32 +125,19 @@ def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
     ledger = Ledger(ZCDP(1))
     with pytest.raises(InputError, match="bounded"):
         train(
-            X,
-            np.abs(np.rint(Y)),
-            loss=loss,
-            x_pub=X.copy(),
-            y_pub=np.abs(np.rint(Y)),
-            budget=ZCDP(1),
-            method="output_perturbation",
-            ledger=ledger,
-        )
+            X, np.abs(np.rint(Y)), loss=loss, x_pub=X.copy(), y_pub=np.abs(np.rint(Y)), budget=ZCDP(1),
+            method="output_perturbation", ledger=ledger,
+        )  # fmt: skip
     assert len(ledger.entries) == 0
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"l2": 0.0},
-        {"l2": math.nan},
-        {"l2": 1e-300},
-        {"row_norm": 1e200},
-        {"priv_weight": 0.0},
-        {"priv_weight": 1.5},
-        {"row_norm": -1.0},
-        {"steps": 0},
-        {"steps": 1.5},
+        {"l2": 0.0}, {"l2": math.nan}, {"l2": 1e-300}, {"row_norm": 1e200}, {"priv_weight": 0.0},
+        {"priv_weight": 1.5}, {"row_norm": -1.0}, {"steps": 0}, {"steps": 1.5},
     ],
-)
+)  # fmt: skip
 def test_settings_out_of_range(wrong):
     with pytest.raises((InputError, BudgetError)):
         OutputPerturbation(**wrong)

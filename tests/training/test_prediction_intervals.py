@@ -98,13 +98,9 @@ def test_real_tables(table, m, epsilon):
     for seed in range(3 if table == "flights" else 8):
         cut = real.Cut.of(real.Cell(table, m, epsilon, 1e-6), seed)
         result = seeded(
-            linear_regression,
-            *cut.private,
-            x_pub=cut.public[0],
-            y_pub=cut.public[1],
-            budget=cut.budget,
+            linear_regression, *cut.private, x_pub=cut.public[0], y_pub=cut.public[1], budget=cut.budget,
             random_state=seed,
-        )
+        )  # fmt: skip
         found.append([held(result, *cut.test, level) for level in (0.8, 0.9, 0.95)])
     # With few public rows ends lie outwards: at the next label, or beyond all.
     assert np.all(np.mean(found, axis=0) > [0.76, 0.87, 0.93])

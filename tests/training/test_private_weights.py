@@ -258,12 +258,9 @@ RARE = (
 
 def split_of_stated(y, m=300):
     return {
-        "x_priv": X_OF_STATED[m:],
-        "y_priv": y[m:],
-        "x_pub": X_OF_STATED[:m].copy(),
-        "y_pub": y[:m].copy(),
+        "x_priv": X_OF_STATED[m:], "y_priv": y[m:], "x_pub": X_OF_STATED[:m].copy(), "y_pub": y[:m].copy(),
         "budget": STRONG,
-    }
+    }  # fmt: skip
 
 
 CALLS = [
@@ -460,13 +457,10 @@ def test_what_is_refused_before_the_debit_of_stated(changes, words):
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        ({0: 1.0}, "each of the classes"),
-        ({0: 1.0, 1: -1.0}, "above 0"),
-        ({0: 1.0, 1: np.inf}, "class_weight"),
-        ({0: 1.0, 2: 1.0}, "each of the classes"),
-        ({0: 1.0, 1: 1e-300}, "factor of 1000"),
+        ({0: 1.0}, "each of the classes"), ({0: 1.0, 1: -1.0}, "above 0"), ({0: 1.0, 1: np.inf}, "class_weight"),
+        ({0: 1.0, 2: 1.0}, "each of the classes"), ({0: 1.0, 1: 1e-300}, "factor of 1000"),
     ],
-)
+)  # fmt: skip
 def test_balancing_by_private_labels_is_refused(weights, words):
     with pytest.raises(InputError, match=words):
         logistic_regression(**split_of_stated(RARE), class_weight=weights)

@@ -484,12 +484,9 @@ def test_what_is_refused_before_the_debit_of_texts(changes, words):
         given["loss"] = "squared"
     with pytest.raises(InputError, match=words):
         train(
-            frame.iloc[PUBLIC:],
-            x_pub=frame.iloc[:PUBLIC].copy(),
-            budget=STRONG,
-            ledger=SpyLedger(fpp.ZCDP(5), log),
-            **given,
-        )
+            frame.iloc[PUBLIC:], x_pub=frame.iloc[:PUBLIC].copy(), budget=STRONG,
+            ledger=SpyLedger(fpp.ZCDP(5), log), **given,
+        )  # fmt: skip
     assert log == []
 
 
