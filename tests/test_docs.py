@@ -271,16 +271,11 @@ STATEMENTS = {
         "Table": "1-12",
     },
     "C": {
-        "Theorem": "1.1-2 1.4 3.2 4.6 4.14 5.1 E.1",
-        "Lemma": "2.10-11 3.1 4.1-2 4.7 4.10 5.2 A.4",
-        "Proposition": "1.3 2.2 A.1-3 B.4 B.6 C.1 D.1-3",
-        "Definition": "2.1 2.3-6 2.8-9 2.12-13 B.1-3 B.5",
-        "Remark": "2.7",
-        "Corollary": "4.5 4.13 E.2",
-        "Claim": "3.3-4 4.3-4 4.8-9 4.11-12",
-        "Algorithm": "1-5",
+        "Theorem": "1.1-2 1.4 3.2 4.6 4.14 5.1 E.1", "Lemma": "2.10-11 3.1 4.1-2 4.7 4.10 5.2 A.4",
+        "Proposition": "1.3 2.2 A.1-3 B.4 B.6 C.1 D.1-3", "Definition": "2.1 2.3-6 2.8-9 2.12-13 B.1-3 B.5",
+        "Remark": "2.7", "Corollary": "4.5 4.13 E.2", "Claim": "3.3-4 4.3-4 4.8-9 4.11-12", "Algorithm": "1-5",
     },
-}
+}  # fmt: skip
 
 KNOWN = {
     paper: {f"{kind} {number}" for kind, listed in kinds.items() for number in numbers(listed)}

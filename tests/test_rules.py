@@ -322,9 +322,7 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
     (
         no_foreign_randomness,
         [
-            "import numpy as np\nx = np.random.default_rng(0)",
-            "from numpy.random import PCG64",
-            "import random",
+            "import numpy as np\nx = np.random.default_rng(0)", "from numpy.random import PCG64", "import random",
             "import secrets",
         ],
     ),
@@ -566,19 +564,12 @@ def test_no_test_draws_without_a_seed():
 @pytest.mark.parametrize(
     "planted",
     [
-        "def test_a():\n    rng = np.random.default_rng()",
-        "rng = np.random.default_rng(None)",
-        "rng = np.random.default_rng(seed=None)",
-        "x = np.random.normal(size=3)",
-        "np.random.seed(3)",
-        "rng = random.Random()",
-        "random.shuffle(rows)",
-        "from random import randrange",
-        "import secrets",
-        "from uuid import uuid4",
-        "key = os.urandom(32)",
+        "def test_a():\n    rng = np.random.default_rng()", "rng = np.random.default_rng(None)",
+        "rng = np.random.default_rng(seed=None)", "x = np.random.normal(size=3)", "np.random.seed(3)",
+        "rng = random.Random()", "random.shuffle(rows)", "from random import randrange", "import secrets",
+        "from uuid import uuid4", "key = os.urandom(32)",
     ],
-)
+)  # fmt: skip
 def test_seed_rule_catches(planted):
     assert chance_without_a_seed(Source("tests/planted.py", planted))
 

@@ -127,12 +127,10 @@ def program(arguments, redirection, folder):
 @pytest.mark.parametrize(
     ("extra", "redirection", "words"),
     [
-        ((), "| head -1", "was closed"),
-        (("--json", "-"), "| head -1", "was closed"),
-        ((), "> /dev/full", "No space left"),
-        (("--json", "-"), "> /dev/full", "No space left"),
+        ((), "| head -1", "was closed"), (("--json", "-"), "| head -1", "was closed"),
+        ((), "> /dev/full", "No space left"), (("--json", "-"), "> /dev/full", "No space left"),
     ],
-)
+)  # fmt: skip
 def test_pipes_and_full_devices_of_a_shell(files, extra, redirection, words):
     done = program([*MEAN, *extra], redirection, files)
     assert done.returncode == 1

@@ -482,17 +482,12 @@ def test_public_rows_beyond_the_bounds_are_named(name):
 
 
 BAD = [
-    ({"bounds": (1.0, 0.0)}, "below the highest"),
-    ({"bounds": (0.0, 0.0)}, "below the highest"),
-    ({"bounds": (0.0, np.inf)}, "finite"),
-    ({"bounds": (np.nan, 1.0)}, "below the highest"),
-    ({"bounds": ([0.0, 0.0], 1.0)}, "3 columns"),
-    ({"bounds": 1.0}, "pair"),
-    ({"bounds": ("a", 1.0)}, "numbers"),
-    ({"bounds": (0.0, 1e-300)}, "change the unit"),
-    ({"bounds": BOUNDS, "center": 0.0}, "leave them out"),
+    ({"bounds": (1.0, 0.0)}, "below the highest"), ({"bounds": (0.0, 0.0)}, "below the highest"),
+    ({"bounds": (0.0, np.inf)}, "finite"), ({"bounds": (np.nan, 1.0)}, "below the highest"),
+    ({"bounds": ([0.0, 0.0], 1.0)}, "3 columns"), ({"bounds": 1.0}, "pair"), ({"bounds": ("a", 1.0)}, "numbers"),
+    ({"bounds": (0.0, 1e-300)}, "change the unit"), ({"bounds": BOUNDS, "center": 0.0}, "leave them out"),
     ({}, "bounds="),
-]
+]  # fmt: skip
 # A mean or a covariance may be limited at one end alone, in any unit; what needs no bounds needs nothing in their place.
 ENDLESS = ("finite", "change the unit", "leave them out", "bounds=")
 

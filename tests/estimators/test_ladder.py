@@ -22,11 +22,9 @@ def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
     private, public = draw(n, mean, factor, rng), draw(n_pub, mean, factor, rng)
     result = seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
     return (
-        result,
-        covariance_error(result.covariance, factor),
-        mean_error(result.mean, mean, factor),
+        result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor),
         mean_error(public.mean(axis=0), mean, factor),
-    )
+    )  # fmt: skip
 
 
 # dim, n_priv, n_pub, condition, then rung and errors of the specification's table

@@ -106,16 +106,11 @@ def test_a_structure_keeps_its_arrays_alive():
 @pytest.mark.parametrize(
     "pointer",
     [
-        _cbuf.inp,
-        _cbuf.out,
-        lambda x: _cbuf.rows(x, 3)[0],
-        lambda x: _cbuf.rows(x[::2], 3)[0],
-        lambda x: _cbuf.rows(x[:, :2], 2)[0],
-        lambda x: _cbuf.strided(x[:, 1])[0],
-        lambda x: _cbuf.strided(x[::-1, 2])[0],
-        lambda x: _cbuf.new("double *[]", [_cbuf.inp(x)]),
+        _cbuf.inp, _cbuf.out, lambda x: _cbuf.rows(x, 3)[0], lambda x: _cbuf.rows(x[::2], 3)[0],
+        lambda x: _cbuf.rows(x[:, :2], 2)[0], lambda x: _cbuf.strided(x[:, 1])[0],
+        lambda x: _cbuf.strided(x[::-1, 2])[0], lambda x: _cbuf.new("double *[]", [_cbuf.inp(x)]),
     ],
-)
+)  # fmt: skip
 def test_a_pointer_keeps_its_array_alive(pointer):
     rows = np.ones((4, 3))
     alive = weakref.ref(rows)

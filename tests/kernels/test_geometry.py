@@ -175,14 +175,10 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
 @pytest.mark.parametrize(
     "points",
     [
-        np.zeros((0, 3)),
-        np.zeros((3, 0)),
-        np.zeros(3),
-        np.zeros((3, 3), dtype=np.int64),
-        np.array([[0.0], [np.nan], [1.0]]),
-        np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
+        np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.zeros((3, 3), dtype=np.int64),
+        np.array([[0.0], [np.nan], [1.0]]), np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
     ],
-)
+)  # fmt: skip
 def test_bad_points_are_refused(points):
     for search, more in (
         (geometry.most_isolated, ()),

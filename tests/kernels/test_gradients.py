@@ -254,15 +254,9 @@ def dividing(prediction, label):
 def residual_map_of(rng, dim, residual, *, radius=0.8, bound=2**20):
     spread = rng.random(dim) + 0.01
     return ResidualMap(
-        slope=rng.standard_normal(dim) / math.sqrt(dim),
-        spread=spread / np.linalg.norm(spread),
-        residual=residual,
-        scale=1.7,
-        clip=1.25,
-        radius=radius,
-        inv_step=(bound - math.isqrt(dim) - 2) / radius,
-        quant_bound=bound,
-    )
+        slope=rng.standard_normal(dim) / math.sqrt(dim), spread=spread / np.linalg.norm(spread), residual=residual,
+        scale=1.7, clip=1.25, radius=radius, inv_step=(bound - math.isqrt(dim) - 2) / radius, quant_bound=bound,
+    )  # fmt: skip
 
 
 def summed_residuals(function, rows, residual_map):

@@ -86,12 +86,9 @@ def test_codes_of_a_row_do_not_depend_on_the_others():
             with instruction_set(level):
                 for first in range(0, 500, size):
                     kernels.density_codes(
-                        np.ascontiguousarray(rows[first : first + size]),
-                        table,
-                        parts,
-                        first,
+                        np.ascontiguousarray(rows[first : first + size]), table, parts, first,
                         kernels.density_room(table),
-                    )
+                    )  # fmt: skip
             np.testing.assert_array_equal(parts, whole)
 
 

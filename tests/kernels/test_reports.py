@@ -26,20 +26,10 @@ def law(dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0,
 
 
 CASES = [
-    law(1, 0.0),
-    law(2, 0.9),
-    law(2, 0.1, ball=True, radius=3.0),
-    law(5, 0.0, ball=True, radius=1.5),
-    law(17, 0.05),
-    law(63, 0.02, log2_grid=12),
-    law(64, 0.02),
-    law(100, 0.3),
-    law(513, 0.01),
-    law(1030, 0.2),
-    law(7, 1.5, gaussian=True),
-    law(7, 0.2, gaussian=True, ball=True, radius=2.0),
-    law(1, 1.5, gaussian=True),
-]
+    law(1, 0.0), law(2, 0.9), law(2, 0.1, ball=True, radius=3.0), law(5, 0.0, ball=True, radius=1.5), law(17, 0.05),
+    law(63, 0.02, log2_grid=12), law(64, 0.02), law(100, 0.3), law(513, 0.01), law(1030, 0.2),
+    law(7, 1.5, gaussian=True), law(7, 0.2, gaussian=True, ball=True, radius=2.0), law(1, 1.5, gaussian=True),
+]  # fmt: skip
 
 
 def odd_rows(dim, n=9):

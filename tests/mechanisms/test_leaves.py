@@ -433,11 +433,9 @@ def test_a_block_for_each_law():
 def test_more_cells_than_announced_are_refused():
     with pytest.raises(BudgetError, match="noise"):
         cells(
-            Rows.from_array(np.zeros((5, 1))),
-            account=opened_for_cells(ApproxDP(1, 1e-6), draws=3),
-            edges=EDGES[:1],
-            cost=Fraction(1, 2),
-        )
+            Rows.from_array(np.zeros((5, 1))), account=opened_for_cells(ApproxDP(1, 1e-6), draws=3),
+            edges=EDGES[:1], cost=Fraction(1, 2),
+        )  # fmt: skip
 
 
 def test_seeded_counts_repeat():

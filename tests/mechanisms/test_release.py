@@ -120,13 +120,11 @@ def test_nothing_is_refunded_when_the_query_fails():
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        (lambda: np.zeros(3), "float answer"),
-        (lambda: np.zeros(4, dtype=np.int64), "length"),
-        (lambda: np.zeros((3, 1), dtype=np.int64), "shape"),
-        (lambda: [0, 0, 0], "list"),
+        (lambda: np.zeros(3), "float answer"), (lambda: np.zeros(4, dtype=np.int64), "length"),
+        (lambda: np.zeros((3, 1), dtype=np.int64), "shape"), (lambda: [0, 0, 0], "list"),
         (lambda: np.zeros(3, dtype=np.int32), "int32"),
     ],
-)
+)  # fmt: skip
 def test_a_query_that_is_not_the_declared_integers_is_refused(query, problem):
     with pytest.raises(KernelError, match="int64 array of shape"):
         ask(opened(), query)
@@ -487,12 +485,9 @@ def test_tap_records_and_forces(law):
 
     def both(counts):
         return release_stable(
-            opened_of_stable(),
-            name="x",
-            query=lambda: [table(counts), table([90, 150], -7)],
-            event=event,
+            opened_of_stable(), name="x", query=lambda: [table(counts), table([90, 150], -7)], event=event,
             slots=(20, 20),
-        )
+        )  # fmt: skip
 
     with transcripts.recording() as recorded:
         first = both([300, 300, 2])
@@ -517,12 +512,9 @@ def test_singletons_show_at_their_rate(law):
     shown = 0
     for _ in range(5):
         ((keys, values),) = release_stable(
-            opened_of_stable(ApproxDP(30, 0.999), draws=n),
-            name="x",
-            query=lambda: [table(np.ones(n, dtype=np.int64))],
-            event=event,
-            slots=(n,),
-        )
+            opened_of_stable(ApproxDP(30, 0.999), draws=n), name="x",
+            query=lambda: [table(np.ones(n, dtype=np.int64))], event=event, slots=(n,),
+        )  # fmt: skip
         shown += len(keys)
         assert values.min() >= event.count_threshold
     rate = event.singleton_rate

@@ -106,15 +106,11 @@ def test_balls_are_closed_and_silent():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_count": 0}, "min_count"),
-        ({"min_count": 2.0}, "min_count"),
-        ({"radius_max": 0.0}, "radius_max"),
-        ({"radius_max": math.inf}, "radius_max"),
-        ({"radius_min": 3.0}, "radius_min must be at most"),
-        ({"radius_min": 0.0}, "radius_min"),
-        ({"x_pub": [[0.0, math.nan]]}, "nan"),
+        ({"min_count": 0}, "min_count"), ({"min_count": 2.0}, "min_count"), ({"radius_max": 0.0}, "radius_max"),
+        ({"radius_max": math.inf}, "radius_max"), ({"radius_min": 3.0}, "radius_min must be at most"),
+        ({"radius_min": 0.0}, "radius_min"), ({"x_pub": [[0.0, math.nan]]}, "nan"),
     ],
-)
+)  # fmt: skip
 def test_arguments_out_of_range_are_refused(options, message):
     arguments = {"x_pub": np.zeros((4, 2)), "min_count": 1, "radius_max": 2.0, **options}
     with pytest.raises(InputError, match=message):
@@ -366,11 +362,9 @@ def sample(rng, n, parts):
 
 
 MIXTURES = [
-    [(1.0, 1e9, 3.0)],
-    [(0.5, -2.0, 1.0), (0.5, 3.0, 0.5)],
-    [(0.4, 0.0, 1.0), (0.6, 0.0, 1000.0)],
+    [(1.0, 1e9, 3.0)], [(0.5, -2.0, 1.0), (0.5, 3.0, 0.5)], [(0.4, 0.0, 1.0), (0.6, 0.0, 1000.0)],
     [(0.3, -5e8, 1.0), (0.3, 0.0, 0.3), (0.4, 4e8, 200.0)],
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("parts", MIXTURES, ids=str)

@@ -54,27 +54,14 @@ def unaligned():
 @pytest.mark.parametrize(
     "x",
     [
-        X,
-        np.asfortranarray(X),
-        np.ascontiguousarray(X[::-1])[::-1],
-        np.ascontiguousarray(X[:, ::-1])[:, ::-1],
-        np.repeat(X, 2, axis=0)[::2],
-        np.repeat(X, 2, axis=1)[:, ::2],
-        np.hstack([X, X])[:, 4:],
-        read_only(),
-        unaligned(),
-        X.astype(">f8"),
-        X.view(Hostile),
-        np.asmatrix(X),
-        memoryview(X),
-        X.tolist(),
-        tuple(map(tuple, X.tolist())),
-        [row for row in X],
-        [[Fraction(v) for v in row] for row in X.tolist()],
+        X, np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1],
+        np.repeat(X, 2, axis=0)[::2], np.repeat(X, 2, axis=1)[:, ::2], np.hstack([X, X])[:, 4:], read_only(),
+        unaligned(), X.astype(">f8"), X.view(Hostile), np.asmatrix(X), memoryview(X), X.tolist(),
+        tuple(map(tuple, X.tolist())), [row for row in X], [[Fraction(v) for v in row] for row in X.tolist()],
         [[Decimal(v) for v in row] for row in X.tolist()],
     ],
     ids=lambda x: type(x).__name__,
-)
+)  # fmt: skip
 def test_every_layout_gives_the_same_integers(x):
     rows = silently(lambda: private_rows(x))
     assert (rows.n, rows.dim) == X.shape
@@ -295,13 +282,10 @@ def test_pandas_number_types():
 def test_polars_number_types():
     frame = pl.DataFrame(
         {
-            "f8": [1.5, None, NAN],
-            "i8": [2**62 + 1, None, 3],
-            "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
-            "bool": [True, None, False],
-            "decimal": [Decimal("1.25"), None, Decimal(3)],
+            "f8": [1.5, None, NAN], "i8": [2**62 + 1, None, 3], "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
+            "bool": [True, None, False], "decimal": [Decimal("1.25"), None, Decimal(3)],
         }
-    )
+    )  # fmt: skip
     rows = silently(lambda: private_rows(frame))
     expected = [[1.5, 2.0**62, 1, 1, 1.25], [NAN, NAN, 2, NAN, NAN], [NAN, 3, NAN, 0, 3]]
     np.testing.assert_array_equal(values(rows), expected)

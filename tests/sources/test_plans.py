@@ -21,13 +21,10 @@ from fastpubpriv.sources import private_rows
 SECRET = "Alice-SSN-123"
 N = 12
 HELD = {
-    "a": np.linspace(-2.0, 3.0, N),
-    "b": np.arange(N),
-    "f": np.linspace(0.0, 1.0, N).astype(np.float32),
-    "t": [SECRET if i == 3 else f"{i}" for i in range(N)],
-    "d": [datetime.date(2020, 1, 1)] * N,
+    "a": np.linspace(-2.0, 3.0, N), "b": np.arange(N), "f": np.linspace(0.0, 1.0, N).astype(np.float32),
+    "t": [SECRET if i == 3 else f"{i}" for i in range(N)], "d": [datetime.date(2020, 1, 1)] * N,
     "m": [decimal.Decimal("1.5")] * N,
-}
+}  # fmt: skip
 FRAME = pl.DataFrame(HELD)
 A, B, T = pl.col("a"), pl.col("b"), pl.col("t")
 

@@ -134,11 +134,9 @@ def test_a_bend_that_public_rows_show_is_counted_and_a_straight_line_is_not(monk
     x[:, 1] = x[:, 1] ** 2 * np.sign(x[:, 1])
     for y in (x @ [1.0, 2.0], x[:, 0] + 6.0 * np.tanh(x[:, 1])):
         result = seeded(
-            linear_regression,
-            **split(x, y + rng.normal(size=len(x)), 1000),
-            budget=BUDGET,
+            linear_regression, **split(x, y + rng.normal(size=len(x)), 1000), budget=BUDGET,
             method="sufficient_statistics",
-        )
+        )  # fmt: skip
         assert result.status == ("ok", "ok")
     straight, curved = found
     assert np.all(np.abs(straight) < 0.02)
@@ -192,11 +190,9 @@ def few_for_each(*, m, runs, alike):
         beta = rng.normal(size=20)
         beta *= 2.0 / np.std(x @ beta)
         result = seeded(
-            linear_regression,
-            **split(x, x @ beta + rng.normal(size=6_000), m),
-            budget=ApproxDP(4, 1e-5),
+            linear_regression, **split(x, x @ beta + rng.normal(size=6_000), m), budget=ApproxDP(4, 1e-5),
             method="newton",
-        )
+        )  # fmt: skip
         lower, upper = result.confidence_interval()
         hits += list((lower < beta) & (beta < upper))
         errors += list((result.coefficients - beta) / result.standard_error)
