@@ -140,8 +140,7 @@ def test_every_file_of_long_tests_is_in_the_table():
 
 
 def test_long_tests_are_found_however_they_are_marked(tmp_path):
-    path = tmp_path / "test_a.py"
-    mark = "pytest.mark.audit"
+    path, mark = tmp_path / "test_a.py", "pytest.mark.audit"
     path.write_text(
         f"import pytest\nrows = {mark}\n\n@{mark}\ndef test_b():\n    'Why.'\n\n@rows\ndef test_c(): ...\ndef test_d(): ...\n",
         encoding="utf-8",

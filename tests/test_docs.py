@@ -69,8 +69,7 @@ def test_readme_has_python():
 @pytest.mark.parametrize("name", modules())
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(name)
-    bad = []
+    module, bad = importlib.import_module(name), []
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs={"np": np}):
         if test.examples:
             runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)

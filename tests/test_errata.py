@@ -116,8 +116,7 @@ def test_a13_fewer_groups_than_asked_for():
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
 @pytest.mark.parametrize("method", ["tree", "public_pca"])
 def test_a14_equal_public_rows(method):
-    rng = np.random.default_rng(0)
-    centers = np.array([[0.0, 0.0], [60.0, 0.0]])
+    rng, centers = np.random.default_rng(0), np.array([[0.0, 0.0], [60.0, 0.0]])
     found = fpp.learn_separated_mixture(
         centers[rng.integers(2, size=4_000)] + rng.normal(size=(4_000, 2)),
         x_pub=np.repeat(centers[rng.integers(2, size=30)] + rng.normal(size=(30, 2)), 2, axis=0),

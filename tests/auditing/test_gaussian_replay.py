@@ -130,8 +130,7 @@ def second_moment_part(run, rows, other, notion):
 
 def orthogonal_extremes(rounds):
     """Rows far out along directions that stay orthogonal under the public map: columns of its factor."""
-    factor = precondition(PUBLIC).factor
-    far = 1e12
+    factor, far = precondition(PUBLIC).factor, 1e12
     return PUBLIC.mean(axis=0) + far * factor[:, 0], PUBLIC.mean(axis=0) + far * factor[:, 2]
 
 
@@ -156,8 +155,7 @@ def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
 
 
 def test_orthogonal_extreme_rows_of_the_matrix_estimators():
-    budget = BUDGETS["zcdp"]
-    rows = np.full((20, DIM), 5.0)
+    budget, rows = BUDGETS["zcdp"], np.full((20, DIM), 5.0)
     other = rows.copy()
     rows[0, 0], other[0, 1] = 1e12, 1e12
     for run in (
@@ -279,8 +277,7 @@ def test_hostile_neighbours_of_ladder(budget, run):
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
 def test_opposite_extremes_nearly_reach_the_cost(structure):
-    budget = BUDGETS["zcdp"]
-    rows = np.tile(PUBLIC.mean(axis=0), (20, 1))
+    budget, rows = BUDGETS["zcdp"], np.tile(PUBLIC.mean(axis=0), (20, 1))
     other = rows.copy()
     rows[0, 0], other[0, 0] = 1e12, -1e12
     if structure == "diagonal":

@@ -188,8 +188,7 @@ def caught(monkeypatch, module, name, fault, match):
 
 
 def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
-    original = practical.valley
-    seen = {}
+    original, seen = practical.valley, {}
 
     def peeking(self, *arguments, **options):
         released = original_counts(self, *arguments, **options)

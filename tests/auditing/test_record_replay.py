@@ -471,8 +471,7 @@ def test_a_number_that_was_not_released_is_caught():
     def leaking(name, result):
         object.__setattr__(result.report, "missing", np.array([float(np.isnan(latest[0]).sum())] * DIM))
 
-    latest = []
-    honest = learn.learn
+    latest, honest = [], learn.learn
 
     def noting(run, *args, **options):
         latest[:] = [np.concatenate(list(run.rows.chunks()))]

@@ -231,8 +231,7 @@ def neighbours(rng, dim, count):
 
 @pytest.mark.parametrize(("budget", "dim", "options"), CASES)
 def test_replay_passes(budget, dim, options):
-    run = runner(budget, dim, **options)
-    moved = 0
+    run, moved = runner(budget, dim, **options), 0
     for rows, other in neighbours(np.random.default_rng(5), dim, 25):
         report = record_replay(run, rows, other, budget=budget)
         assert report.calls == 1
@@ -321,8 +320,7 @@ def test_catches_a_list_that_follows_the_rows(monkeypatch):
 
 
 def test_catches_a_score_in_the_result(monkeypatch):
-    original = public.HypothesisChoice.release
-    leaked = []
+    original, leaked = public.HypothesisChoice.release, []
 
     def leaky(self, account, rows, executor, **options):
         leaked.append(int(self.evaluation.scores(rows, executor).sum()))

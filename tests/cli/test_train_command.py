@@ -19,8 +19,7 @@ def table(tmp_path, monkeypatch):
     """The rows of all files, which are in the folder of the moment: 200 public ones, and the private ones."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(8200, 2)) * [1.0, 20.0]
-    month = rng.integers(1, 4, 8200)
+    x, month = rng.normal(size=(8200, 2)) * [1.0, 20.0], rng.integers(1, 4, 8200)
     table = pd.DataFrame({"cost": x @ [2.0, 0.1] + month + rng.normal(size=8200), "age": x[:, 0], "dose": x[:, 1]})
     table["month"], table["ill"], table["name"] = month, (table.cost > 2).astype(int), "Alice-SSN-123"
     write(table, ["dose", "age", "month"])

@@ -107,8 +107,7 @@ GROUP_A = {
 @pytest.mark.parametrize("make", GROUP_A.values(), ids=GROUP_A)
 def test_group_a_values_are_silent(call, budget, make):
     data = make()
-    before = data.tobytes()
-    captured = io.StringIO()
+    before, captured = data.tobytes(), io.StringIO()
     with np.errstate(all="raise"), warnings.catch_warnings(), contextlib.redirect_stderr(captured):
         warnings.simplefilter("error")
         result = call(data, budget, threads=1)
@@ -155,8 +154,7 @@ class Watch:
                 action(self.ledger)
             error = caught.value
             assert isinstance(error, FastPubPrivError)
-            texts = [stream.getvalue(), self.caplog.text]
-            seen = error
+            texts, seen = [stream.getvalue(), self.caplog.text], error
             while seen is not None:
                 texts += [str(seen), repr(seen), repr(seen.args), repr(vars(seen))]
                 seen = seen.__cause__ or seen.__context__

@@ -48,8 +48,7 @@ def test_every_step_clips_the_original_rows():
     with transcripts.recording() as transcript:
         result = mean_of(private, steps=2)
     first, second = transcript.calls
-    center = first.answer / 200
-    clip = result.releases[1]["clip_radius"]
+    center, clip = first.answer / 200, result.releases[1]["clip_radius"]
     moved = private - center
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
     expected = (moved * np.minimum(1.0, clip / norm)).sum(axis=0)
@@ -65,8 +64,7 @@ def test_shifted_rows_shift_the_mean(budget):
 
 
 def test_covariance_scales_ball_and_answer():
-    private = gaussian()
-    scale = np.array([1e-3, 1.0, 10.0, 1e4])
+    private, scale = gaussian(), np.array([1e-3, 1.0, 10.0, 1e4])
     plain, mapped = mean_of(private), mean_of(private * scale, variance=scale**2)
     assert mapped.mean / scale == pytest.approx(plain.mean, abs=1e-7)
     assert mapped.noise_std / scale == pytest.approx(plain.noise_std)
@@ -133,8 +131,7 @@ def test_arguments_are_checked(options, message):
 
 def test_closed_forms_at_the_least_number_of_rows():
     rows = np.random.default_rng(0).standard_normal((6, 5))
-    guarantee = precondition(rows, failure_prob=0.05)
-    tail = math.log(3 / 0.05)
+    guarantee, tail = precondition(rows, failure_prob=0.05), math.log(3 / 0.05)
     assert guarantee.eig_lower == pytest.approx(5 / (2 * math.sqrt(5) + math.sqrt(2 * tail)) ** 2)
     # Edelman's bound for d degrees of freedom: c erf(sqrt(x / 2)), c = sqrt(pi) Gamma(3) / Gamma(5/2), equals a third of
     # failure_prob; the paper's 9 d^2 / failure_prob^2 is the same before it is rounded up.
@@ -164,8 +161,7 @@ def test_more_rows_sharpen_both_bounds():
 
 def failures(draws, dim, failure_prob, *, m=None, shrink=1.0, seed=0):
     """Counts of the three events, for private covariance I and mean 0: upper bound, lower bound, mean."""
-    rng = np.random.default_rng(seed)
-    counts = np.zeros(3, dtype=int)
+    rng, counts = np.random.default_rng(seed), np.zeros(3, dtype=int)
     for _ in range(draws):
         guarantee = precondition(rng.standard_normal((m or dim + 1, dim)), failure_prob=failure_prob)
         singular = np.linalg.svd(guarantee.factor, compute_uv=False)
@@ -239,8 +235,7 @@ def test_gap_widens_continuously_and_covers():
 def test_gap_covers_shifted_and_scaled_public_rows():
     # Public N(d, I) and N(0, s^2 I) within total variation 0.3 of the private N(0, I); see test_radii.
     gap, misses = 0.3, np.zeros(2, dtype=int)
-    shift = 2 * stats.norm.ppf(0.5 + gap / 2)
-    rng = np.random.default_rng(3)
+    shift, rng = 2 * stats.norm.ppf(0.5 + gap / 2), np.random.default_rng(3)
     for _ in range(150):
         for index, (scale, offset) in enumerate([(1.0, shift), (1.28, 0.0)]):
             public = rng.standard_normal((12, 3)) * scale
@@ -315,8 +310,7 @@ def test_budget_shares():
 
 
 def test_clip_radii_of_both_modes():
-    practical = StepRadii(50, 1000, 2, "practical", 0.01)
-    row = chi_radius(50, 0.01)
+    practical, row = StepRadii(50, 1000, 2, "practical", 0.01), chi_radius(50, 0.01)
     assert practical.clip(3.0) == math.sqrt(9 + 18 + row**2)
     assert practical.clip(1e-12) == pytest.approx(row)
     assert practical.after(0.5) == pytest.approx(row * math.sqrt(1e-3 + 0.25))

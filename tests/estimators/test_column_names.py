@@ -364,8 +364,7 @@ def test_each_column_has_noise_of_its_own_scale(name, budget):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_units_change_nothing(name):
-    once = CALLS[name](ROWS, bounds=BOUNDS)
-    unit = np.array([4.0, 0.25, 1.0])
+    once, unit = CALLS[name](ROWS, bounds=BOUNDS), np.array([4.0, 0.25, 1.0])
     given = {"x_pub": PUBLIC_OF_BOUNDS * unit} if "public" in name else {}
     again = CALLS[name](ROWS * unit, bounds=(np.zeros(3), SCALE * unit), **given)
     np.testing.assert_array_equal(again.mean, once.mean * unit)

@@ -95,8 +95,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
     rng = np.random.default_rng(18)
     for log2_parts in range(3):
         shares = replace(divide(3, 5_000, Fraction(1, 10), pure=False), log2_parts=log2_parts)
-        size = EXPONENTS << log2_parts
-        columns = []
+        size, columns = EXPONENTS << log2_parts, []
         for height in (0.0, 4.0, 40.0):
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std

@@ -37,8 +37,7 @@ def test_edges_are_ordinary_numbers_and_their_squares_too():
 @pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
 def test_no_unit_has_to_be_known(budget, unit):
     rng = np.random.default_rng(1)
-    rows = unit * rng.lognormal(2.0, 1.0, size=(5000, 4))
-    errors = []
+    rows, errors = unit * rng.lognormal(2.0, 1.0, size=(5000, 4)), []
     for bound in 10.0 ** np.linspace(0.5, 2.5, 9):
         known = seeded(weighted_mean, rows, budget=budget, norm_bound=bound * unit, variance=unit**2)
         errors.append(np.linalg.norm(known.mean - rows.mean(axis=0)))

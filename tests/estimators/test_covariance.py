@@ -310,8 +310,7 @@ def test_the_bound_by_hand():
 
 def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
     """How often the largest eigenvalue, or the mean, escapes its bound."""
-    rng = np.random.default_rng(1)
-    counts = np.zeros(2, dtype=int)
+    rng, counts = np.random.default_rng(1), np.zeros(2, dtype=int)
     for _ in range(draws):
         mean, factor = gaussian(dim, condition, rng)
         bound = trace_bound(draw(m, mean, factor, rng), pub_priv_gap=0.0, failure_prob=failure_prob)
@@ -357,8 +356,7 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
     assert 0.3 < gap < 1.0
     rng = np.random.default_rng(2)
     draws, dim = 200, 4
-    misses = np.zeros(2, dtype=int)
-    unaware = 0
+    misses, unaware = np.zeros(2, dtype=int), 0
     private = np.diag([spread**2, 1.0, 1.0, 1.0])
     mean = np.array([shift, 0.0, 0.0, 0.0])
     for _ in range(draws):

@@ -121,8 +121,7 @@ def test_public_ball_closed_form():
 
 def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=1.0, seed=0):
     """How often the private mean, zero with unit covariance, lies outside the ball of public rows N(shift, scale^2 I)."""
-    rng = np.random.default_rng(seed)
-    count = 0
+    rng, count = np.random.default_rng(seed), 0
     for _ in range(draws):
         public = rng.standard_normal((2, 5)) * scale
         public[:, 0] += shift
@@ -175,8 +174,7 @@ def test_theory_mode_clips_by_the_lemma():
 
 def test_theory_mode_keeps_all_rows():
     # 300 data sets; each clips a row, or loses the mean, with probability at most 0.1: 68 failures have probability 1e-9.
-    rng = np.random.default_rng(3)
-    failures = 0
+    rng, failures = np.random.default_rng(3), 0
     for _ in range(300):
         rows, public = rng.standard_normal((100, 3)), rng.standard_normal((1, 3))
         ball, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.0)
@@ -186,8 +184,7 @@ def test_theory_mode_keeps_all_rows():
 
 
 def noise_draws(budget, count, **options):
-    public = np.zeros((1, 5))
-    rows = np.zeros((3, 5))
+    public, rows = np.zeros((1, 5)), np.zeros((3, 5))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         results = [

@@ -79,8 +79,7 @@ def test_a_released_centre_is_better_than_a_far_public_row_even_where_nothing_mo
 
 @every_budget
 def test_record_and_replay_where_counts_are_asked_again(budget):
-    rng = np.random.default_rng(5)
-    calls = set()
+    rng, calls = np.random.default_rng(5), set()
     for center in (np.full((1, 2), 1e5), np.zeros((1, 2)), np.array([[0.0, 1e9]])):
         for one in ([1e308, 0.0], [np.nan, 5.0], [-1e5, 1e5], [np.inf, -np.inf]):
             rows = rng.normal(size=(4000, 2))
@@ -305,8 +304,7 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
     """False alarms: columns of noise about one known cell end beyond it as rarely as the rule says."""
     divided = divide(1, 20_000, ZCDP(0.05).rho, pure=False)
     rng, far = np.random.default_rng(9), 0
-    size = 2047 * divided.parts
-    end = scales.key_of(1.0, divided.log2_parts)
+    size, end = 2047 * divided.parts, scales.key_of(1.0, divided.log2_parts)
     none = np.zeros(0, dtype=np.int64)
     for _ in range(300):
         above, below = rng.normal(scale=divided.count_std, size=(2, size))
@@ -338,10 +336,8 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
 
 
 def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it():
-    rng = np.random.default_rng(10)
-    edges = scales.edges_of(1)
-    last = scales.key_of(8.0, 1)
-    values = np.zeros(len(edges) - 1)
+    rng, edges = np.random.default_rng(10), scales.edges_of(1)
+    last, values = scales.key_of(8.0, 1), np.zeros(len(edges) - 1)
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
     side = tails.sides_of([values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int))
     lower, upper, mass = side.block[:3, 0]

@@ -170,7 +170,6 @@ def test_enough_public_rows_are_no_guess():
     assert [plain_strength(3, n_pub).guess for n_pub in (2, 4, 5, 50)] == [True, True, False, False]
     assert [plain_strength(8, n_pub).guess for n_pub in (5, 8, 9)] == [True, True, False]
     assert not plain_strength(1, 2).guess
-    few = estimates(plain, 2)[0][1]
-    many = estimates(plain, 40)[0][1]
+    few, many = estimates(plain, 2)[0][1], estimates(plain, 40)[0][1]
     assert few.diagnostics["guess"]
     assert "a guess" not in many.summary()

@@ -104,8 +104,7 @@ def test_leave_one_out_distances(n, dim):
     unit = np.abs(rows).max(axis=0)
     inner = rows / unit
     logs, *_ = moderated(np.log(inner.var(axis=0, ddof=1)) + 2 * np.log(unit), n - 1)
-    scale = np.exp(logs / 2)
-    found = []
+    scale, found = np.exp(logs / 2), []
     for index in range(n):
         others = np.delete(rows, index, axis=0)
         gaps = (others - others.mean(axis=0)) / scale
@@ -200,15 +199,13 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
     noisy = targets.Noisy(released, 1e-3, n)
     best = targets.chosen({"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}, noisy, 5.0)
     assert best.turned.name == "diagonal"
-    found = targets.repaired(best)[0]
-    away = ~np.eye(dim, dtype=bool)
+    found, away = targets.repaired(best)[0], ~np.eye(dim, dtype=bool)
     assert np.linalg.norm(found[away]) <= 0.2 * np.linalg.norm(released[away])
 
 
 @pytest.mark.parametrize("std", [0.0, 0.01, 1.0, 1e9])
 def test_repair_is_relative_to_the_noise_and_always_positive(std):
-    rng = np.random.default_rng(9)
-    target = np.diag(np.geomspace(1e-6, 1.0, 6))
+    rng, target = np.random.default_rng(9), np.diag(np.geomspace(1e-6, 1.0, 6))
     noise = rng.normal(size=(6, 6)) * std
     best = targets.chosen({"public": target}, targets.Noisy(target + noise + noise.T, std, 1e4), 20.0)
     found, floored = targets.repaired(best)
@@ -279,8 +276,7 @@ def test_features_are_those_of_each_row():
     rng = np.random.default_rng(11)
     rows, matrix, center = rng.normal(size=(5000, 7)), rng.normal(size=(7, 7)), rng.normal(size=7)
     features = AxisFeatures(center=center, matrix=matrix)
-    found = features(rows)
-    moved = (rows - center) @ matrix.T
+    found, moved = features(rows), (rows - center) @ matrix.T
     assert np.allclose(found, np.hstack([moved, (moved**2 - 1) / np.sqrt(2)]))
     for begin, size in ((0, 1), (4999, 1), (3, 2), (100, 9)):
         assert np.array_equal(features(rows[begin : begin + size]), found[begin : begin + size])
@@ -367,8 +363,7 @@ def test_shares_follow_public_numbers():
 
 
 def test_a_shift_is_measured_and_chance_is_not():
-    strength = plain_strength(4, 50)
-    rng = np.random.default_rng(4)
+    strength, rng = plain_strength(4, 50), np.random.default_rng(4)
     found = []
     for _ in range(2000):
         gap = rng.normal(size=4) / math.sqrt(50) + rng.normal(size=4) / math.sqrt(1000) + 0.05 * rng.normal(size=4)
@@ -450,8 +445,7 @@ def test_predicted_errors_cover_and_a_lost_part_is_noticed():
 
 def share_spherical():
     """Of 60 sets of 20 public rows in 40 spherical columns, those that are as good as one common variance."""
-    rng = np.random.default_rng(1)
-    found = 0
+    rng, found = np.random.default_rng(1), 0
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(20, 40))
         common = np.eye(40) * np.var(rows, axis=0, ddof=1).mean()
@@ -490,8 +484,7 @@ def test_axis_variances_of_few_public_rows_err_as_much_as_is_said(n_pub):
 
 
 def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch):
-    rng = np.random.default_rng(4)
-    scales = np.geomspace(1.0, 100.0, 5)
+    rng, scales = np.random.default_rng(4), np.geomspace(1.0, 100.0, 5)
     rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
 
     def taken():
@@ -508,8 +501,7 @@ def share_wide():
     """How often noisy counts of white rows make the last ball wider than the least one, where noise makes that dear."""
     rng, dim, n, std = np.random.default_rng(5), 2, 50_000, 45.0
     least = np.sqrt(1.0 + chi2_quantile(0.9, dim) + 7.0)
-    edges = tail_edges(np.sqrt(1.0 + chi2_quantile(0.25, dim)))
-    wide = 0
+    edges, wide = tail_edges(np.sqrt(1.0 + chi2_quantile(0.25, dim))), 0
     for _ in range(100):
         lengths = np.sqrt(1.0 + np.sum(np.square(rng.normal(size=(n, dim))), axis=1))
         counts = np.bincount(np.searchsorted(edges, lengths), minlength=len(edges) + 1)

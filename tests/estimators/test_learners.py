@@ -89,8 +89,7 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
 
 def test_recursion_contracts_and_keeps():
     # The two claims of a round, on random covariances of least eigenvalue 1 or more, with the largest error it allows.
-    rng = np.random.default_rng(1)
-    kappa = 100.0
+    rng, kappa = np.random.default_rng(1), 100.0
     worst, kept = 0.0, 1.0
     for _ in range(2000):
         rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
@@ -101,8 +100,7 @@ def test_recursion_contracts_and_keeps():
         values, vectors = np.linalg.eigh(sigma + error)
         halved = (vectors * np.where(values >= kappa / 2, 0.5, 1.0)) @ vectors.T
         after = np.linalg.eigvalsh(halved @ sigma @ halved)
-        worst = max(worst, after[-1] / kappa)
-        kept = min(kept, after[0])
+        worst, kept = max(worst, after[-1] / kappa), min(kept, after[0])
     assert worst <= learner_recursive.SHRINK
     assert kept >= learner_recursive.KEPT
     assert worst > 0.5  # a factor of one half would be a wrong claim

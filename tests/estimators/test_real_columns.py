@@ -220,8 +220,7 @@ def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
     shares = divide(10, 2000, Fraction(1), pure=True)
     rng = np.random.default_rng(18)
     rows = np.column_stack([rng.normal(size=2000), rng.random(2000), rng.gamma(2.0, size=2000)])
-    edges = scales.edges_of(shares.log2_parts)
-    columns = []
+    edges, columns = scales.edges_of(shares.log2_parts), []
     for values in rows.T:
         distances = values - values[0]
         counts = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
@@ -276,8 +275,7 @@ def test_a_rare_yes_is_clipped_near_one():
 def test_intervals_hold_and_are_of_a_sensible_width(kind, budget):
     rng = np.random.default_rng(7)
     rows = column(rng, kind, 20_000)[:, None]
-    truth = column(np.random.default_rng(8), kind, 10**6)
-    misses = 0
+    truth, misses = column(np.random.default_rng(8), kind, 10**6), 0
     for seed in range(12):
         rows = column(rng, kind, 20_000)[:, None]
         result = mean_of(rows, rng.permutation(truth)[:5, None], budget, random_state=seed)

@@ -89,8 +89,7 @@ def squared_errors(runs, **options):
 
 def test_monte_carlo_error_agrees_with_the_closed_form():
     # 100 runs with fixed seeds; 6.5 standard errors (about 2.5 % of the error) would be a false alarm of 1e-10.
-    errors = squared_errors(100)
-    theory = 4.25 * 5.0 / 9.25
+    errors, theory = squared_errors(100), 4.25 * 5.0 / 9.25
     step = errors.std(ddof=1) / 10
     assert abs(errors.mean() - theory) < 6.5 * step < 0.05 * theory
     # Control: the weight of the plain Gaussian mechanism on all rows.

@@ -113,8 +113,7 @@ def test_a_structure_keeps_its_arrays_alive():
 )  # fmt: skip
 def test_a_pointer_keeps_its_array_alive(pointer):
     rows = np.ones((4, 3))
-    alive = weakref.ref(rows)
-    made = pointer(rows)
+    alive, made = weakref.ref(rows), pointer(rows)
     del rows
     gc.collect()
     assert alive() is not None

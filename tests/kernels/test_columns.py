@@ -25,8 +25,7 @@ def hostile_rows(rng, n, dim, dtype=np.float64):
     rows = bits.view(dtype).reshape(n, dim).copy()
     ordinary = rng.random((n, dim)) < 0.5
     rows[ordinary] = rng.normal(size=int(ordinary.sum())) * 10.0 ** rng.integers(-5, 6)
-    special = rng.random((n, dim)) < 0.2
-    largest = np.finfo(dtype).max
+    special, largest = rng.random((n, dim)) < 0.2, np.finfo(dtype).max
     notorious = [
         0.0, -0.0, np.finfo(dtype).smallest_subnormal, 1.0, 1.25, 2.0, np.inf, -np.inf, np.nan, largest, -largest,
     ]  # fmt: skip
@@ -233,8 +232,7 @@ def moved(rows, other, center, log2_parts, neutral):
 
 @pytest.mark.parametrize("neutral", [False, True])
 def test_a_replaced_row_moves_two_counts_of_a_column_at_most(neutral):
-    rng = np.random.default_rng(6)
-    most = 0
+    rng, most = np.random.default_rng(6), 0
     for _ in range(300):
         dim = int(rng.integers(1, 5))
         rows, center = hostile_rows(rng, int(rng.integers(1, 6)), dim), centers(rng, dim)
@@ -253,8 +251,7 @@ def test_a_row_that_is_counted_by_its_neighbours_is_caught():
     def faulty(rows):
         return counted(kernels, np.diff(rows, axis=0, prepend=0.0), np.zeros(1), 0)
 
-    rows = np.array([[1.0], [2.0], [4.0]])
-    other = np.array([[1.0], [9.0], [4.0]])
+    rows, other = np.array([[1.0], [2.0], [4.0]]), np.array([[1.0], [9.0], [4.0]])
     assert np.abs(faulty(rows) - faulty(other)).sum() > 2
 
 
@@ -387,8 +384,7 @@ def test_width_bins_own_their_upper_edge():
     """The definition, in exact arithmetic: key i holds ((i - 1/2) w, (i + 1/2) w]."""
     rule = BinRule(0.25)
     for half in range(-41, 42, 2):
-        edge = half / 2 * 0.25
-        key = (half - 1) // 2
+        edge, key = half / 2 * 0.25, (half - 1) // 2
         around = np.array([np.nextafter(edge, down), edge, np.nextafter(edge, up)])
         assert bins.bins_keys(around, rule).tolist() == [key, key, key + 1]
 

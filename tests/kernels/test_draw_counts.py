@@ -120,8 +120,7 @@ def test_on_an_edge_of_the_code(sign, edge, own):
 @pytest.mark.parametrize("own", [1, 62])
 def test_near_ties_of_mixtures(components, own):
     """Hypotheses some last bits of single precision apart, over the whole code, where gaps of components take any value."""
-    rng = np.random.default_rng(own)
-    table = nowhere(components, 2)
+    rng, table = np.random.default_rng(own), nowhere(components, 2)
     table.means[:] = rng.normal(size=(1, components, 2, 1))
     table.factors[:] = np.exp(rng.normal(size=(1, components, 2, 1)))
     table.constants[:] = rng.normal(size=(1, components, 1)) + np.linspace(1.0, -1.0, PANEL) * 3e-4

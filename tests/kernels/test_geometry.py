@@ -158,8 +158,7 @@ def test_a_reordered_sum_differs():
 
 
 def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
-    x = mixture(300, 6, apart=300.0)
-    wide = np.zeros((300, 12))
+    x, wide = mixture(300, 6, apart=300.0), np.zeros((300, 12))
     wide[:, ::2] = x
     frozen = x.copy()
     frozen.flags.writeable = False

@@ -209,8 +209,7 @@ def test_a_row_does_not_see_its_neighbours(size):
 
 def test_no_row_passes_the_bound():
     """Even where the float bound promises too much, so that only the integer checks are left; without them one would pass."""
-    rng = np.random.default_rng(8)
-    passed = 0
+    rng, passed = np.random.default_rng(8), 0
     for dim in DIMS:
         for shape, residual in (((dim,), squared_residual), ((3, dim), several)):
             fair = map_of(rng, shape, residual, bound=1000)
@@ -270,8 +269,7 @@ def summed_residuals(function, rows, residual_map):
 @pytest.mark.parametrize("dim", DIMS)
 def test_equal_integers_of_residuals(dim, residual, dtype):
     rng = np.random.default_rng(dim)
-    rows = rows_of(rng, 67, dim, dtype)
-    fast = residual_map_of(rng, dim, residual)
+    rows, fast = rows_of(rng, 67, dim, dtype), residual_map_of(rng, dim, residual)
     slow = ResidualMap(**{name: getattr(fast, name) for name in fast.__slots__} | {"residual": plain(residual)})
     found = summed_residuals(residuals.residual_sum, rows, fast)
     assert found.any()

@@ -137,8 +137,7 @@ def test_pair_counts_equal_twin(rows):
 @given(st.integers(1, 140), st.integers(1, 40), st.integers(0, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_cell_scores_equal_twin(size, cells, shift, seed):
-    rng = np.random.default_rng(seed)
-    reach = 2**30 // cells
+    rng, reach = np.random.default_rng(seed), 2**30 // cells
     table = rng.integers(-reach, reach + 1, size=(size, cells)).astype(np.int32)
     table[::2] = table[0]  # equal hypotheses
     panels = kernels.panelled(table, 2**31 - 1)
@@ -189,8 +188,7 @@ def test_roots_equal_twin(components, scale):
 
 def test_roots_solved_by_hand():
     # N(0, 1) and N(0, e^2): x^2 (1 - e^-2) / 2 = 1, and N(0, 1) leads between the roots; N(3, 1): the middle.
-    std = np.array([[1.0], [np.e], [1.0]])
-    means = np.array([[0.0], [0.0], [3.0]])
+    std, means = np.array([[1.0], [np.e], [1.0]]), np.array([[0.0], [0.0], [3.0]])
     grids = np.sort(means + std * np.arange(-8.0, 9.0), axis=1)
     roots, counts = np.empty((2, 6)), np.empty(2, dtype=np.int64)
     kernels.pair_roots((-np.log(std), means, 1.0 / std), grids, 0, roots, counts)

@@ -104,8 +104,7 @@ def test_codes_agree_with_their_twin(book):
 
 @pytest.mark.parametrize("book", BOOKS, ids=book_id)
 def test_words_of_one_book_after_another_are_read_as_alone(book):
-    dim = book.vectors.dim
-    codes = np.zeros((60, 10), np.uint8)
+    dim, codes = book.vectors.dim, np.zeros((60, 10), np.uint8)
     codes[:, 0] = np.repeat([7, 9, 7], 20)
     codes[:, 8] = np.r_[np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)]
     together, alone = np.empty((60, dim), np.int32), np.empty((60, dim), np.int32)
@@ -117,8 +116,7 @@ def test_words_of_one_book_after_another_are_read_as_alone(book):
 
 @pytest.mark.parametrize("book", BOOKS, ids=book_id)
 def test_a_code_depends_on_its_number_and_its_row_alone(book):
-    rows = odd_rows(book.vectors.dim, 40)
-    whole = np.empty((40, 10), np.uint8)
+    rows, whole = odd_rows(book.vectors.dim, 40), np.empty((40, 10), np.uint8)
     reports.report_codes(rows, book, KEY, whole, first=100)
     try:
         for level in range(lib.fpp_isa_detect() + 1):
@@ -154,8 +152,7 @@ def test_a_report_depends_on_its_number_and_its_row_alone(case):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
 def test_instruction_sets_give_the_same_bits(case):
-    rows = odd_rows(case.dim)
-    found = []
+    rows, found = odd_rows(case.dim), []
     try:
         for level in range(lib.fpp_isa_detect() + 1):
             lib.fpp_isa_limit(level)
@@ -167,8 +164,7 @@ def test_instruction_sets_give_the_same_bits(case):
 
 
 def test_rows_without_direction_are_the_first_axis():
-    case = law(4, 0.99, miss=1e-9)
-    out = np.empty((9, 4), np.int32)
+    case, out = law(4, 0.99, miss=1e-9), np.empty((9, 4), np.int32)
     reports.report_integers(odd_rows(4), case, KEY, out)
     unit = out / np.linalg.norm(out, axis=1, keepdims=True)
     assert (unit[[1, 2, 3], 0] > 0.98).all()

@@ -233,8 +233,7 @@ def test_largest_bound_is_exact():
 
 
 def refused_layouts():
-    x = np.ones((4, 3))
-    buffer = np.zeros(4 * 3 * 8 + 1, dtype=np.uint8)
+    x, buffer = np.ones((4, 3)), np.zeros(4 * 3 * 8 + 1, dtype=np.uint8)
     yield "int64", x.astype(np.int64)
     yield "big-endian", x.astype(">f8")
     yield "column-major", np.asfortranarray(x)
@@ -379,8 +378,7 @@ def test_rows_that_fail_the_integer_check_count_as_zero(limit):
 def test_every_pair_of_notorious_values():
     """All rows of two notorious bit patterns, under every kind of map; no warning escapes either (they are errors here)."""
     words = np.array([(a, b) for a in SPECIAL_BITS for b in SPECIAL_BITS], dtype=np.uint64)
-    x = np.ascontiguousarray(words).view(np.float64)
-    rng = np.random.default_rng(8)
+    x, rng = np.ascontiguousarray(words).view(np.float64), np.random.default_rng(8)
     for kind in KINDS:
         q = everywhere(x, make_map(rng, 2, kind, scale=1e5))
         finite = np.isfinite(x).all(axis=1)
@@ -505,8 +503,7 @@ def test_products_that_cancel(magnitude, limit):
 @pytest.mark.parametrize("scale", [1e-200, 1e-150, 1e-120, 1e120, 1e150, 1e200])
 def test_columns_and_steps_far_from_one(scale):
     """Weights of columns and steps whose squares are not numbers: no product is fused, or the bound holds."""
-    rng = np.random.default_rng(2)
-    dim = 30
+    rng, dim = np.random.default_rng(2), 30
     plain = planted_map(dim, MatrixKind.LOWER, 1.0)
     rows = np.concatenate([planted_rows(dim, 9), rng.standard_normal((20, dim))])
     for by_column in (True, False):

@@ -114,8 +114,7 @@ def test_gaussian_quick_threshold_is_a_lower_bound_over_its_bin(header):
 @pytest.mark.parametrize("log2_scale", [8, 9, 32, 33, 40])
 def test_laplace_quick_threshold_is_a_lower_bound_at_every_offset(header, log2_scale):
     scale, weight, quick = header["LAPLACE_SCALE"], header["laplace_weight"], header["laplace_quick"]
-    low_bits = log2_scale - 3
-    rng = np.random.default_rng(log2_scale)
+    low_bits, rng = log2_scale - 3, np.random.default_rng(log2_scale)
     lows = (
         range(1 << low_bits)
         if low_bits <= 6

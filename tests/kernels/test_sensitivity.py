@@ -56,8 +56,7 @@ def gram_claim(bound):
 
 def random_row(rng, dim, row_map):
     """One row of a regime in which something could go wrong."""
-    radius = row_map.limit / row_map.inv_step
-    direction = rng.standard_normal(dim)
+    radius, direction = row_map.limit / row_map.inv_step, rng.standard_normal(dim)
     direction /= np.linalg.norm(direction)
     center = 0.0 if row_map.center is None else row_map.center
     regime = rng.integers(9)
@@ -88,8 +87,7 @@ def neighbours(rng, dim, row_map):
     x = rng.standard_normal((n, dim)) * row_map.limit / row_map.inv_step
     place = rng.integers(n)
     x[place] = random_row(rng, dim, row_map)
-    other = x.copy()
-    turn = rng.integers(3)
+    other, turn = x.copy(), rng.integers(3)
     if turn == 0:
         other[place] = -x[place]
     elif turn == 1:
@@ -101,8 +99,7 @@ def neighbours(rng, dim, row_map):
 
 def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
     """Largest squared move over its claim, or inf if a claim fails; maps clip below the bound, above it, or not at all."""
-    rng = np.random.default_rng(seed)
-    worst = 0.0
+    rng, worst = np.random.default_rng(seed), 0.0
     maps = []
     for dim in (1, 2, 3, 64) + ((257, 1000) if pairs >= 500 and not gram else ()):
         for kind in MatrixKind if dim < 64 else (MatrixKind.IDENTITY, MatrixKind.DIAGONAL):
@@ -227,8 +224,7 @@ def test_planted_bug_in_a_gram_is_caught(bug):
 
 def test_clip_without_the_integer_check_fails_on_a_fine_grid():
     """At Q = 2^50 the float clip passes the bound in its last place: invisible to a float test, plain to an integer one."""
-    bound = 2**50
-    rng = np.random.default_rng(6)
+    bound, rng = 2**50, np.random.default_rng(6)
     escaped = 0
     for _ in range(200):
         (q,) = whole(clip(rng.standard_normal((1, 5)) * 2.0**52, float(bound)))
@@ -306,8 +302,7 @@ def test_splits_change_nothing(dim):
 
 def test_wide_matrix():
     rng = np.random.default_rng(4)
-    row_map = make_map(rng, 601, MatrixKind.FULL)
-    x = make_rows(rng, 90, 601)
+    row_map, x = make_map(rng, 601, MatrixKind.FULL), make_rows(rng, 90, 601)
     q = integers_of(x, row_map).astype(np.int64)
     np.testing.assert_array_equal(q, integers_of(x, row_map, reference))
     np.testing.assert_array_equal(gram_of(x, row_map), np.tril(q.T @ q))
@@ -348,8 +343,7 @@ def test_counts_equal_twin(case, edges, unbounded):
 def test_membership_does_not_depend_on_the_cut(kind):
     """Edges that are norms of rows: one bit of difference would move a row to the next cell."""
     rng = np.random.default_rng(11)
-    row_map = make_map(rng, 37, kind)
-    x = make_rows(rng, 2000, 37)
+    row_map, x = make_map(rng, 37, kind), make_rows(rng, 2000, 37)
     with np.errstate(all="ignore"):
         norms = np.sort(reference._norm_sq(reference._affine(x, row_map, 1.0)))
     edges_sq = norms[np.isfinite(norms)][::10].copy()

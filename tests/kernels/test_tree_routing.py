@@ -92,8 +92,7 @@ def boundary_case(rng, dim):
     """A tree and rows that lie on its balls and half-way between its centres, up to the last bit."""
     x = rng.standard_normal((3000, dim))
     ball = make_split(rng, dim, 1, rule=Rule.BALL, out_dim=3)
-    t = x - ball.origin
-    y = np.zeros((len(x), 3))
+    t, y = x - ball.origin, np.zeros((len(x), 3))
     for k in range(dim):
         y = y + t[:, k : k + 1] * ball.projection[:, k]
     distance = np.zeros(len(x))
@@ -173,8 +172,7 @@ def test_control_a_matrix_product_depends_on_the_chunk():
 
 def test_targets_may_be_inner_nodes():
     rng = np.random.default_rng(3)
-    row_tree = make_tree(rng, 5, 8)
-    x = rng.standard_normal((500, 5))
+    row_tree, x = make_tree(rng, 5, 8), rng.standard_normal((500, 5))
     leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
     parents = maps.parents_of(row_tree.splits)
     for node in range(len(row_tree.splits)):
@@ -198,8 +196,7 @@ def test_groups_equal_twin(case, n_groups, seed):
 
 def test_grouped_rows_are_a_partition():
     rng = np.random.default_rng(5)
-    row_tree = make_tree(rng, 4, 5)
-    x = make_rows(rng, 1000, 4, [np.nan, np.inf])
+    row_tree, x = make_tree(rng, 4, 5), make_rows(rng, 1000, 4, [np.nan, np.inf])
     labels = labels_of(x, row_tree)
     grouped, begins = grouped_rows(x, row_tree)
     assert begins[-1] == (labels >= 0).sum() < len(x)
@@ -299,8 +296,7 @@ def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
     rng = np.random.default_rng(3)
     base = rng.standard_normal((30_000, 7)).astype(dtype)[:, 1:6]
     base[rng.random(base.shape) < 1e-4] = np.nan
-    kept = KeptNodes.of(base, None)
-    routed = []
+    kept, routed = KeptNodes.of(base, None), []
     plain = kernels.tree_assign
     monkeypatch.setattr(
         kernels, "tree_assign", lambda chunk, row_tree, into: (routed.append(row_tree), plain(chunk, row_tree, into))[1]
@@ -329,8 +325,7 @@ def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
 def test_only_the_array_itself_is_known():
     rng = np.random.default_rng(4)
     base = rng.standard_normal((20_000, 3))
-    kept = KeptNodes.of(base, None)
-    row_tree = make_tree(rng, 3, 3)
+    kept, row_tree = KeptNodes.of(base, None), make_tree(rng, 3, 3)
     kept.watch(row_tree)
     grouped_rows(base, row_tree)
     other = rng.standard_normal((20_000, 3))

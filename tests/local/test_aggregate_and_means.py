@@ -42,8 +42,7 @@ def some_reports(randomizer, n=500):
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=lambda r: f"{type(r).__name__}-{r.form}")
 def test_sums_are_the_same_in_any_order(randomizer):
-    reports = some_reports(randomizer)
-    whole = Aggregator(randomizer)
+    reports, whole = some_reports(randomizer), Aggregator(randomizer)
     whole.add(reports, threads=1)
     parts = [Aggregator(randomizer) for _ in range(3)]
     parts[0].add(reports[400:])
@@ -64,8 +63,7 @@ def test_sums_are_the_same_in_any_order(randomizer):
 @given(data=st.binary(max_size=400), place=st.integers(0, 400), bit=st.integers(0, 7))
 def test_hostile_bytes_are_refused_or_read(data, place, bit):
     randomizer = RANDOMIZERS[0]
-    total = Aggregator(randomizer)
-    sound = some_reports(randomizer, 3).to_bytes()
+    total, sound = Aggregator(randomizer), some_reports(randomizer, 3).to_bytes()
     changed = bytearray(sound)
     changed[place % len(sound)] ^= 1 << bit
     for bad in (data, b"FPPL" + data, sound + data + b"x", bytes(changed), sound[: place % len(sound)]):
@@ -138,14 +136,12 @@ def test_many_users_are_told_apart():
     """Names in several layers, against a plain set."""
     from fastpubpriv.local.users import Users, hashed_names
 
-    rng = np.random.default_rng(0)
-    kept = Users(1)
+    rng, kept = np.random.default_rng(0), Users(1)
     seen = set()
     for size in (1, 50_000, 3, 70_000, 1, 9):
         found = hashed_names(rng.integers(0, 50, size=(size, 16), dtype=np.uint8) // 13, size)
         allowed, new = kept.admit(found)
-        kept = kept.with_more(new)
-        expected = []
+        kept, expected = kept.with_more(new), []
         for name in found.tolist():
             expected.append(name not in seen)
             seen.add(name)
@@ -211,8 +207,7 @@ def test_an_empty_sum_has_no_mean():
 def test_the_error_is_the_predicted_one(n_pub):
     """200 runs on the sphere: within 4 standard errors of A P / (A + P); the seeds are fixed."""
     dim, n, runs = 8, 500, 200
-    randomizer = PrivUnit(dim, 3.0)
-    rng = np.random.default_rng(n_pub)
+    randomizer, rng = PrivUnit(dim, 3.0), np.random.default_rng(n_pub)
     centre = np.zeros(dim)
     centre[0] = 1.5
 
@@ -314,8 +309,7 @@ class Trickle(io.BytesIO):
 
 
 def test_streams_are_summed_up_batch_by_batch():
-    data = batches(FIVE, [10, 1, 0, 300])
-    found = Collector(FIVE)
+    data, found = batches(FIVE, [10, 1, 0, 300]), Collector(FIVE)
     assert found.read(Trickle(b"".join(data))) is None
     again = Collector(FIVE)
     for each in reversed(data):
@@ -330,8 +324,7 @@ def test_streams_are_summed_up_batch_by_batch():
 def test_a_batch_counts_once(monkeypatch, group, form):
     monkeypatch.setattr(module, "_GROUP_BYTES", group)
     randomizer = PrivUnit(5, 2.0, form=form)
-    data = batches(randomizer, [10, 20, 30])
-    found = Collector(randomizer)
+    data, found = batches(randomizer, [10, 20, 30]), Collector(randomizer)
     read(found, b"".join(data) + data[1])
     read(found, data[2] + data[0])
     assert found.total.count == 60

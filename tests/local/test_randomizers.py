@@ -167,8 +167,7 @@ def test_reports_do_not_depend_on_threads_or_on_company():
 def test_one_row_has_the_same_report_in_every_form(randomizer):
     """A plain row takes a shorter way than the others."""
     row = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
-    plain = randomizer.privatize(row, random_state=3)
-    apart = np.zeros((5, 2))
+    plain, apart = randomizer.privatize(row, random_state=3), np.zeros((5, 2))
     apart[:, 1] = row
     for other in (
         row.reshape(1, 5),
@@ -206,8 +205,7 @@ def test_no_row_raises():
 
 
 def test_fresh_keys_give_fresh_reports():
-    randomizer = PrivUnit(50, 1.0)
-    row = np.ones(50)
+    randomizer, row = PrivUnit(50, 1.0), np.ones(50)
     first, second = randomizer.privatize(row), randomizer.privatize(row)
     assert first.private
     assert not np.array_equal(first.payload, second.payload)

@@ -121,8 +121,7 @@ def test_steps_by_hand():
 
 def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
-    rng = np.random.default_rng(0)
-    totals = [0.25] * 30 + [4.0] * 10
+    rng, totals = np.random.default_rng(0), [0.25] * 30 + [4.0] * 10
     plan = training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
 
     def mean_excess(factor):
@@ -184,8 +183,7 @@ def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
 
 
 def test_every_user_reports_once(monkeypatch):
-    seen = []
-    honest = PrivUnit._reported
+    seen, honest = [], PrivUnit._reported
 
     def counted(self, rows, keys, **more):
         seen.append(len(rows))
@@ -214,8 +212,7 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
         return self.privatize(fixed, random_state=0)
 
     monkeypatch.setattr(module.PrivUnit, "privatize", PrivUnit.privatize)
-    honest = PrivUnit._reported
-    depth = []
+    honest, depth = PrivUnit._reported, []
 
     def once(self, rows, keys, **more):
         if depth:
@@ -291,8 +288,7 @@ class NoValue:
 
 def noisy(n, seed, dim=6):
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, dim))
-    best = np.linspace(-1.0, 1.0, dim)
+    x, best = rng.normal(size=(n, dim)), np.linspace(-1.0, 1.0, dim)
     return x, x @ best + rng.normal(size=n), best
 
 
@@ -434,8 +430,7 @@ def test_a_bound_that_cannot_be_told(arguments, why):
 def test_the_error_in_a_ball_is_the_predicted_one():
     """300 runs with fixed seeds: within 4 standard errors; radius^2 - V^2, the mean's square on a sphere, is far off here."""
     dim, n, n_pub, runs = 6, 400, 30, 300
-    randomizer = PrivUnit(dim, 6.0, norm_bound=2.0)
-    center = np.full(dim, 0.2)
+    randomizer, center = PrivUnit(dim, 6.0, norm_bound=2.0), np.full(dim, 0.2)
     variance = dim * 0.1**2
     known = {"n_reports": n, "n_pub": n_pub, "variance": variance}
     predicted = mean_error(randomizer, **known, mean_square=variance + float(center @ center))

@@ -112,8 +112,7 @@ def test_agreement_is_the_factor_both_ways(monkeypatch):
     # eye ~ 1.499, 1.499 ~ 1.501; the last agrees with itself only.
     assert close.tolist() == [2, 3, 2, 1]
     rng = np.random.default_rng(3)
-    many = wishart(rng, 60, 3, 60)
-    valid = rng.random(60) < 0.9
+    many, valid = wishart(rng, 60, 3, 60), rng.random(60) < 0.9
     direct = np.zeros(60, dtype=int)
     for i in range(60):
         for j in range(60):
@@ -140,8 +139,7 @@ def ask_agreement(data, account, price):
 
 
 def test_gaussian_groups_pass_and_two_clusters_fail():
-    rng = np.random.default_rng(4)
-    price = ApproxDP(Fraction(1, 4), 1e-6)
+    rng, price = np.random.default_rng(4), ApproxDP(Fraction(1, 4), 1e-6)
     same = rng.normal(size=(2400 * 220, 2))
     apart = same.copy()
     apart[::2] *= 3.0  # every other group
@@ -247,8 +245,7 @@ def test_the_logarithm_does_not_expand_relative_distances():
     for _ in range(100):
         left = rng.normal(size=(3, 3)) * 10.0 ** rng.uniform(-3, 3, size=3)
         one = left @ left.T
-        tilt = np.linalg.cholesky(one)
-        error = rng.normal(size=(3, 3)) * 0.05
+        tilt, error = np.linalg.cholesky(one), rng.normal(size=(3, 3)) * 0.05
         change = np.eye(3) + (error + error.T) / 2
         other = tilt @ change @ tilt.T
         exact = [[[Fraction(float(m[max(i, j), min(i, j)])) for j in range(3)] for i in range(3)] for m in (one, other)]
@@ -310,8 +307,7 @@ def pairs(rng, dim, size, count):
             if rng.random() < 0.5:
                 root[-1] = root[0] + 10.0 ** rng.uniform(-6, -1) * root[-1]
             root /= np.sqrt(np.square(root).sum())
-            base = root @ root.T
-            away = rng.normal(size=dim)
+            base, away = root @ root.T, rng.normal(size=dim)
             away = root @ (away / np.linalg.norm(away))
             # base + t away away^T has the factor 1 + t to base in one direction: below, at and beyond what agrees.
             t = rng.choice([0.3, 0.49, 0.4999, 0.49999999, 0.5, 0.5001, 0.6])
@@ -330,8 +326,7 @@ def usable(covariance, count):
 @pytest.mark.parametrize("dim", [1, 2, 3, 6])
 def test_what_agrees_does_so_exactly(dim):
     """notes/center.md: positive pivots prove B <= (1 + tau + 2e-4) A; the sensitivity has room for 1e-3."""
-    rng = np.random.default_rng(dim)
-    reach = Fraction(3, 2) + Fraction(2, 10_000)
+    rng, reach = np.random.default_rng(dim), Fraction(3, 2) + Fraction(2, 10_000)
     agreed, found = 0, 0
     for size in SIZES:
         for one, other in pairs(rng, dim, size, 40):

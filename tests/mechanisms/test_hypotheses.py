@@ -55,8 +55,7 @@ def coins(scores, rate):
 
 def permute_and_flip_law(scores, rate):
     """P(i) = p_i times the integral over t in [0, 1] of prod_(j != i) (1 - p_j t), exactly."""
-    p = coins(scores, rate)
-    law = []
+    p, law = coins(scores, rate), []
     for i, own in enumerate(p):
         polynomial = [Fraction(1)]
         for j, other in enumerate(p):
@@ -111,8 +110,7 @@ def test_coins_are_close_for_heads_and_for_tails(gap, rate):
     coin = choice_weights.coin(gap, rate)
     with mpmath.workprec(1400):
         heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
-        tails = mpmath.mpf(2) ** choice_weights.BITS - heads
-        error = heads - coin
+        tails, error = mpmath.mpf(2) ** choice_weights.BITS - heads, heads - coin
         if coin:
             assert 0 <= error <= min(heads, tails) * mpmath.mpf(2) ** -120
         else:
@@ -263,8 +261,7 @@ HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0]
 @pytest.mark.parametrize("dim", [1, 3])
 def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
     rng = np.random.default_rng(dim)
-    listed = random_list(rng, 70, 2, dim)
-    n = 30
+    listed, n = random_list(rng, 70, 2, dim), 30
     evaluations = [
         DensitySets.prepare(listed, draws=64, threads=1),
         YatracosSets.of_densities(listed, n, draws=64, threads=1),
@@ -277,8 +274,7 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(n, dim))
         rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other = rows.copy()
-        index = rng.integers(n)
+        other, index = rows.copy(), rng.integers(n)
         other[index] = 3.0 * rng.normal(size=dim) if rng.random() < 0.5 else HOSTILE[rng.integers(len(HOSTILE))]
         for place, evaluation in enumerate(evaluations):
             gap = evaluation.scores(private_rows(rows), ONE) - evaluation.scores(private_rows(other), ONE)
@@ -315,16 +311,14 @@ def test_exact_scores_against_a_direct_count(components):
     """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
     rng = np.random.default_rng(components)
     size, n = 12, 2000
-    listed = random_list(rng, size, components, 1)
-    values = 2.0 * rng.normal(size=n)
+    listed, values = random_list(rng, size, components, 1), 2.0 * rng.normal(size=n)
     logs = np.array([listed.log_density(values[:, None], i) for i in range(size)])
     grid = np.linspace(-25.0, 25.0, 200_001)
     fine = np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(size)])
     masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(size)])
     want = np.zeros(size, dtype=int)
     for i, j in itertools.combinations(range(size), 2):
-        held = int((logs[i] > logs[j]).sum())
-        inside = fine[i] > fine[j]
+        held, inside = int((logs[i] > logs[j]).sum()), fine[i] > fine[j]
         for h in (i, j):
             want[h] = max(want[h], abs(int(np.floor(n * masses[h][inside].sum() + 0.5)) - held))
     exact = RootSets.prepare(listed, n, threads=2).scores(private_rows(values[:, None]), ONE)

@@ -105,8 +105,7 @@ def case_of(x, y):
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_distance_is_within_the_case(notion):
     """Exact integers: no neighbour moves an answer by more than its case allows."""
-    rng = np.random.default_rng(3)
-    seen = set()
+    rng, seen = np.random.default_rng(3), set()
     for x, y in neighbours(rng, 150):
         case = case_of(x, y)
         seen.add(case)
@@ -120,8 +119,7 @@ def test_distance_is_within_the_case(notion):
 
 
 def test_sensitivities_are_reached():
-    identity = [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    far = 1e9
+    identity, far = [AffineMap(dim=DIM, center=center) for center in CENTERS], 1e9
     base = np.tile(CENTERS[1], (4, 1))
     up, side, below = base.copy(), base.copy(), base.copy()
     up[0] += [0.0, far, 0.0]
@@ -324,8 +322,7 @@ def test_cells_cost_what_was_asked_for(columns):
 
 
 def test_a_replaced_row_moves_no_more_than_declared():
-    rng = np.random.default_rng(1)
-    worst = 0
+    rng, worst = np.random.default_rng(1), 0
     for _ in range(150):
         rows = rng.normal(scale=3.0, size=(7, 2))
         other = rows.copy()

@@ -143,8 +143,7 @@ def test_an_event_that_counts_too_few_draws_is_refused_before_reading():
     ],
 )
 def test_answer_is_integers_plus_noise_plus_half_a_step(event, budget, draw, half):
-    key = key_source(11).fresh()
-    query = np.array([5, -(2**40), 0], dtype=np.int64)
+    key, query = key_source(11).fresh(), np.array([5, -(2**40), 0], dtype=np.int64)
     answer = ask(opened(budget, random_state=11), lambda: query, event, unit=0.125)
     assert np.array_equal(answer, ((query + draw(key)) + half) * 0.125)
     assert answer.dtype == np.float64
@@ -378,8 +377,7 @@ def test_a_notion_without_a_delta_is_refused(budget):
 
 
 def test_not_together_with_gaussian_releases():
-    gaussian = GaussianEvent(4, 20, 1)
-    account = opened_of_stable()
+    gaussian, account = GaussianEvent(4, 20, 1), opened_of_stable()
     account.charge(gaussian)
     with pytest.raises(BudgetError, match="two accounts"):
         account.charge(small())
@@ -411,8 +409,7 @@ def test_the_noise_and_the_threshold():
 
 
 def spied_draws(monkeypatch):
-    drawn = []
-    original = noise.discrete_laplace
+    drawn, original = [], noise.discrete_laplace
 
     def spy(key, count, scale, *, begin=0):
         drawn.append((begin, count))
@@ -424,8 +421,7 @@ def spied_draws(monkeypatch):
 
 
 def test_as_many_draws_whatever_the_data_when_all_slots_are_asked_for(monkeypatch):
-    drawn = spied_draws(monkeypatch)
-    seen = []
+    drawn, seen = spied_draws(monkeypatch), []
     for counts in ([], [1], np.ones(5000, dtype=np.int64)):
         drawn.clear()
         event = small(histograms=2, draws=9000, threshold=12 * 128, step=64)
@@ -568,8 +564,7 @@ def test_each_level_is_the_same_whichever_was_asked_for_before(order):
 
 
 def test_release_of_many_histograms():
-    x = rows_of()
-    account = opened_of_stable(ApproxDP(1, 1e-6), draws=10**6)
+    x, account = rows_of(), opened_of_stable(ApproxDP(1, 1e-6), draws=10**6)
     partitions = [Partition((0,), (BinRule(1.0),), levels=(0, 2)), Partition((1,), (BinRule(),))]
     released = release_histograms(account, private_rows(x), partitions, name="h", executor=EXECUTOR)
     assert [(item.partition, item.level) for item in released.histograms] == [(0, 0), (0, 2), (1, 0)]

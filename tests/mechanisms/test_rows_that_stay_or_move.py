@@ -186,8 +186,7 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
 
 
 def test_a_scope_is_one_debit_by_depth():
-    rows = private_rows(clustered(np.random.default_rng(0), 50))
-    tree = deep_tree(4)
+    rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(4)
     account = opened(ZCDP(1))
     scope = account.tree(Fraction(1, 2), max_depth=4)
     assert account.charged == Fraction(1, 2)
@@ -279,8 +278,7 @@ def test_scope_refuses_bad_terms():
 
 def whole_run(x, budget, *, tree=None, depth=2):
     """A recursive clustering of two levels and a leaf stage: every kind of release over clusters."""
-    rows = private_rows(x)
-    account = opened(budget)
+    rows, account = private_rows(x), opened(budget)
     tree = three_leaves() if tree is None else tree
     answers = []
     if not account.pure:
@@ -355,8 +353,7 @@ def leaf_stage(x):
     """Counts, second moments and means alone, by the formula with counts at their free limit."""
     rows, account = private_rows(x), opened(ZCDP(1))
     routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    options = {"executor": ONE_THREAD}
-    mean = Fraction(1, 2)
+    options, mean = {"executor": ONE_THREAD}, Fraction(1, 2)
     counts = release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
     options["radii"] = [3.0] * 3
     moments = release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=1 - mean, **options)
@@ -479,8 +476,7 @@ def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
 
 def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
     """A row that one pass counts in a leaf and another adds up in its sibling: both cases are paid."""
-    original = tree_kernels.tree_assign
-    passes = [0]
+    original, passes = tree_kernels.tree_assign, [0]
 
     def drifting(chunk, row_tree, labels):
         original(chunk, row_tree, labels)

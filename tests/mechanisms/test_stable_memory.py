@@ -80,8 +80,7 @@ def test_the_limit_does_not_change_the_counts(threads, monkeypatch):
     x[5], x[6, 1] = np.nan, np.inf
     stream = Rows.from_chunks(lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=2)
     free = count_bins(private_rows(x), partitions(), Executor(threads=1, progress=False))
-    spilt = []
-    original = bins.BinTable.drained
+    spilt, original = [], bins.BinTable.drained
     monkeypatch.setattr(bins.BinTable, "drained", lambda self: spilt.append(len(self._spilt)) or original(self))
     least = memory_for(partitions(), len(x), Executor(threads=threads))
     for rows in (private_rows(x), stream):

@@ -138,8 +138,7 @@ def test_gram_noise_is_one_on_the_diagonal_and_half_the_variance_off_it():
     squares, raws = moments(ZCDP(1), 300, dim, private_rows(np.zeros((2, dim))))
     noise_std = squares[0][1]
     values = np.array([value for value, _ in squares]) / noise_std
-    diagonal = np.einsum("kii->ki", values).std()
-    upper = np.triu_indices(dim, 1)
+    diagonal, upper = np.einsum("kii->ki", values).std(), np.triu_indices(dim, 1)
     assert abs(diagonal - 1.0) < 0.1
     assert abs(values[:, *upper].std() * np.sqrt(2.0) - 1.0) < 0.1
     assert noise_std == pytest.approx(raws[0].event.noise_std * raws[0].unit)
@@ -163,8 +162,7 @@ def test_pure_gram_releases_the_triangle():
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_shell_counts(budget):
-    data = hostile_rows(500, 2, seed=2)
-    edges = np.array([0.5, 1.0, 20.0])
+    data, edges = hostile_rows(500, 2, seed=2), np.array([0.5, 1.0, 20.0])
     with transcripts.recording() as transcript:
         released = release_shell_counts(
             opened(budget), private_rows(data), AffineMap(dim=2), name="c", edges=edges, cost=Fraction(1, 2),
@@ -345,8 +343,7 @@ def test_scores_move_by_at_most_one_over_all_neighbours():
 
 
 def test_planted_double_counting_is_caught():
-    rng = np.random.default_rng(0)
-    moved = 0
+    rng, moved = np.random.default_rng(0), 0
     for _ in range(200):
         rows = rng.normal(size=6)
         other = rows.copy()
@@ -358,8 +355,7 @@ def test_planted_double_counting_is_caught():
 def test_scores_against_a_direct_count():
     cover = tiny_cover()
     values = np.random.default_rng(1).normal(scale=0.5, size=400)
-    edges = cover.edges
-    direct = []
+    edges, direct = cover.edges, []
     for i in range(cover.size):
         gammas = []
         for j in range(cover.size):

@@ -88,8 +88,7 @@ def test_known_variance_on_the_line(variance):
 
 
 def test_known_covariance_need_not_be_axis_aligned():
-    rng = np.random.default_rng(5)
-    covariance = np.array([[4.0, 3.0], [3.0, 9.0]])
+    rng, covariance = np.random.default_rng(5), np.array([[4.0, 3.0], [3.0, 9.0]])
     factor = np.linalg.cholesky(covariance)
     centers = np.array([[100.0, -50.0], [130.0, -50.0]])
     rows = centers[rng.integers(2, size=30_000)] + rng.standard_normal((30_000, 2)) @ factor.T
@@ -101,8 +100,7 @@ def test_known_covariance_need_not_be_axis_aligned():
 
 @pytest.mark.parametrize(("budget", "method"), [(PureDP(1), "public_list"), (ZCDP(0.05), "dp_em"), (APPROX, "dp_em")])
 def test_public_rows(budget, method):
-    truth = CASES["three"]
-    rng = np.random.default_rng(6)
+    truth, rng = CASES["three"], np.random.default_rng(6)
     public, rows = truth.draw(rng, 100), truth.draw(rng, 8000)
     result = learn(rows, 3, budget=budget, x_pub=public)
     assert result.method == method
@@ -265,8 +263,7 @@ def test_auto_decides_by_public_facts(facts, method):
 )
 def test_refusals_read_nothing(options, kind, words):
     log = []
-    rows = SpyRows(np.zeros((100, 1)), log)
-    ledger = SpyLedger(APPROX, log)
+    rows, ledger = SpyRows(np.zeros((100, 1)), log), SpyLedger(APPROX, log)
     arguments = {"n_components": 2, "budget": APPROX, "ledger": ledger, **COMMON, **options}
     with pytest.raises(kind, match=words):
         learn_axis_aligned_mixture(rows, **arguments)
@@ -301,8 +298,7 @@ def test_accuracy_warns_from_public_numbers():
     ],
 )
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
-    rows = np.zeros((20_000, dim))
-    ledger = Ledger(ApproxDP(4, 1e-6))
+    rows, ledger = np.zeros((20_000, dim)), Ledger(ApproxDP(4, 1e-6))
     with pytest.raises(InputError, match=r"counting the bins of .* may take"):
         learn_axis_aligned_mixture(
             rows, n_components=1, budget=ApproxDP(4, 1e-7), method=method, max_memory=1e5, ledger=ledger, **options

@@ -77,8 +77,7 @@ def total_variation(one_fit, truth=TRUTH):
 # ---- masses ---------------------------------------------------------------------------------------------------------
 def test_masses_are_those_of_scipy_in_both_tails():
     edges = np.array([-np.inf, -40.0, -3.0, 0.0, 2.0, 9.0, 38.0, np.inf])
-    found = masses(TRUTH, edges)[0]
-    exact = np.zeros(len(edges) - 1)
+    found, exact = masses(TRUTH, edges)[0], np.zeros(len(edges) - 1)
     for w, m, s in zip(TRUTH.weights[0], TRUTH.means[0], TRUTH.stds[0], strict=True):
         far = edges[:-1] > m
         exact += w * np.where(
@@ -119,8 +118,7 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
     starts = joined(
         [one([0.4, 0.3, 0.3], [-7.0, 1.0, 6.0], [3.0, 1.0, 4.0]), one([0.2, 0.2, 0.6], [-3.0, 0.0, 3.0], [1.0] * 3)]
     )
-    before = misfit(cells, starts)
-    fit = refine(cells, starts, steps=60)
+    before, fit = misfit(cells, starts), refine(cells, starts, steps=60)
     assert (fit.score <= before).all()
     assert total_variation(fit.mixtures[[int(np.argmin(fit.score))]]) < 1e-3
 
@@ -281,8 +279,7 @@ def test_the_beam_is_that_of_all_subsets(seed, monkeypatch):
     found = found[np.sort(np.random.default_rng(seed).permutation(found.size)[:110])]
     if seed == 3:
         found = joined([found, found[:20]])  # atoms twice: systems that have no inverse but for the ridge
-    looked_at = []
-    plain = subsets._explained
+    looked_at, plain = [], subsets._explained
     monkeypatch.setattr(subsets, "_explained", lambda *given: (looked_at.append(len(given[2])), plain(*given))[1])
     levels = beam(cells, found, 3)
     assert sum(looked_at) < 2500  # of 12 * 110 for each size but the first, more where atoms are twice
@@ -308,8 +305,7 @@ def refined_the_long_way(cells, mixtures, steps):
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         tried = moved(part, step, least=least, fixed_std=False)
         tried_score = misfit(cells, tried)
-        better = tried_score < score
-        gain = score - tried_score
+        better, gain = tried_score < score, score - tried_score
         part = Mixtures(
             *(
                 np.where(better[:, None], getattr(tried, name), getattr(part, name))
@@ -407,8 +403,7 @@ def test_gaussian_net_comes_close(accuracy):
     rng = np.random.default_rng(1)
     for _ in range(200):
         scale = math.ldexp(1.0, int(rng.integers(-20, 20)))
-        sigma = scale * rng.uniform(0.5, 1.0)
-        center = rng.normal() * 100 * scale
+        sigma, center = scale * rng.uniform(0.5, 1.0), rng.normal() * 100 * scale
         mu = center + rng.uniform(-1, 1) * sigma
         net = nets.gaussian_net(center, scale, accuracy)
         assert net.shape == (nets.gaussian_net_size(accuracy), 2)
@@ -505,8 +500,7 @@ def test_starts_are_rows_and_spread_out():
 
 
 def test_a_bootstrap_counts_rows_as_often_as_it_says():
-    rows = np.array([[0.0], [1.0], [5.0]])
-    counts = np.array([[2.0, 1.0, 0.0]])
+    rows, counts = np.array([[0.0], [1.0], [5.0]]), np.array([[2.0, 1.0, 0.0]])
     centres = rows[None, :1]
     repeated = public_em.fit(np.array([[0.0], [0.0], [1.0]]), centres, steps=3, prior=0.0)
     weighted = public_em.fit(rows, centres, counts=counts, steps=3, prior=0.0)
@@ -579,8 +573,7 @@ def test_scatter_is_of_the_size_of_standard_errors():
 
 
 def test_selected_is_near_the_best_of_the_list():
-    truth = CASES["three"]
-    rng = np.random.default_rng(5)
+    truth, rng = CASES["three"], np.random.default_rng(5)
     public, rows = truth.draw(rng, 60), truth.draw(rng, 4000)
     found = public_candidates(public, 3, 500)
     best = min(

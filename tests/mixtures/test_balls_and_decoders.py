@@ -441,8 +441,7 @@ def test_columns_together(seed):
 
 
 def test_known_covariance():
-    rng = np.random.default_rng(0)
-    covariance = np.array([[4.0, 1.5], [1.5, 1.0]])
+    rng, covariance = np.random.default_rng(0), np.array([[4.0, 1.5], [1.5, 1.0]])
     factor = np.linalg.cholesky(covariance)
     centers = np.array([[1e5, -3.0], [0.0, 40.0]])
     rows = centers[rng.integers(0, 2, 30_000)] + rng.normal(size=(30_000, 2)) @ factor.T

@@ -86,8 +86,7 @@ def test_routes_to_some_nodes():
 
 
 def test_json_round_trip_bit_for_bit():
-    rng = np.random.default_rng(4)
-    tree = ClusterTree.root(7)
+    rng, tree = np.random.default_rng(4), ClusterTree.root(7)
     for node in (0, 1, 2, 4):
         projection = rng.standard_normal((3, 7))
         tree = tree.split_ball(
@@ -264,8 +263,7 @@ def test_released_balls_are_drawn_in_the_units_of_the_columns():
 
 def test_noise_columns_do_not_fill_a_gap(monkeypatch):
     """Groups that one of two columns tells apart: the fit is the same in any coordinates, and balls need the widest gap."""
-    rng = np.random.default_rng(7)
-    labels = np.arange(6000) % 2
+    rng, labels = np.random.default_rng(7), np.arange(6000) % 2
     rows, public = (
         np.array([[0.0, 0.0], [60.0, 0.0]])[each] + rng.normal(size=(len(each), 2)) for each in (labels, labels[:60])
     )
@@ -282,8 +280,7 @@ def test_noise_columns_do_not_fill_a_gap(monkeypatch):
 
 def sparse(n_pub):
     """Components that two of fifty columns of one scale tell apart: divided by deviations, the others would hide them."""
-    rng = np.random.default_rng(5)
-    labels = np.arange(n_pub) % 3
+    rng, labels = np.random.default_rng(5), np.arange(n_pub) % 3
     rows = rng.normal(size=(n_pub, 50))
     rows[:, :2] += np.array([[0.0, 15.0], [15.0, -15.0], [30.0, 15.0]])[labels]
     return rows
@@ -359,8 +356,7 @@ def mixture():
 
 
 def test_densities_are_those_of_the_components():
-    result = mixture()
-    rows = np.array([[0.5, 1e6], [4.0, -1e6], [2.0, 0.0]])
+    result, rows = mixture(), np.array([[0.5, 1e6], [4.0, -1e6], [2.0, 0.0]])
     parts = [
         stats.multivariate_normal(m, c).pdf(rows[:2]) * w for m, c, w in zip(MEANS, COVARIANCES, WEIGHTS, strict=True)
     ]

@@ -229,8 +229,7 @@ def test_a_vector_is_that_of_the_rows_of_its_leaf(mixture):
             account, private_rows(x), run.executor, name="v", cost=Fraction(1, 2)
         )
     assert [answer.value.shape for answer in found.answers] == [(8,), (4,)]
-    labels = mixture.tree.assign(x)
-    query = transcript.calls[0].query
+    labels, query = mixture.tree.assign(x), transcript.calls[0].query
     assert query.shape == (12,)
     mine = np.clip(features(x[labels == mixture.tree.leaves[0]]), -1e9, 1e9)
     norms = np.linalg.norm(mine, axis=1, keepdims=True)
@@ -369,8 +368,7 @@ def test_the_cost_of_a_move_is_that_of_the_stage():
 
 
 def test_rungs_follow_the_released_count(mixture):
-    base = bases_of(mixture)[0]
-    noise = Noise(False, Fraction(1, 2), moving=True)
+    base, noise = bases_of(mixture)[0], Noise(False, Fraction(1, 2), moving=True)
     for count in (-50.0, 3.0, 500.0, 20_000.0, 1e9):
         leaf = leaf_ladder._leaf(0, base, count, 70, 60_000, noise, "auto")
         assert leaf.n == min(max(70, round(count)), 60_000)

@@ -74,8 +74,7 @@ def test_each_score_finds_the_true_hypothesis(score, dim):
 
 def test_log_ratios_go_where_pairs_cannot():
     """Two hundred thousand hypotheses, and one that is nearly the law of the rows."""
-    size = 200_000
-    rng = np.random.default_rng(1)
+    size, rng = 200_000, np.random.default_rng(1)
     arrays = (np.ones((size, 1)), 100.0 * rng.normal(size=(size, 1, 1)), np.exp(rng.normal(size=(size, 1, 1))))
     rows = rng.normal(3.0, 1.0, size=(1000, 1))
     result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(1), score="log_ratio", **COMMON)
@@ -86,8 +85,7 @@ def test_log_ratios_go_where_pairs_cannot():
 
 
 def total_variation(one, other):
-    grid = np.linspace(-30.0, 30.0, 6001)
-    masses = []
+    grid, masses = np.linspace(-30.0, 30.0, 6001), []
     for weights, means, variances in (one, other):
         parts = zip(weights, means[:, 0], variances[:, 0], strict=True)
         masses.append(np.diff(sum(w * stats.norm.cdf(grid, m, np.sqrt(v)) for w, m, v in parts)))
@@ -97,8 +95,7 @@ def total_variation(one, other):
 @pytest.mark.parametrize("method", ["exact", "cells", "densities"])
 def test_error_is_within_the_bound(method):
     """The law of the rows is not in the list: 3 OPT + slack, with OPT far above zero."""
-    rng = np.random.default_rng(4)
-    size = 80
+    rng, size = np.random.default_rng(4), 80
     truth = (np.array([0.5, 0.5]), np.array([[-1.0], [2.0]]), np.array([[1.0], [0.3]]))
     base = [np.repeat(part[None], size, axis=0) for part in truth]
     arrays = (base[0], base[1] + rng.normal(size=base[1].shape), base[2] * np.exp(0.7 * rng.normal(size=base[2].shape)))
@@ -141,8 +138,7 @@ def test_a_tiny_epsilon_chooses_nearly_at_random():
 
 
 def test_mixtures_with_full_covariances_and_different_numbers_of_components():
-    rng = np.random.default_rng(8)
-    listed = []
+    rng, listed = np.random.default_rng(8), []
     for k in (1, 2, 3, 2):
         root = rng.normal(size=(k, 2, 2)) + 2.0 * np.eye(2)
         listed.append(as_mixture(np.full(k, 1.0 / k), 4.0 * rng.normal(size=(k, 2)), root @ root.transpose(0, 2, 1)))
@@ -302,8 +298,7 @@ def test_bound_holds_over_many_lists():
     truth = random_arrays(rng, 1, 2, 1)
     failures, arbitrary = 0, 0
     for seed in range(120):
-        arrays = random_arrays(rng, 40, 2, 1)
-        rows = draw(rng, truth, 0, 3000)
+        arrays, rows = random_arrays(rng, 40, 2, 1), draw(rng, truth, 0, 3000)
         errors = [total_variation([part[0] for part in truth], [part[i] for part in arrays]) for i in range(40)]
         result = seeded(select_hypothesis, rows, hypotheses=arrays, budget=PureDP(1), random_state=seed, **COMMON)
         bound = 3.0 * min(errors) + result.slack

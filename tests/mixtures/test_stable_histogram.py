@@ -48,8 +48,7 @@ def exact_counts(x, item, grid):
 
 @pytest.mark.parametrize("bins", BINS, ids=str)
 def test_counts_are_those_of_the_bins(bins):
-    result = stable_histogram(X, bins=bins, budget=BUDGET)
-    grids = []
+    result, grids = stable_histogram(X, bins=bins, budget=BUDGET), []
     for item in [bins] * 2 if not isinstance(bins, list | ProductBins) else bins if isinstance(bins, list) else [bins]:
         if item is not None:
             parts = item.grids if isinstance(item, ProductBins) else (item,)
@@ -155,8 +154,7 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize(("change", "error"), ARGUMENTS, ids=str)
 def test_refused_arguments(change, error):
-    log = []
-    options = {"bins": DyadicBins(), "budget": BUDGET, **change}
+    log, options = [], {"bins": DyadicBins(), "budget": BUDGET, **change}
     with pytest.raises(error):
         stable_histogram(SpyRows(np.zeros((50, 2)), log), **options)
     assert log == []

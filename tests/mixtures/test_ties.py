@@ -186,8 +186,7 @@ def cells_of(values, edges, noise=3.0):
 
 
 def test_a_comb_is_put_together_and_nothing_else():
-    rng = np.random.default_rng(0)
-    edges = np.arange(-20.0, 20.0, 0.125)
+    rng, edges = np.random.default_rng(0), np.arange(-20.0, 20.0, 0.125)
     smooth = rng.normal(0.0, 4.0, 5_000)
     cells = cells_of(np.rint(smooth), edges)
     merged, rounded = without_comb(cells, 1.0)

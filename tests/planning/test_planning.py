@@ -270,12 +270,10 @@ def test_the_three_solutions_agree():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_learner_comes_as_close_as_predicted(method):
-    rng = np.random.default_rng(0)
-    centers = np.array([[0.0] * 4, [40.0] * 4])
+    rng, centers = np.random.default_rng(0), np.array([[0.0] * 4, [40.0] * 4])
     rows = centers[np.arange(40_000) % 2] + rng.normal(size=(40_000, 4))
     public = centers[np.arange(30) % 2] + rng.normal(size=(30, 4))
-    planned = predicted(ZCDP(0.5), method=method)
-    errors = []
+    planned, errors = predicted(ZCDP(0.5), method=method), []
     for _ in range(5):
         result = learn_separated_mixture(
             rows, x_pub=public, n_components=2, min_weight=0.5, budget=ZCDP(0.5), method=method, progress=False
@@ -562,8 +560,7 @@ def test_three_ways_agree(task, notion, steps):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_more_rows_and_more_budget_never_hurt(task):
-    options = TASKS[task]
-    task = task.removesuffix(" by counts")
+    options, task = TASKS[task], task.removesuffix(" by counts")
     errors = [plan(task, n_priv=n, budget=ZCDP(0.5), **options).error for n in (100, 1000, 10_000, 10**6)]
     assert errors == sorted(errors, reverse=True)
     errors = [plan(task, n_priv=1000, budget=ZCDP(rho), **options).error for rho in (1e-3, 0.1, 1, 100)]

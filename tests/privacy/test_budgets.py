@@ -109,8 +109,7 @@ def test_ten_tenths_are_exactly_one():
 )
 def test_split_adds_up_exactly(weights):
     for whole in (ZCDP(0.7), ApproxDP(1.1, 1e-5)):
-        parts = whole.split(*weights)
-        total = Cost.zero(type(whole))
+        parts, total = whole.split(*weights), Cost.zero(type(whole))
         for part in parts:
             total = total + part
         assert total == whole.cost
@@ -281,8 +280,7 @@ def test_report_uses_gdp_exactly_when_all_is_gaussian():
 @pytest.mark.parametrize("epsilon", [2.0**-30, 0.1, 1, 10, 709, 1024])
 def test_slack_is_an_upper_bound_and_tight(epsilon):
     with mpmath.workdps(60):
-        factor = 1 + mpmath.exp(mpmath.mpf(epsilon))
-        n = 10**12
+        factor, n = 1 + mpmath.exp(mpmath.mpf(epsilon)), 10**12
         for bound, exact in (
             (approx_slack(epsilon, n), factor * n * mpmath.mpf(2) ** -100),
             (pure_slack(epsilon, n)[1], factor * n * mpmath.mpf(2) ** -184),

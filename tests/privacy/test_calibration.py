@@ -74,13 +74,11 @@ def calibration_misses(calibrate, count, seed):
     over = loose = 0
     for _ in range(count):
         epsilon, delta = 10 ** rng.uniform(-6, 1.5), 10 ** rng.uniform(-14, -1)
-        draws = int(10 ** rng.uniform(0, 8))
-        budget = ApproxDP(epsilon, delta)
+        draws, budget = int(10 ** rng.uniform(0, 8)), ApproxDP(epsilon, delta)
         slack = approx_slack(budget.epsilon, draws)
         if slack > budget.delta / 32:  # calibrated at a stricter epsilon: test_huge_epsilon looks at those
             continue
-        rho = calibrate(budget, draws)
-        allowed = budget.delta - slack
+        rho, allowed = calibrate(budget, draws), budget.delta - slack
         limit = mpmath.mpf(allowed.numerator) / allowed.denominator
         over += exact_delta(budget.epsilon, rho) > limit
         loose += exact_delta(budget.epsilon, rho * Fraction(1 + 2e-6)) <= limit

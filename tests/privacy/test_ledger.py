@@ -166,8 +166,7 @@ def test_two_objects_see_each_other(path):
 
 def test_sixteen_threads(place):
     per_thread = 200 if not place else 25  # each debit in a file waits for the disk
-    ledger = Ledger(ZCDP(1), **place)
-    part = ZCDP(1) / (16 * per_thread + 1)
+    ledger, part = Ledger(ZCDP(1), **place), ZCDP(1) / (16 * per_thread + 1)
 
     def work():
         for _ in range(per_thread):
@@ -244,8 +243,7 @@ while True:
 
 def kill_children(path, times, seed, program=KILLED, wait=0.0):
     """Kill a debiting child `times` times; return debits that returned and debits in the file."""
-    chance = random.Random(seed)
-    acknowledged = 0
+    chance, acknowledged = random.Random(seed), 0
     for _ in range(times):
         child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, cwd=ROOT)
         assert child.stdout.readline() == b"ready\n"

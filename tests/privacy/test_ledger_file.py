@@ -49,8 +49,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_files_are_refused_and_left_alone(path, name):
-    running = reopen(path)
-    data = broken(name, path.read_bytes())
+    running, data = reopen(path), broken(name, path.read_bytes())
     path.write_bytes(data)
     with pytest.raises(LedgerError, match="ledger"):
         reopen(path)
@@ -63,8 +62,7 @@ def test_broken_files_are_refused_and_left_alone(path, name):
 
 
 def test_a_running_ledger_notices_removed_and_replaced_files(path, tmp_path):
-    running = reopen(path)
-    data = path.read_bytes()
+    running, data = reopen(path), path.read_bytes()
     path.write_bytes(data[:-LINE])
     with pytest.raises(LedgerError, match="shorter"):
         running.debit(ZCDP(0.125), name="x")
@@ -291,8 +289,7 @@ def test_flushed_before_debit_returns(path, monkeypatch):
 
 def limited_child(path, limit, results):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    ledger = reopen(path)
-    done = 0
+    ledger, done = reopen(path), 0
     try:
         while True:
             ledger.debit(ZCDP(2.0**-20), name="small")

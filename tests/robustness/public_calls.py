@@ -58,8 +58,7 @@ ALL, GAUSSIAN, APPROX = tuple(NOTIONS), ("zcdp", "approx"), ("approx",)
 
 def listed(count, dim):
     """A list of `count` mixtures of two components."""
-    rng = np.random.default_rng(count)
-    weights = np.full((count, 2), 0.5)
+    rng, weights = np.random.default_rng(count), np.full((count, 2), 0.5)
     return weights, rng.normal(size=(count, 2, dim)) * 10.0, np.exp(rng.normal(size=(count, 2, dim)))
 
 

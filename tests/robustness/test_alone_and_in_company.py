@@ -71,8 +71,7 @@ def estimators_of(dim):
     """(name, call) for every public function that takes private rows, in its variants, on small input."""
     rng = np.random.default_rng(dim)
     centers = np.stack([np.zeros(dim), np.full(dim, 40.0)])
-    private = centers[np.arange(N) % K] + rng.normal(size=(N, dim))
-    m = 2 * dim + 8
+    private, m = centers[np.arange(N) % K] + rng.normal(size=(N, dim)), 2 * dim + 8
     public = centers[np.arange(m) % K] + rng.normal(size=(m, dim))
     one, one_public = rng.normal(size=(N, dim)), rng.normal(size=(m, dim))
     listed = np.full((4, K), 0.5), rng.normal(size=(4, K, dim)), np.ones((4, K, dim))

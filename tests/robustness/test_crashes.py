@@ -186,8 +186,7 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
 
 
 def test_an_interrupt_while_reading_is_not_swallowed():
-    log = []
-    ledger = Ledger(ZCDP(1))
+    log, ledger = [], Ledger(ZCDP(1))
     rows = SpyRows(CHUNK, log, fails=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
@@ -195,8 +194,7 @@ def test_an_interrupt_while_reading_is_not_swallowed():
 
 
 def test_out_of_memory_is_told_as_such_and_refunds_nothing():
-    ledger = Ledger(ZCDP(1))
-    rows = SpyRows(CHUNK, [], fails=MemoryError())
+    ledger, rows = Ledger(ZCDP(1)), SpyRows(CHUNK, [], fails=MemoryError())
     with pytest.raises(MemoryError):
         coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
     assert ledger.spent == ZCDP(0.5).cost

@@ -44,8 +44,7 @@ def test_the_same_bits_as_in_memory(name):
 )
 def test_what_is_sent_names_neither_account_nor_keys(name):
     """Tasks hold the query and public numbers; who pays, and what the noise is made of, stays with the caller."""
-    call = CALLS[name]
-    wire = Wire()
+    call, wire = CALLS[name], Wire()
     with wire.used():
         assert outcome(call, there(call, 4)[0]) == outcome(call)
     named = set().union(*map(modules_in, [*wire.tasks, *wire.answers]))
@@ -98,8 +97,7 @@ def test_a_lost_cluster_costs_the_budget_and_says_nothing():
     def lost(graph, keys, **options):
         raise RuntimeError("Alice-SSN-123")
 
-    ledger = fpp.Ledger(fpp.ZCDP(2))
-    rows = chunked(np.ones((50, 2)), 5)
+    ledger, rows = fpp.Ledger(fpp.ZCDP(2)), chunked(np.ones((50, 2)), 5)
     with dask.config.set(scheduler=lost), pytest.raises(InputError, match="did not finish") as caught:
         quiet(fpp.estimate_mean, rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), ledger=ledger, progress=False)
     assert "Alice" not in repr((caught.value, caught.value.__context__, caught.value.__cause__))

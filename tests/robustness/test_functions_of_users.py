@@ -141,8 +141,7 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_a_gradient_sees_one_row(name):
     x, y = table()
-    loss = Watching()
-    method = METHODS[name].with_(start="zero", scaling="none")
+    loss, method = Watching(), METHODS[name].with_(start="zero", scaling="none")
     given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy(), "budget": ApproxDP(2, 1e-3), "method": method}
     seeded(train, x[20:], y[20:], loss=loss, threads=2, **given)
     several, seen = shared(loss.calls, y[20:])
@@ -157,8 +156,7 @@ def test_a_gradient_sees_one_row(name):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 def test_a_user_of_local_training_computes_alone():
     x, y = table()
-    loss = Watching()
-    seen = []
+    loss, seen = Watching(), []
 
     def residuals(scores, labels):
         seen.append(np.array(labels))

@@ -97,8 +97,7 @@ def outcome(call, given, *, adversary=None):
 def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(name):
     call = CALLS[name]
     for notion in call.notions:
-        log = []
-        ledger = ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
+        log, ledger = [], ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
         with pytest.raises(BudgetError, match="ADD_REMOVE_ONE"):
             call(SpyRows(call.rows, log), budget=NOTIONS[notion], ledger=ledger)
         assert spent_nothing(ledger)

@@ -98,8 +98,7 @@ def files(folder):
 
 def test_files_without_permission(tmp_path, monkeypatch):
     """As far as Python opens them, since a test may run as the one user whom nothing is forbidden."""
-    paths = files(tmp_path)
-    real = builtins.open
+    paths, real = files(tmp_path), builtins.open
 
     def forbidden(name, *args, **options):
         if str(name).startswith(str(tmp_path)):
@@ -175,8 +174,7 @@ def test_results_at_what_are_no_rows(rows):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
 def test_rows_that_are_not_finite(bad):
-    found = mixture()
-    rows = [[1.0, 2.0], [bad, 3.0]]
+    found, rows = mixture(), [[1.0, 2.0], [bad, 3.0]]
     for method in (gaussian().log_prob, found.predict, found.predict_proba, found.log_prob):
         with pytest.raises(InputError, match="must be finite"):
             method(rows)
@@ -286,8 +284,7 @@ NOT_JSON = [
 @pytest.mark.parametrize("name", READERS)
 def test_json_texts_that_are_damaged(name):
     result = READERS[name]()
-    text = result.to_json()
-    rng = np.random.default_rng(2)
+    text, rng = result.to_json(), np.random.default_rng(2)
     kind, uses = type(result), [*USES.get(name, ()), *SHOWN]
     for wrong in NOT_JSON:
         with pytest.raises(InputError):

@@ -183,8 +183,7 @@ def with_public_rows(kind):
         def fit(self, X, y=None):
             shape = np.asarray(X).shape
             size = shape[1] if len(shape) == 2 else 1
-            rng = np.random.default_rng(0)
-            columns = getattr(X, "columns", None)
+            rng, columns = np.random.default_rng(0), getattr(X, "columns", None)
             public = rng.normal(size=(60, size)) * 3.0
             x_pub = public if columns is None else pd.DataFrame(public, columns=columns)
             if "Regression" not in kind.__name__:
@@ -251,8 +250,7 @@ def test_what_is_stated_reaches_the_fit():
     assert model.result_.provenance["scales"] == "argument and public rows"
     assert np.isnan(model.coef_).tolist() == [False, False, False, True]
     assert model.score(rows, label) > 0.9
-    classes = np.where(label > label.mean() + 15, "tall", "short")
-    chances = []
+    classes, chances = np.where(label > label.mean() + 15, "tall", "short"), []
     for weights in (None, {"short": 1.0, "tall": 9.0}):
         model = ours.SemiPrivateLogisticRegression(BUDGET, random_state=1, class_weight=weights)
         model.fit(rows[200:], classes[200:], X_pub=rows[:200], y_pub=classes[:200])

@@ -301,8 +301,7 @@ def test_a_merge_in_place_is_found(monkeypatch):
 
 def test_a_chunk_that_counts_twice_is_found(monkeypatch):
     """A planted fault: a plan that reads some rows twice, and one that leaves some out."""
-    whole = dask_graph._Plan._ranges
-    rows = private_rows(chunked(X, 4))
+    whole, rows = dask_graph._Plan._ranges, private_rows(chunked(X, 4))
     for planted in (lambda found: [*found, found[0]], lambda found: found[1:]):
         monkeypatch.setattr(dask_graph._Plan, "_ranges", lambda self, r, p=planted: p(list(whole(self, r))))
         with pytest.raises(KernelError, match="another number of rows"):

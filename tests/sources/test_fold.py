@@ -107,8 +107,7 @@ def test_a_small_pass_stays_in_the_calling_thread():
 
 
 def test_row_cost_makes_chunks_short():
-    sizes = []
-    x = np.zeros((5000, 4))
+    sizes, x = [], np.zeros((5000, 4))
     fold(private_rows(x), make_sums(4), lambda chunk, acc: sizes.append(len(chunk)), threads=1, row_cost=10**6)
     assert max(sizes) == 20
     assert sum(sizes) == 5000
@@ -375,8 +374,7 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = tmp_path / "x.parquet"
-        n = 1_000_000
+        path, n = tmp_path / "x.parquet", 1_000_000
         column = pa.array(np.zeros(n))
         pq.write_table(pa.table({f"c{i}": column for i in range(dim)}), path, row_group_size=100_000)
     else:

@@ -86,8 +86,7 @@ def test_too_few_rows():
 @pytest.mark.parametrize("n", [2, 3, 10, 1001])
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_distant_pairs(n, pieces):
-    data = np.random.default_rng(n).normal(size=(n, 2))
-    half = n // 2
+    data, half = np.random.default_rng(n).normal(size=(n, 2)), n // 2
     expected = (data[:half] - data[half : 2 * half]) * np.sqrt(0.5)
     for rows in (Rows.from_array(data), streamed(data, pieces)):
         pairs = distant_pairs(rows)
@@ -138,8 +137,7 @@ def read(rows, *arguments):
 @pytest.mark.parametrize("n", [2, 3, 4, 9, 38, 39])
 def test_every_kind_of_source_gives_the_same_pairs(n, tmp_path):
     matrix = np.random.default_rng(n).standard_normal((n, 3))
-    wanted = expected(matrix)
-    kinds = set()
+    wanted, kinds = expected(matrix), set()
     for name, rows in every_source(matrix, tmp_path):
         pairs = pair_rows(rows)
         kinds.add(pairs.random_access)
@@ -183,8 +181,7 @@ def test_one_replaced_row_changes_one_pair():
         # The odd last row is in no pair.
         assert moved.nonzero()[0].tolist() == ([] if index == 20 else [index // 2])
     # Control: pairing by the order of values shifts many pairs at once.
-    by_value = matrix[np.argsort(matrix[:, 0])]
-    other = matrix.copy()
+    by_value, other = matrix[np.argsort(matrix[:, 0])], matrix.copy()
     other[np.argmin(matrix[:, 0])] = 1e6
     shifted = other[np.argsort(other[:, 0])]
     assert np.any(expected(by_value) != expected(shifted), axis=1).sum() > 5

@@ -47,8 +47,7 @@ def whole_chain(error):
 def scrape(action):
     """Run action(); return all text that came out of it in any way."""
     out, log = io.StringIO(), io.StringIO()
-    handler = logging.StreamHandler(log)
-    root = logging.getLogger()
+    handler, root = logging.StreamHandler(log), logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)

@@ -58,8 +58,7 @@ TAKEN = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_steps_of_one_row_each(name):
     plan = TAKEN[name](lazy())
-    rows = private_rows(plan)
-    direct = Rows.from_frame(plan.collect())
+    rows, direct = private_rows(plan), Rows.from_frame(plan.collect())
     assert rows.n in (N, 2 * N)
     assert np.concatenate(list(rows.chunks())).tobytes() == np.concatenate(list(direct.chunks())).tobytes()
 

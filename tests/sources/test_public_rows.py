@@ -113,8 +113,7 @@ def test_too_few_rows_and_wrong_width():
 def test_the_same_data_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", X)
     frame, plain = pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X)
-    table = pa.table({"a": X[:, 0].copy()})
-    rows = private_rows(X)
+    table, rows = pa.table({"a": X[:, 0].copy()}), private_rows(X)
     (tmp_path / "link.npy").symlink_to(tmp_path / "x.npy")
     for ours, theirs, words in (
         (X, X, "same object"),

@@ -443,8 +443,7 @@ def long_lines_that_are_no_rows(monkeypatch):
     ],
 )
 def test_planted_faults_are_caught(record, fault, tmp_path, monkeypatch):
-    read = TEXT_READERS[".csv"]
-    records = [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]
+    read, records = TEXT_READERS[".csv"], [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]
     assert rows_changed(read, tmp_path, records, 1, record) == 0
     fault(monkeypatch)
     assert rows_changed(read, tmp_path, records, 1, record) > 0

@@ -129,8 +129,7 @@ def sign_p(law, pieces):
         sums += [magnitude[below].sum(), magnitude[~below & counted].sum()]
         square += magnitude @ magnitude
     n = negative + positive
-    share = two_sided((negative - n / 2) / np.sqrt(n / 4))
-    mean = sums.sum() / n
+    share, mean = two_sided((negative - n / 2) / np.sqrt(n / 4)), sums.sum() / n
     spread = np.sqrt(square / n - mean**2) * np.sqrt(1 / negative + 1 / positive)
     return 2 * min(share, two_sided((sums[0] / negative - sums[1] / positive) / spread))
 

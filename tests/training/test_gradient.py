@@ -112,8 +112,7 @@ def test_accelerated_descent_keeps_its_bound():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02]
     w = rng.normal(size=6)
-    y = x @ w
-    curvature = float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
+    y, curvature = x @ w, float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
     for steps in (5, 20, 80):
         method = SemiDP(
             steps=steps, step_size=1 / (2 * curvature), priv_weight=0.0, start="zero", scaling="none", accelerated=True,

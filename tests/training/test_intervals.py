@@ -108,8 +108,7 @@ def best_line(x, y):
 @pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
 def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(method, monkeypatch):
     x, y = bent(0, n=100_000)
-    truth = best_line(x, y)
-    hits = []
+    truth, hits = best_line(x, y), []
     for seed in range(12):
         x, y = bent(seed + 1)
         result = seeded(linear_regression, **split(x, y, 400), budget=BUDGET, method=method)
@@ -126,8 +125,7 @@ def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(metho
 
 
 def test_a_bend_that_public_rows_show_is_counted_and_a_straight_line_is_not(monkeypatch):
-    found = []
-    honest = leverage.counted_bias
+    found, honest = [], leverage.counted_bias
     monkeypatch.setattr(methods, "counted_bias", lambda *given: found.append(honest(*given)) or found[-1])
     rng = np.random.default_rng(5)
     x = rng.normal(size=(11_000, 2))
@@ -253,8 +251,7 @@ def test_rain_by_the_hour():
     names = ["temp", "dewp", "precip", "humid"]
     rows = np.column_stack(list(new_york.read("weather.csv", names).values()))
     rows = rows[np.isfinite(rows).all(axis=1)]
-    truth = best_line(rows[:, :3], rows[:, 3])
-    hits = 0
+    truth, hits = best_line(rows[:, :3], rows[:, 3]), 0
     for which in range(0, 100, 10):
         public = np.arange(len(rows)) % 100 == which
         result = seeded(

@@ -156,8 +156,7 @@ def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
 def rows_and_labels(n, dim, seed):
     """Columns of different sizes, which explain nearly all of the label."""
     rng = np.random.default_rng(seed)
-    slopes = rng.normal(size=dim)
-    x = rng.normal(size=(n, dim))
+    slopes, x = rng.normal(size=dim), rng.normal(size=(n, dim))
     return x * np.arange(1, dim + 1) + 3.0, x @ slopes + rng.normal(size=n)
 
 
@@ -167,8 +166,7 @@ def problem_of_centre(m, dim, n_priv=10_000):
 
 
 def test_a_moved_problem_predicts_the_same():
-    here = problem_of_centre(8, 12)
-    mean = np.random.default_rng(2).normal(size=12)
+    here, mean = problem_of_centre(8, 12), np.random.default_rng(2).normal(size=12)
     moved = centre.centred(here, mean, 0.0)
     chunk = np.column_stack(rows_and_labels(5, 12, 3))
     before, after = (

@@ -135,8 +135,7 @@ def test_the_sum_of_weights_is_that_of_rows_with_a_label():
     labels[:6000] = np.nan
     exact = {**split(Y), "budget": ZCDP(1000)}
     for y, part in ((Y[M:], slice(None)), (labels, slice(6000, None))):
-        found = []
-        real = weighing.weigh
+        found, real = [], weighing.weigh
 
         def kept(*given, real=real, found=found):
             found.append(real(*given))

@@ -32,8 +32,7 @@ STRONG = ApproxDP(4, 1e-5)
 
 def table(n, seed, *, noise=1.0):
     """Correlated columns of five sizes and shifts, with labels."""
-    rng = np.random.default_rng(seed)
-    mixing = np.eye(5) + 0.4 * np.tri(5)
+    rng, mixing = np.random.default_rng(seed), np.eye(5) + 0.4 * np.tri(5)
     x = rng.normal(size=(n, 5)) @ mixing.T * [1.0, 10.0, 100.0, 0.1, 1.0] + [0.0, 5.0, -300.0, 2.0, 1.0]
     return x, x @ BETA + 7.0 + noise * rng.normal(size=n)
 
@@ -161,8 +160,7 @@ def test_rows_that_do_not_fit_in_memory_are_turned_in_each_pass(monkeypatch):
 def test_rows_are_kept_within_max_memory():
     """Memory for 1,000 rows of 5 features, a one and a label: those of 1,000 rows are read once, those of 1,001 in each pass."""
     x, y = table(1500, 9)
-    most = 4 * 7 * 1000
-    reads = {}
+    most, reads = 4 * 7 * 1000, {}
     for n in (1000, 1001):
         passes = []
 
@@ -180,8 +178,7 @@ def test_rows_are_kept_within_max_memory():
 
 def test_a_drift_of_the_public_rows_is_seen_and_discounted():
     rng = np.random.default_rng(10)
-    x = rng.normal(size=(20_500, 20))
-    beta = rng.normal(size=20) / np.sqrt(20)
+    x, beta = rng.normal(size=(20_500, 20)), rng.normal(size=20) / np.sqrt(20)
     moved = beta + 3.0 * np.eye(20)[0]
     y = np.where(np.arange(20_500) < 500, x @ moved, x @ beta) + rng.normal(size=20_500)
     for method in ("newton", "sufficient_statistics"):
@@ -205,8 +202,7 @@ def test_constant_and_repeated_columns():
 
 def test_few_public_rows_of_many_columns():
     rng = np.random.default_rng(12)
-    x = rng.normal(size=(20_060, 40))
-    beta = rng.normal(size=40) / np.sqrt(40)
+    x, beta = rng.normal(size=(20_060, 40)), rng.normal(size=40) / np.sqrt(40)
     y = x @ beta + rng.normal(size=20_060)
     result = seeded(linear_regression, **split(x, y, 30), budget=STRONG)
     assert np.sum((result.coefficients - beta) ** 2) < 0.05 < np.sum((result.public_coefficients - beta) ** 2)
@@ -316,8 +312,7 @@ PUBLIC = 300
 def flights(n=6300):
     """Delay by carrier and distance; whether it is late, in words."""
     rng = np.random.default_rng(0)
-    code = rng.integers(0, 3, n)
-    distance = rng.normal(size=n)
+    code, distance = rng.integers(0, 3, n), rng.normal(size=n)
     delay = np.array([0.0, 3.0, -2.0])[code] + distance + rng.normal(size=n)
     frame = pd.DataFrame({"carrier": np.array(CARRIERS, dtype=object)[code], "distance": distance, "delay": delay})
     frame["late"] = np.where(delay > 0.0, "late", "on time").astype(object)
@@ -475,8 +470,7 @@ def test_several_classes_that_are_texts():
     ],
 )
 def test_what_is_refused_before_the_debit_of_texts(changes, words):
-    frame = FRAME[["carrier", "distance", "delay", "late"]]
-    log = []
+    frame, log = FRAME[["carrier", "distance", "delay", "late"]], []
     given = {"label": "delay", "columns": ["carrier", "distance"], "categories": {"carrier": "public"}, **changes}
     if given["label"] == "late":
         given["loss"] = "logistic"
