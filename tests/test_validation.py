@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
@@ -55,8 +56,7 @@ def test_limits_are_where_they_are_said_to_be(check, inside, outside):
 def test_fraction_may_include_one():
     assert validation.fraction("w", 1, include_one=True) == 1.0
     for value in (math.nextafter(1, 2), -1e-9, math.nan):
-        with pytest.raises(InputError, match=r"\[0, 1\]"):
-            validation.fraction("w", value, include_one=True)
+        raises(InputError, r"\[0, 1\]", validation.fraction, "w", value, include_one=True)
 
 
 def test_integers_are_whole_numbers_within_limits():
@@ -79,12 +79,9 @@ def test_integers_are_whole_numbers_within_limits():
         np.array(2.0),
         1j,
     ):
-        with pytest.raises(InputError, match="k must be a whole number"):
-            validation.integer("k", bad)
-    with pytest.raises(InputError, match="k must be at least 1, got 0"):
-        validation.integer("k", 0, minimum=1)
-    with pytest.raises(InputError, match="k must be at most 3, got 4"):
-        validation.integer("k", np.int64(4), maximum=3)
+        raises(InputError, "k must be a whole number", validation.integer, "k", bad)
+    raises(InputError, "k must be at least 1, got 0", validation.integer, "k", 0, minimum=1)
+    raises(InputError, "k must be at most 3, got 4", validation.integer, "k", np.int64(4), maximum=3)
 
 
 def test_finite_vector():
@@ -110,8 +107,7 @@ def test_finite_vector():
         ([10**400, 0, 1], "real numbers"),
         (None, "real numbers"),
     ):
-        with pytest.raises(InputError, match=words):
-            validation.finite_vector("center", bad, 3)
+        raises(InputError, words, validation.finite_vector, "center", bad, 3)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300, 3e-8, 7e11])
@@ -145,16 +141,14 @@ def test_cholesky_of_good_matrices(scale):
     ],
 )
 def test_matrices_refused(matrix, words):
-    with pytest.raises(InputError, match=words):
-        validation.symmetric_positive_definite("c", matrix, 2)
+    raises(InputError, words, validation.symmetric_positive_definite, "c", matrix, 2)
 
 
 def test_singular_up_to_rounding_is_refused_whichever_way_it_rounds():
     rng = np.random.default_rng(6)
     for _ in range(50):
         root = rng.normal(size=(6, 5))
-        with pytest.raises(InputError, match="drop dependent columns"):
-            validation.symmetric_positive_definite("c", root @ root.T, 6)
+        raises(InputError, "drop dependent columns", validation.symmetric_positive_definite, "c", root @ root.T, 6)
 
 
 def test_a_choice_is_one_of_the_words():
@@ -167,5 +161,4 @@ def test_a_choice_is_one_of_the_words():
         (["auto"], "got list"),
         (1, "got 1"),
     ):
-        with pytest.raises(InputError, match=words):
-            validation.choice("mode", bad, options)
+        raises(InputError, words, validation.choice, "mode", bad, options)

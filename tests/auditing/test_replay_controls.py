@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from releases import release_agreement, release_choice_of, release_statistic_sum, release_vector_sum
 
 from fastpubpriv import ApproxDP, ReplayError
@@ -112,8 +113,7 @@ def test_choices_that_come_on_top_of_the_budget_are_rejected(monkeypatch):
         return gaussian_rho(budget, draws)
 
     monkeypatch.setattr(notions, "gaussian_rho_beside", on_top)
-    with pytest.raises(ReplayError, match="exceed the budget"):
-        record_replay(chosen_then_mean, ROWS, OTHER, budget=BUDGET)
+    raises(ReplayError, "exceed the budget", record_replay, chosen_then_mean, ROWS, OTHER, budget=BUDGET)
 
 
 def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
@@ -122,8 +122,7 @@ def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
 
     assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho_beside(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
     monkeypatch.setattr(notions, "gaussian_rho_beside", forgetful)
-    with pytest.raises(ReplayError, match="exceed the budget"):
-        record_replay(checked_mean, ROWS, OTHER, budget=BUDGET)
+    raises(ReplayError, "exceed the budget", record_replay, checked_mean, ROWS, OTHER, budget=BUDGET)
 
 
 def test_a_learner_that_states_no_delta_is_rejected():
@@ -143,8 +142,7 @@ def test_a_learner_that_states_no_delta_is_rejected():
         )
         return total.value
 
-    with pytest.raises(ReplayError, match="exceed the budget"):
-        record_replay(run, ROWS, OTHER, budget=BUDGET)
+    raises(ReplayError, "exceed the budget", record_replay, run, ROWS, OTHER, budget=BUDGET)
 
 
 def test_a_learner_that_overdraws_is_rejected(monkeypatch):

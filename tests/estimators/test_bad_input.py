@@ -14,6 +14,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import SpyLedger, SpyRows
 
 from fastpubpriv import (
@@ -247,19 +248,16 @@ def test_control_the_watch_finds_a_marker(watch):
         except ValueError as error:
             raise InputError("generic") from error
 
-    with pytest.raises(AssertionError):
-        watch.fails(leaks)
+    raises(AssertionError, None, watch.fails, leaks)
 
     def prints(ledger):
         sys.stderr.write(f"{MARKER}")
         raise InputError("generic")
 
-    with pytest.raises(AssertionError):
-        watch.fails(prints)
+    raises(AssertionError, None, watch.fails, prints)
 
     def spends(ledger):
         ledger.debit(ZCDP(1), name="early")
         raise InputError("generic")
 
-    with pytest.raises(AssertionError):
-        watch.fails(spends)
+    raises(AssertionError, None, watch.fails, spends)

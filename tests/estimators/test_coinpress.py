@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy import special, stats
 from spies import seeded
 
@@ -272,8 +273,7 @@ def test_extreme_units(scale):
     ],
 )
 def test_refusals(rows, options, message):
-    with pytest.raises(InputError, match=message):
-        precondition(rows, **options)
+    raises(InputError, message, precondition, rows, **options)
 
 
 # ---- Radii, shares and predicted errors against the closed forms and tables of the specification --------------------
@@ -412,19 +412,16 @@ def test_gap_facts_hold_for_gaussians_within_the_gap(gap):
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, math.nan, math.inf, "0.1", True, 1e-200, None])
 def test_failure_probability_is_checked(value):
-    with pytest.raises(InputError, match="failure_prob"):
-        radii.failure_probability(value)
+    raises(InputError, "failure_prob", radii.failure_probability, value)
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.0, 1.5, "two", None, [2], 1001, 10**30])
 def test_steps_are_checked(value):
-    with pytest.raises(InputError, match="steps"):
-        radii.step_count(value)
+    raises(InputError, "steps", radii.step_count, value)
     assert radii.step_count(np.int64(3)) == 3
     assert radii.step_count("auto") == "auto"
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 1e151, 1e-151, True, "1", None])
 def test_sizes_are_checked(value):
-    with pytest.raises(InputError, match="radius"):
-        radii.size("radius", value)
+    raises(InputError, "radius", radii.size, "radius", value)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from helpers.errors import raises
 from spies import SpyLedger, seeded
 
 import fastpubpriv as fpp
@@ -285,10 +286,8 @@ def test_hypotheses_match_the_names_of_rows():
         np.testing.assert_allclose(result.covariances[0], full, rtol=1e-9)
     other = fpp.public_only(frame(PUBLIC, ["carat", "price", "depth"]), n_components=1)
     for wrong in ([other], [mixtures[0], other], fpp.Hypotheses.from_mixtures([other])):
-        with pytest.raises(InputError, match=r"no column 'table'.*a column 'depth'"):
-            chosen(wrong)
-    with pytest.raises(InputError, match="'depth'"):
-        chosen(mixtures, fallback=[other])
+        raises(InputError, r"no column 'table'.*a column 'depth'", chosen, wrong)
+    raises(InputError, "'depth'", chosen, mixtures, fallback=[other])
 
 
 def test_order_of_columns():
@@ -301,10 +300,8 @@ def test_order_of_columns():
     assert order(["a", "b", "c"], ["c", "a", "b"]) == [1, 2, 0]
     assert order(["0", "1"], ["b", "a"]) is None
     assert order(["1", "0"], ["0", "1"]) == [1, 0]
-    with pytest.raises(InputError, match="one name"):
-        order(["a", "a"], ["a"])
-    with pytest.raises(InputError, match=r"and 10 more"):
-        order([f"c{i}" for i in range(60)], ["x"])
+    raises(InputError, "one name", order, ["a", "a"], ["a"])
+    raises(InputError, r"and 10 more", order, [f"c{i}" for i in range(60)], ["x"])
     with pytest.raises(InputError, match="lacks 2 of the columns") as caught:
         order(["secret", "hidden"], ["x"], show=False)
     assert "secret" not in str(caught.value)
@@ -315,8 +312,7 @@ def test_planted_columns_that_are_matched_by_position(monkeypatch):
     within_ball = partial(mean_of, clipping="gaussian")  # counts find columns that are far from their centre
     found = within_ball(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES)[NAMES[::-1]])
     assert not np.allclose(found.mean, SHIFTS, atol=5.0)
-    with pytest.raises(AssertionError):
-        test_every_function_matches_names(within_ball)
+    raises(AssertionError, None, test_every_function_matches_names, within_ball)
 
 
 @pytest.mark.parametrize(
@@ -324,10 +320,8 @@ def test_planted_columns_that_are_matched_by_position(monkeypatch):
 )
 @pytest.mark.parametrize("call", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_a_wrong_data_set_is_named(call, bad):
-    with pytest.raises(InputError, match=r"^x_pub: "):
-        call(PRIVATE, bad)
-    with pytest.raises(InputError, match=r"^x_priv: "):
-        call(bad, PUBLIC)
+    raises(InputError, r"^x_pub: ", call, PRIVATE, bad)
+    raises(InputError, r"^x_priv: ", call, bad, PUBLIC)
 
 
 # ---- `bounds=(lowest, highest)` for people who know what their columns can hold -------------------------------------

@@ -5,6 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, coinpress_mean, weighted_mean
@@ -218,12 +219,8 @@ def test_a_bound_that_public_rows_contradict_is_questioned():
 def test_arguments_are_checked():
     rows, ledger = np.zeros((10, 2)), Ledger(PureDP(1))
     given = {"budget": PureDP(1), "ledger": ledger}
-    with pytest.raises(InputError, match="needs public rows"):
-        weighted_mean(rows, norm_bound="auto", **given)
-    with pytest.raises(InputError, match="norm_bound"):
-        weighted_mean(rows, norm_bound="large", **given)
-    with pytest.raises(InputError, match="radius"):
-        coinpress_mean(rows, center=0.0, radius="large", **given)
-    with pytest.raises(InputError, match="steps"):
-        coinpress_mean(rows, center=0.0, radius="auto", steps=0, **given)
+    raises(InputError, "needs public rows", weighted_mean, rows, norm_bound="auto", **given)
+    raises(InputError, "norm_bound", weighted_mean, rows, norm_bound="large", **given)
+    raises(InputError, "radius", coinpress_mean, rows, center=0.0, radius="large", **given)
+    raises(InputError, "steps", coinpress_mean, rows, center=0.0, radius="auto", steps=0, **given)
     assert ledger.remaining.amounts == (1,)

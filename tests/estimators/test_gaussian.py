@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lifted_coinpress, ratios
+from helpers.errors import raises
 from scipy import stats
 from spies import refused, seeded
 
@@ -255,8 +256,7 @@ def test_log_prob_and_samples_are_scipys(released):
     white = np.linalg.solve(factor, (rows - released.mean).T)
     assert stats.kstest(white.ravel(), "norm").pvalue > 1e-6
     assert np.array_equal(released.sample(3, random_state=5), released.sample(3, random_state=5))
-    with pytest.raises(InputError, match="shape"):
-        released.log_prob(np.zeros((2, 3)))
+    raises(InputError, "shape", released.log_prob, np.zeros((2, 3)))
 
 
 def test_confidence_ellipse_holds_its_share(released):
@@ -272,10 +272,8 @@ def test_confidence_ellipse_holds_its_share(released):
         # A false alarm once in 1e6.
         assert abs(inside.mean() - level) <= 4.9 * math.sqrt(level * (1 - level) / 20_000)
     for level in (0.0, 1.0, math.nan, True):
-        with pytest.raises(InputError, match="level"):
-            released.confidence_ellipse(level=level)
-    with pytest.raises(InputError, match="two different columns"):
-        released.confidence_ellipse(1, 1)
+        raises(InputError, "level", released.confidence_ellipse, level=level)
+    raises(InputError, "two different columns", released.confidence_ellipse, 1, 1)
 
 
 def test_correlation_is_that_of_the_covariance(released):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, instruction_set
@@ -157,15 +158,12 @@ def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
 def test_boxed_rows_refuse_what_does_not_fit():
     rows, box = np.ones((3, 2)), an_ordinary_box(np.random.default_rng(0), 2)
     row_map = RowMap(dim=3, out_dim=3, quant_bound=8, inv_step=1.0, limit=1.0)
-    with pytest.raises(KernelError):
-        kernels.boxed_sum(rows, box, row_map, np.zeros(3, dtype=np.int64))
-    with pytest.raises(KernelError):
-        kernels.boxed_shell_counts(rows, box, row_map, np.ones(1), np.zeros(2, dtype=np.int64))
+    raises(KernelError, None, kernels.boxed_sum, rows, box, row_map, np.zeros(3, dtype=np.int64))
+    raises(KernelError, None, kernels.boxed_shell_counts, rows, box, row_map, np.ones(1), np.zeros(2, dtype=np.int64))
     two = RowMap(dim=2, out_dim=2, quant_bound=8, inv_step=1.0, limit=1.0)
     with pytest.raises(KernelError):
         kernels.boxed_shell_counts(rows, box, two, np.array([2.0, 1.0]), np.zeros(3, dtype=np.int64))
-    with pytest.raises(KernelError, match="shape"):
-        kernels.boxed_sum(rows, box, two, np.zeros(3, dtype=np.int64))
+    raises(KernelError, "shape", kernels.boxed_sum, rows, box, two, np.zeros(3, dtype=np.int64))
 
 
 @pytest.mark.parametrize("log2_parts", [0, 1, 2])
@@ -257,18 +255,14 @@ def test_a_row_that_is_counted_by_its_neighbours_is_caught():
 
 def test_what_is_no_kernel_argument_is_refused():
     rows, center = np.ones((3, 2)), np.zeros(2)
-    with pytest.raises(KernelError, match="shape"):
-        kernels.columns_count(rows, center, 0, False, np.zeros((2, 5), dtype=np.int64))
-    with pytest.raises(KernelError, match=r"out of range|shape"):
-        counted(kernels, rows, center, 3)
+    raises(KernelError, "shape", kernels.columns_count, rows, center, 0, False, np.zeros((2, 5), dtype=np.int64))
+    raises(KernelError, r"out of range|shape", counted, kernels, rows, center, 3)
     with pytest.raises(KernelError, match="float64 or float32"):
         counted(kernels, rows.astype(int), center, 0)
     box = {"center": center, "lower": -np.ones(2), "upper": np.ones(2), "middle": center, "absent": center}
     for width in (np.zeros(2), np.ones(3), np.array([1.0, np.nan])):
-        with pytest.raises(InputError):
-            ColumnBox(**box, width=width)
-    with pytest.raises(InputError, match="lower <= upper"):
-        ColumnBox(**{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
+        raises(InputError, None, ColumnBox, **box, width=width)
+    raises(InputError, "lower <= upper", ColumnBox, **{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -284,10 +278,8 @@ def test_cells_between_edges_equal_those_of_the_twin(dtype):
         reference.columns_cells(rows, edges, expected)
         assert np.array_equal(found, expected)
         assert found[0] == np.isfinite(rows[:, 0]).sum()
-    with pytest.raises(KernelError):
-        kernels.columns_cells(np.zeros((3, 4)), edges, found)
-    with pytest.raises(KernelError):
-        kernels.columns_cells(np.zeros((3, 5)), edges[:4], found)
+    raises(KernelError, None, kernels.columns_cells, np.zeros((3, 4)), edges, found)
+    raises(KernelError, None, kernels.columns_cells, np.zeros((3, 5)), edges[:4], found)
 
 
 # ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------
@@ -457,12 +449,9 @@ def test_more_rows_than_a_counter_holds(monkeypatch):
 
 def test_wrong_forms_are_refused():
     for width in (0.0, -1.0, np.nan, np.inf):
-        with pytest.raises(InputError, match="width"):
-            BinRule(width)
-    with pytest.raises(InputError, match="offset"):
-        BinRule(1.0, np.inf)
-    with pytest.raises(InputError, match="1 to 64"):
-        BinTable(65)
+        raises(InputError, "width", BinRule, width)
+    raises(InputError, "offset", BinRule, 1.0, np.inf)
+    raises(InputError, "1 to 64", BinTable, 65)
     with pytest.raises(KernelError, match="one-dimensional"):
         bins.bins_keys(np.zeros((2, 2)), BinRule(1.0))
     with pytest.raises(KernelError, match="float64 or float32"):

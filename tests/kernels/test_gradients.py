@@ -5,6 +5,7 @@ from types import FunctionType
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from twins import gradients as reference
 from twins import residuals as residuals_twin
 
@@ -233,14 +234,11 @@ def test_wrong_arguments():
         (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
         (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
     ):
-        with pytest.raises(KernelError):
-            kernels.gradient_sum(rows, chosen, sums)
+        raises(KernelError, None, kernels.gradient_sum, rows, chosen, sums)
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):
-        with pytest.raises(KernelError):
-            kernels.gradient_sum(np.zeros((2, 4)), chosen, good, places)
+        raises(KernelError, None, kernels.gradient_sum, np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
-        with pytest.raises(InputError, match=name):
-            replaced(chosen, **{name: value})
+        raises(InputError, name, replaced, chosen, **{name: value})
 
 
 # ---- The sum of residuals times rows: equal to its twin in every integer, whatever the rows and the residual function do.
@@ -341,8 +339,7 @@ def test_wrong_arguments_of_residuals():
         (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
         (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
     ):
-        with pytest.raises(KernelError):
-            residuals.residual_sum(rows, chosen, sums)
+        raises(KernelError, None, residuals.residual_sum, rows, chosen, sums)
     for name, value in (("scale", 0.0), ("clip", math.nan), ("radius", math.inf), ("quant_bound", 2**27)):
         with pytest.raises(InputError, match=name):
             ResidualMap(**{each: getattr(chosen, each) for each in chosen.__slots__} | {name: value})

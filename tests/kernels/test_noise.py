@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from helpers.errors import raises
 from twins import chacha, sampler
 
 from fastpubpriv.errors import KernelError
@@ -128,10 +129,8 @@ def test_bad_arguments_raise(name, args):
 
 
 def test_begin_must_be_on_a_block():
-    with pytest.raises(KernelError):
-        noise.uniform(KEY, 10, begin=1)
-    with pytest.raises(KernelError):
-        noise.gaussian_floor(KEY, 10, 8, begin=-1024)
+    raises(KernelError, None, noise.uniform, KEY, 10, begin=1)
+    raises(KernelError, None, noise.gaussian_floor, KEY, 10, 8, begin=-1024)
 
 
 def test_hook_refuses_windows_narrower_than_production():
@@ -223,10 +222,8 @@ def test_counter_stops_at_its_end(isa):
     assert keystream(key, nonce, 2**32 - 1, 64) == chacha.keystream(key, nonce, 2**32 - 1, 64)
     assert keystream(key, nonce, 2**32 - 17, 17 * 64) == chacha.keystream(key, nonce, 2**32 - 17, 17 * 64)
     for counter, n_bytes in ((2**32 - 1, 65), (2**32 - 17, 17 * 64 + 1)):
-        with pytest.raises(KernelError, match="keystream"):
-            keystream(key, nonce, counter, n_bytes)
-        with pytest.raises(OverflowError):
-            chacha.keystream(key, nonce, counter, n_bytes)
+        raises(KernelError, "keystream", keystream, key, nonce, counter, n_bytes)
+        raises(OverflowError, None, chacha.keystream, key, nonce, counter, n_bytes)
 
 
 def test_bad_arguments_are_refused():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, instruction_set
@@ -204,8 +205,7 @@ def test_wrong_arguments_are_refused():
     codes = np.zeros((2, 10, PANEL), dtype=np.int16)
     counts = np.zeros((PANEL, PANEL), dtype=np.int32)
     for rows, panel in ((11, 1), (-1, 1), (10, 2), (10, -1)):
-        with pytest.raises(KernelError):
-            kernels.pair_counts(codes, rows, panel, counts)
+        raises(KernelError, None, kernels.pair_counts, codes, rows, panel, counts)
     with pytest.raises(KernelError):
         kernels.cell_scores(np.zeros((1, 4, PANEL), dtype=np.int32), 31, 0, np.zeros(PANEL, dtype=np.int32))
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
@@ -217,11 +217,8 @@ def test_wrong_arguments_are_refused():
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 0, kernels.density_room(table)[:-8])
     counts, room = np.zeros(PANEL, dtype=np.int32), kernels.draw_room(table)
     for own in (-1, PANEL):
-        with pytest.raises(KernelError):
-            kernels.draw_counts(np.zeros((3, 2)), table, own, counts, room)
-    with pytest.raises(KernelError):
-        kernels.draw_counts(np.zeros((3, 1)), table, 0, counts, room)
+        raises(KernelError, None, kernels.draw_counts, np.zeros((3, 2)), table, own, counts, room)
+    raises(KernelError, None, kernels.draw_counts, np.zeros((3, 1)), table, 0, counts, room)
     with pytest.raises(KernelError):
         kernels.draw_counts(np.zeros((3, 2)), table, 0, counts[:-1].copy(), room)
-    with pytest.raises(KernelError, match="shorter list"):
-        kernels.draw_counts(np.zeros((3, 2)), table, 0, counts, room[:-8])
+    raises(KernelError, "shorter list", kernels.draw_counts, np.zeros((3, 2)), table, 0, counts, room[:-8])

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from twins import local as slow
 from twins import wire as slow_wire
 
@@ -241,14 +242,11 @@ def test_every_changed_byte_is_seen():
     header, payload = batch()
     data = wire.batch_write(header, payload)
     for at in range(len(data)):
-        with pytest.raises(InputError):
-            wire.batch_header(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
-        with pytest.raises(InputError):
-            wire.batch_header(data[:at])
+        raises(InputError, None, wire.batch_header, data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+        raises(InputError, None, wire.batch_header, data[:at])
 
 
 def test_another_version_is_named():
     header, payload = batch()
     data = wire.batch_write(header, payload)
-    with pytest.raises(InputError, match="version"):
-        wire.batch_header(data[:4] + b"\2" + data[5:])
+    raises(InputError, "version", wire.batch_header, data[:4] + b"\2" + data[5:])

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_map, make_rows
@@ -242,8 +243,7 @@ def test_tree_refuses_what_is_none():
     ):
         with pytest.raises((InputError, KernelError)):
             RowTree(3, splits, targets)
-    with pytest.raises(InputError, match="does not split rows of 4"):
-        RowTree(4, [one, None, None], [1, 2])
+    raises(InputError, "does not split rows of 4", RowTree, 4, [one, None, None], [1, 2])
     with pytest.raises(InputError, match="one node"):
         Members(RowTree(3, [one, None, None], [1, 2]))
 
@@ -251,10 +251,8 @@ def test_tree_refuses_what_is_none():
 def test_kernel_refuses_arrays_it_cannot_use():
     row_tree = RowTree(3, [Split(**ball()), None, None], [1, 2])
     for chunk in (np.ones((4, 2)), np.ones((4, 3), dtype=np.int64), np.asfortranarray(np.ones((4, 3)))):
-        with pytest.raises(KernelError):
-            labels_of(chunk, row_tree)
-    with pytest.raises(KernelError):
-        kernels.tree_assign(np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
+        raises(KernelError, None, labels_of, chunk, row_tree)
+    raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
     with pytest.raises(KernelError):
         kernels.rows_group(np.ones((4, 3)), np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64))
 
@@ -434,9 +432,6 @@ def test_refusals():
     n = tree.n_labels
     with pytest.raises(InputError, match="as many maps"):
         leaf_kernels.leaf_sums(base, tree, [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1))
-    with pytest.raises(KernelError, match="total"):
-        leaf_kernels.leaf_sums(base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
-    with pytest.raises(KernelError, match="shape"):
-        leaf_kernels.leaf_sums(base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
-    with pytest.raises(KernelError):
-        leaf_kernels.leaf_counts(base, tree, np.zeros(n, np.int32))
+    raises(KernelError, "total", leaf_kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
+    raises(KernelError, "shape", leaf_kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
+    raises(KernelError, None, leaf_kernels.leaf_counts, base, tree, np.zeros(n, np.int32))

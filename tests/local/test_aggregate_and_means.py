@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,10 +68,8 @@ def test_hostile_bytes_are_refused_or_read(data, place, bit):
     changed = bytearray(sound)
     changed[place % len(sound)] ^= 1 << bit
     for bad in (data, b"FPPL" + data, sound + data + b"x", bytes(changed), sound[: place % len(sound)]):
-        with pytest.raises(InputError):
-            total.add(bad)
-        with pytest.raises(InputError):
-            Aggregator.from_bytes(bad, randomizer=randomizer)
+        raises(InputError, None, total.add, bad)
+        raises(InputError, None, Aggregator.from_bytes, bad, randomizer=randomizer)
     assert total.count == 0
 
 
@@ -123,8 +122,7 @@ def test_servers_share_users_but_not_reports_of_one():
     third.add(reports[6:8], users=names(7, 2))
     one.merge(other)
     before = one.to_bytes()
-    with pytest.raises(InputError, match="1 users have more than 1 reports"):
-        one.merge(third)
+    raises(InputError, "1 users have more than 1 reports", one.merge, third)
     assert one.to_bytes() == before
     assert one.add(reports[8:], users=names(6, 8)) == 1
     assert one.count == 7
@@ -156,15 +154,13 @@ def test_names_of_users_are_checked():
     once = Aggregator(randomizer, reports_per_user=1)
     bad = (None, names(1), ["anna", "bert"], [b"short", b"short"], np.zeros((2, 8), np.uint8), np.zeros((2, 16)), 5)
     for users in bad:
-        with pytest.raises(InputError, match="hash"):
-            once.add(reports, users=users)
+        raises(InputError, "hash", once.add, reports, users=users)
     assert once.count == 0
     assert once.add(reports, users=names(1, 2)) == 0
     with pytest.raises(InputError, match="reports_per_user"):
         Aggregator(randomizer).add(reports, users=names(1, 2))
     for cap in (0, -1, 2.5, 2**40, "1"):
-        with pytest.raises(InputError, match="reports_per_user"):
-            Aggregator(randomizer, reports_per_user=cap)
+        raises(InputError, "reports_per_user", Aggregator, randomizer, reports_per_user=cap)
     # Names that do not belong to the sums, with a digest that is right.
     body = bytearray(once.to_bytes()[:-32])
     for place, value in ((-4, 9), (-8, 0), (len(body) - 40, 255)):
@@ -174,8 +170,7 @@ def test_names_of_users_are_checked():
             Aggregator.from_bytes(bytes(wrong) + hashlib.sha256(wrong).digest(), randomizer=randomizer)
     newer = bytearray(once.to_bytes())
     newer[4] = 3
-    with pytest.raises(InputError, match="another version"):
-        Aggregator.from_bytes(bytes(newer), randomizer=randomizer)
+    raises(InputError, "another version", Aggregator.from_bytes, bytes(newer), randomizer=randomizer)
 
 
 def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
@@ -199,8 +194,7 @@ def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
 def test_an_empty_sum_has_no_mean():
     total = Aggregator(RANDOMIZERS[0])
     for call in (total.mean, total.variance, lambda: estimate_mean(total), lambda: Aggregator("PrivUnit")):
-        with pytest.raises(InputError):
-            call()
+        raises(InputError, None, call)
 
 
 @pytest.mark.parametrize("n_pub", [0, 20, 400])
@@ -279,8 +273,7 @@ def test_public_rows_are_prepared_like_those_of_users():
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused(call):
-    with pytest.raises(InputError):
-        call()
+    raises(InputError, None, call)
 
 
 # ---- Streams of batches: what is sound is taken once, what is not never does harm -----------------------------------
@@ -400,10 +393,8 @@ def test_sums_come_back_and_only_whole():
     data = found.to_bytes()
     assert Collector.from_bytes(data, randomizer=FIVE).to_bytes() == data
     for bad in (b"", data[:-1], data[:40], data + b"x", data[:50] + bytes([data[50] ^ 1]) + data[51:]):
-        with pytest.raises(InputError):
-            Collector.from_bytes(bad, randomizer=FIVE)
-    with pytest.raises(InputError, match="another version"):
-        Collector.from_bytes(data[:4] + b"\x07" + data[5:], randomizer=FIVE)
+        raises(InputError, None, Collector.from_bytes, bad, randomizer=FIVE)
+    raises(InputError, "another version", Collector.from_bytes, data[:4] + b"\x07" + data[5:], randomizer=FIVE)
     with pytest.raises(InputError):
         Collector.from_bytes(data, randomizer=PrivUnit(5, 2.5))
     body = data[:8] + (2**62).to_bytes(8, "little") + data[16:-32]
@@ -421,8 +412,7 @@ def test_servers_merge_unless_they_read_the_same():
     read(third, data[2] + data[0])
     one.merge(other)
     assert one.total.count == 30
-    with pytest.raises(InputError, match="same batches"):
-        one.merge(third)
+    raises(InputError, "same batches", one.merge, third)
     assert one.total.count == 30
     read(one, data[1])
     assert one.total.count == 30

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import ApproxDP, InputError, PureDP, SeededNoiseWarning
 from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, Reports, SubsetSelection, codes, estimate_mean
@@ -182,8 +183,7 @@ def test_one_row_has_the_same_report_in_every_form(randomizer):
     with pytest.raises(ValueError, match="read-only"):
         plain.payload[0, 0] = 1
     for wrong in (row[:4], row.reshape(5, 1), row.reshape(1, 1, 5), row + 0j):
-        with pytest.raises(InputError):
-            randomizer.privatize(wrong)
+        raises(InputError, None, randomizer.privatize, wrong)
 
 
 @pytest.mark.parametrize("family", [0, 2])
@@ -228,8 +228,7 @@ def test_fresh_keys_give_fresh_reports():
     ],
 )  # fmt: skip
 def test_public_arguments_are_checked(call):
-    with pytest.raises(InputError):
-        call()
+    raises(InputError, None, call)
 
 
 @pytest.mark.parametrize("form", ["direct", "selection"])
@@ -248,11 +247,9 @@ def test_bytes_come_back(family, form):
         make(family, 13, 2.0, form=form),
         PrivUnit(12, 2.0, norm_bound=3.0),
     ):
-        with pytest.raises(InputError, match="another randomizer"):
-            Reports.from_bytes(data, randomizer=other)
+        raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
     for bad in (data[:-1], data + b"x", b"", data[:64], data[:33] + bytes([data[33] ^ 1]) + data[34:], "text"):
-        with pytest.raises(InputError):
-            Reports.from_bytes(bad, randomizer=randomizer)
+        raises(InputError, None, Reports.from_bytes, bad, randomizer=randomizer)
 
 
 @pytest.mark.parametrize("family", [0, 1, 2])
@@ -356,11 +353,9 @@ def test_bytes_sums_and_means():
         SubsetSelection(12, 2.5, words=64),
         SubsetSelection(12, 2.0, words=64, chosen=1),
     ):
-        with pytest.raises(InputError, match="another randomizer"):
-            Reports.from_bytes(data, randomizer=other)
+        raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
     for bad in (data[:-1], data + b"x", b"", data[:64], data[:70] + b"\1" + data[71:], data[:4] + b"\t" + data[5:]):
-        with pytest.raises(InputError):
-            total.add(bad)
+        raises(InputError, None, total.add, bad)
     assert total.count == 40
     hostile = Reports(randomizer, np.full((1, 10), 255, dtype=np.uint8))
     assert np.linalg.norm(hostile.vectors()) == pytest.approx(1.0 / randomizer.scale)
@@ -387,5 +382,4 @@ def test_no_row_raises_and_reports_do_not_depend_on_company():
     ],
 )  # fmt: skip
 def test_public_arguments_are_checked_of_codes(call):
-    with pytest.raises(InputError):
-        call()
+    raises(InputError, None, call)

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy import stats
 
 from fastpubpriv import InputError, PureDP
@@ -155,8 +156,7 @@ def test_a_user_reports_once():
     priced = train(x, y, reports_per_user=3, **common)
     assert (priced.n_priv, priced.spent) == (300, PureDP(12.0))
     for bad in ({"users": names[:-1]}, {"users": ["anna"] * 300}, {"reports_per_user": 0}, {"reports_per_user": 1.5}):
-        with pytest.raises(InputError, match="user"):
-            train(x, y, **bad, **common)
+        raises(InputError, "user", train, x, y, **bad, **common)
 
 
 def test_logistic_loss():
@@ -261,8 +261,7 @@ def test_bad_arguments_are_refused(more):
 def test_labels_must_fit():
     x, y = regression(50, 0)
     for bad in (y[:-1], np.ones((50, 2))):
-        with pytest.raises(InputError, match="y_priv"):
-            train(x, bad, epsilon=1.0, clip_norm=1.0, radius=1.0)
+        raises(InputError, "y_priv", train, x, bad, epsilon=1.0, clip_norm=1.0, radius=1.0)
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
@@ -422,8 +421,7 @@ def test_the_bound_has_four_digits(longest, bound):
     ],
 )
 def test_a_bound_that_cannot_be_told(arguments, why):
-    with pytest.raises(InputError, match=why):
-        PrivUnit(3, 2.0, **arguments)
+    raises(InputError, why, PrivUnit, 3, 2.0, **arguments)
 
 
 # ---- The error of a mean in a ball ----------------------------------------------------------------------------------
@@ -493,8 +491,7 @@ def test_on_the_sphere_the_mean_square_is_one():
     ],
 )
 def test_moments_that_cannot_be(randomizer, arguments, why):
-    with pytest.raises(InputError, match=why):
-        mean_error(randomizer, n_reports=10, **arguments)
+    raises(InputError, why, mean_error, randomizer, n_reports=10, **arguments)
 
 
 # ---- What shortening takes ------------------------------------------------------------------------------------------
@@ -560,5 +557,4 @@ def test_a_clipping_std_that_cannot_be_read(numbers):
     start = text.index('"clipping_std":') + len('"clipping_std":')
     end = text.index("]", start) + 1
     assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None
-    with pytest.raises(InputError, match="clipping_std"):
-        MeanResult.from_json(text[:start] + numbers + text[end:])
+    raises(InputError, "clipping_std", MeanResult.from_json, text[:start] + numbers + text[end:])

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from helpers.accounts import opened
+from helpers.errors import raises
 from scipy import stats
 from spies import SpyLedger
 
@@ -74,8 +75,7 @@ def test_control_an_account_one_part_in_a_billion_smaller_refuses():
     account = opened(ZCDP(Fraction(3, 8) * (1 - Fraction(1, 10**9))), draws=15)
     account.charge(GAUSS)
     account.charge(GAUSS)
-    with pytest.raises(BudgetError, match="exceed"):
-        account.charge(GAUSS)
+    raises(BudgetError, "exceed", account.charge, GAUSS)
 
 
 def test_each_notion_takes_its_own_noise():
@@ -92,23 +92,20 @@ def test_a_call_is_debited_once():
     log = []
     account = Account("test", ZCDP(0.25), draws=1, ledger=SpyLedger(ZCDP(1), log))
     account.open()
-    with pytest.raises(BudgetError, match="already"):
-        account.open()
+    raises(BudgetError, "already", account.open)
     assert log == ["debit"]
 
 
 def test_a_refused_debit_leaves_the_account_closed():
     ledger = Ledger(ZCDP(0.25))
     account = Account("test", ZCDP(0.5), draws=1, ledger=ledger)
-    with pytest.raises(BudgetError, match="larger than what remains"):
-        account.open()
+    raises(BudgetError, "larger than what remains", account.open)
     with pytest.raises(BudgetError, match="before the budget was debited"):
         account.charge(GaussianEvent(1, 40, 1))
     assert ledger.spent.is_zero
     assert account.spent() == Cost.zero(ZCDP)
     ledger.close()
-    with pytest.raises(LedgerError, match="closed"):
-        account.open()
+    raises(LedgerError, "closed", account.open)
 
 
 def test_spent_is_what_was_debited():
@@ -143,8 +140,7 @@ def test_a_machine_without_entropy_is_found_out_before_the_debit(monkeypatch):
     ledger = Ledger(ZCDP(1))
     account = Account("test", ZCDP(0.5), draws=5, ledger=ledger)
     monkeypatch.setattr(os, "urandom", no_entropy)
-    with pytest.raises(EntropyError):
-        account.open()
+    raises(EntropyError, None, account.open)
     assert ledger.spent.is_zero
 
 
@@ -156,8 +152,7 @@ def test_entropy_that_ends_later_releases_nothing_and_refunds_nothing(monkeypatc
         monkeypatch.setattr(os, "urandom", no_entropy)
         return np.zeros(5, dtype=np.int64)
 
-    with pytest.raises(EntropyError):
-        release(account, name="x", query=query, shape=(5,), event=GAUSS, unit=1.0)
+    raises(EntropyError, None, release, account, name="x", query=query, shape=(5,), event=GAUSS, unit=1.0)
     assert ledger.spent == ZCDP(0.5).cost
 
 
@@ -254,8 +249,7 @@ def test_a_delta_has_no_place_under_pure_budgets():
 
 def test_reserving_too_much_is_refused_at_the_door():
     budget = ApproxDP(1000, 1e-6)
-    with pytest.raises(BudgetError, match="leave nothing"):
-        Account("test", budget, draws=100, reserved=ApproxDP(125, 1e-7))
+    raises(BudgetError, "leave nothing", Account, "test", budget, draws=100, reserved=ApproxDP(125, 1e-7))
     assert Account("test", budget, draws=100, reserved=ApproxDP(20, 1e-7)).allowance > 0
 
 
@@ -292,8 +286,7 @@ def test_the_whole_range_of_an_approximate_budget(delta, draws):
     for epsilon in LARGE:
         budget = ApproxDP(epsilon, delta)
         if delta < 2**12 * draws * 2.0**-100:
-            with pytest.raises(BudgetError, match="too small"):
-                Account("test", budget, draws=draws)
+            raises(BudgetError, "too small", Account, "test", budget, draws=draws)
             continue
         account = Account("test", budget, draws=draws)
         account.open()
@@ -312,8 +305,7 @@ def test_the_whole_range_of_a_pure_budget(draws):
     refused = [epsilon for epsilon in LARGE if pure_slack(epsilon, draws)[1] > Fraction(1, 2**100)]
     for epsilon in LARGE:
         if epsilon in refused:
-            with pytest.raises(BudgetError, match="as pure privacy"):
-                Account("test", PureDP(epsilon), draws=draws)
+            raises(BudgetError, "as pure privacy", Account, "test", PureDP(epsilon), draws=draws)
             continue
         account = opened(PureDP(epsilon), draws=draws)
         account.charge(LaplaceEvent(0, 8, draws))
@@ -390,8 +382,7 @@ def test_batches_of_fixed_size_are_equally_likely():
 
 def test_what_has_no_batches():
     for sampling in (FullBatch(), WithoutReplacement(2, 6)):
-        with pytest.raises(KernelError):
-            draw_batch(KEYS, sampling, 5)
+        raises(KernelError, None, draw_batch, KEYS, sampling, 5)
 
 
 def paid(event):
@@ -406,16 +397,14 @@ def test_a_run_has_no_more_steps_than_were_paid_for():
     account = paid(event)
     for _ in range(3):
         account.charge(event.later)
-    with pytest.raises(BudgetError, match="more steps"):
-        account.charge(event.later)
+    raises(BudgetError, "more steps", account.charge, event.later)
     account.charge(event)  # a second run is paid for by itself
     account.charge(event.later)
     with pytest.raises(BudgetError, match="more steps"):
         paid(event).charge(SampledGaussianEvent(**{**fields(event), "steps": 5}).later)
     fresh = Account("t", ApproxDP(3, 1e-5), draws=10**6)
     fresh.open()
-    with pytest.raises(BudgetError, match="more steps"):
-        fresh.charge(event.later)
+    raises(BudgetError, "more steps", fresh.charge, event.later)
 
 
 def fields(event):
@@ -428,8 +417,7 @@ def test_blocks_count_their_own_steps():
     account.open()
     one, other = account.block(), account.block()
     one.charge(event)
-    with pytest.raises(BudgetError, match="more steps"):
-        other.charge(event.later)
+    raises(BudgetError, "more steps", other.charge, event.later)
     one.charge(event.later)
 
 
@@ -501,15 +489,13 @@ def test_it_is_charged_and_released(budget):
     assert account.numerics()["noise_draws"] == 2
     if isinstance(budget, ZCDP):
         ask(account)
-        with pytest.raises(BudgetError, match="test: a release would exceed the budget"):
-            ask(account)
+        raises(BudgetError, "test: a release would exceed the budget", ask, account)
         assert account.charged == 2 * EVENT.rho
 
 
 def test_its_refusal_names_the_call_and_changes_nothing():
     account = opened(PureDP(1))
-    with pytest.raises(BudgetError, match="test: a sampled sum has no pure cost; pass ZCDP"):
-        ask(account)
+    raises(BudgetError, "test: a sampled sum has no pure cost; pass ZCDP", ask, account)
     assert account.charged == 0
     assert account.events == []
 
@@ -573,8 +559,7 @@ def test_what_is_no_event_is_refused_before_anything_changes():
         lambda: release_stable(account, slots=(2,), **asked),
         lambda: ComposedEvent((NoEvent(),)),
     ):
-        with pytest.raises(BudgetError, match="event"):
-            refused()
+        raises(BudgetError, "event", refused)
     assert account.events == []
     assert account.charged == Fraction(1, 2)  # the tree alone
     assert log == ["debit"]
@@ -595,7 +580,6 @@ def test_an_event_must_answer_every_question():
     class Mute(Event):
         __slots__ = ()
 
-    with pytest.raises(TypeError, match="abstract"):
-        Mute()
+    raises(TypeError, "abstract", Mute)
     with pytest.raises(BudgetError, match="ADD_REMOVE_ONE"):
         opened(ZCDP(1)).charge(replace(EVENT, relation=Neighbors.ADD_REMOVE_ONE))

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from helpers import accounts
+from helpers.errors import raises
 from hypothesis_cases import cdf, random_list
 from releases import release_choice_of
 from scipy import stats
@@ -153,8 +154,7 @@ def test_permute_and_flip_with_many_candidates():
     scores = np.full(1000, -(10**6))
     scores[[3, 700, 999]] = 0
     assert {chosen(scores, "permute_and_flip", seed) for seed in range(60)} == {3, 700, 999}
-    with pytest.raises(KernelError, match="candidates"):
-        chosen(np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
+    raises(KernelError, "candidates", chosen, np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
 
 
 # ---- privacy by enumeration -----------------------------------------------------------------------------------------
@@ -411,16 +411,12 @@ def test_the_cheaper_law_is_the_default():
 def test_limits_are_refused_with_numbers(monkeypatch):
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
     for kind in (CellSets, RootSets):
-        with pytest.raises(InputError, match="one column"):
-            kind.prepare(listed, 10)
-    with pytest.raises(InputError, match="2\\^30 rows"):
-        CellSets.prepare(THREE, 2**30 + 1)
+        raises(InputError, "one column", kind.prepare, listed, 10)
+    raises(InputError, "2\\^30 rows", CellSets.prepare, THREE, 2**30 + 1)
     monkeypatch.setattr("fastpubpriv.mechanisms.selection.densities.MOST_HYPOTHESES", 4)
-    with pytest.raises(InputError, match="up to 4 hypotheses, got 5"):
-        DensitySets.prepare(listed)
+    raises(InputError, "up to 4 hypotheses, got 5", DensitySets.prepare, listed)
     monkeypatch.setattr("fastpubpriv.mechanisms.selection.roots.MOST_HYPOTHESES", 2)
-    with pytest.raises(InputError, match="up to 2 hypotheses, got 3"):
-        RootSets.prepare(THREE, 10)
+    raises(InputError, "up to 2 hypotheses, got 3", RootSets.prepare, THREE, 10)
 
 
 def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
@@ -429,11 +425,9 @@ def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
 
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
     for score in ("minimum_distance", "yatracos"):
-        with pytest.raises(InputError, match="up to 2\\^31 - 1 rows"):
-            mechanism.prepare(listed, 2**31, score=score)
+        raises(InputError, "up to 2\\^31 - 1 rows", mechanism.prepare, listed, 2**31, score=score)
         assert mechanism.prepare(listed, 2**31 - 1, score=score, draws=16)[0] == "densities"
-    with pytest.raises(InputError, match="up to 2\\^31 - 1 rows"):
-        mechanism.prepare(THREE, 2**31, method="densities")
+    raises(InputError, "up to 2\\^31 - 1 rows", mechanism.prepare, THREE, 2**31, method="densities")
     monkeypatch.setattr(densities, "LARGEST_COUNT", 9)
     with pytest.raises(KernelError, match="32 bits"):
         DensitySets.prepare(listed, draws=16).scores(private_rows(np.zeros((10, 2))), ONE)

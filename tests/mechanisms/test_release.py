@@ -9,6 +9,7 @@ from importlib import resources
 import numpy as np
 import pytest
 from helpers import accounts
+from helpers.errors import raises
 from releases import release_histograms
 from scipy import stats
 from spies import SpyLedger
@@ -87,16 +88,14 @@ def unreachable():
 
 def test_nothing_is_read_before_the_debit():
     account = Account("test", ZCDP(1), draws=100)
-    with pytest.raises(BudgetError, match="before the budget was debited"):
-        ask(account, unreachable)
+    raises(BudgetError, "before the budget was debited", ask, account, unreachable)
 
 
 def test_over_budget_is_refused_before_reading():
     account = opened(ZCDP(GAUSS.rho * 2))
     ask(account, zeros)
     ask(account, zeros)  # fills the budget exactly
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        ask(account, unreachable)
+    raises(BudgetError, "exceed the budget", ask, account, unreachable)
     with pytest.raises(BudgetError, match="exceed the budget"):
         ask(account, unreachable, GaussianEvent(1, 40, 3))  # the least that can be asked
 
@@ -109,10 +108,8 @@ def test_nothing_is_refunded_when_the_query_fails():
     def failing():
         raise KernelError("as if the disk were gone")
 
-    with pytest.raises(KernelError):
-        ask(account, failing)
-    with pytest.raises(BudgetError):
-        ask(account, unreachable)
+    raises(KernelError, None, ask, account, failing)
+    raises(BudgetError, None, ask, account, unreachable)
     assert ledger.spent.amounts == (GAUSS.rho,)
     assert log == ["debit"]
 
@@ -206,13 +203,11 @@ def test_tap_is_closed_by_an_exception_and_shows_no_integers():
             ask(opened(), lambda: np.full(3, 123456789, dtype=np.int64))
             ask(opened(), lambda: np.zeros(1))
 
-    with pytest.raises(KernelError):
-        run()
+    raises(KernelError, None, run)
     (transcript,) = seen
     assert transcripts.current() is None
     assert repr(transcript) == "Transcript(calls=1, replaying=False)"
-    with pytest.raises(TypeError, match="private integers"):
-        pickle.dumps(transcript)
+    raises(TypeError, "private integers", pickle.dumps, transcript)
 
 
 def test_replay_forces_answers_and_refuses_another_course():
@@ -362,8 +357,7 @@ def test_charged_by_basic_composition():
     ask_of_stable(account, [3], half)
     ask_of_stable(account, [3], half)
     assert account.approx_left[0] < Fraction(1, 10**6)
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        ask_of_stable(account, [3], half)
+    raises(BudgetError, "exceed the budget", ask_of_stable, account, [3], half)
     # delta alone is enough to refuse.
     account = opened_of_stable(ApproxDP(10, 1e-3))
     with pytest.raises(BudgetError, match="exceed the budget"):
@@ -383,8 +377,7 @@ def test_not_together_with_gaussian_releases():
         account.charge(small())
     account = opened_of_stable()
     account.charge(small())
-    with pytest.raises(BudgetError, match="two accounts"):
-        account.charge(gaussian)
+    raises(BudgetError, "two accounts", account.charge, gaussian)
 
 
 def test_more_draws_than_announced_are_refused():
@@ -592,8 +585,7 @@ def test_refused_partitions():
         ((0,), (BinRule(1.0),), (55,)),
         ((0,), (BinRule(),), (0, 1)),
     ):
-        with pytest.raises(InputError):
-            Partition(columns, rules, levels)
+        raises(InputError, None, Partition, columns, rules, levels)
 
 
 # ---- blocks
@@ -603,44 +595,36 @@ def test_blocks_have_the_whole_budget_each():
     first, second = account.block(), account.block()
     for block in (first, second):
         ask_of_stable(block, [3], whole)
-        with pytest.raises(BudgetError, match="exceed the budget"):
-            ask_of_stable(block, [3], whole)
-    with pytest.raises(BudgetError, match="split into blocks"):
-        ask_of_stable(account, [3], whole)
+        raises(BudgetError, "exceed the budget", ask_of_stable, block, [3], whole)
+    raises(BudgetError, "split into blocks", ask_of_stable, account, [3], whole)
     assert first.path == (0,)
     assert second.path == (1,)
     assert account.numerics()["noise_draws"] == 40
     assert first.block is not None
     nested = opened_of_stable().block()
     assert nested.block().path == (0, 0)
-    with pytest.raises(BudgetError, match="split into blocks"):
-        ask_of_stable(nested, [3], whole)
+    raises(BudgetError, "split into blocks", ask_of_stable, nested, [3], whole)
 
 
 def test_no_blocks_before_the_debit_or_after_a_release():
     account = Account("test", BUDGET, draws=100)
-    with pytest.raises(BudgetError, match="before the budget"):
-        account.block()
+    raises(BudgetError, "before the budget", account.block)
     account.open()
     ask_of_stable(account, [3], small())
-    with pytest.raises(BudgetError, match="cannot be split"):
-        account.block()
+    raises(BudgetError, "cannot be split", account.block)
     gaussian = opened_of_stable(ZCDP(1))
     gaussian.charge(GaussianEvent(4, 20, 1))
-    with pytest.raises(BudgetError, match="cannot be split"):
-        gaussian.block()
+    raises(BudgetError, "cannot be split", gaussian.block)
 
 
 def test_no_tree_beside_blocks_or_composed_releases():
     account = opened_of_stable(ZCDP(1))
     block = account.block()
-    with pytest.raises(BudgetError, match="tree"):
-        account.tree(Fraction(1, 2), 2)
+    raises(BudgetError, "tree", account.tree, Fraction(1, 2), 2)
     assert block.tree(Fraction(1, 2), 2) is not None
     account = opened_of_stable()
     ask_of_stable(account, [3], small())
-    with pytest.raises(BudgetError, match="tree"):
-        account.tree(account.allowance / 2, 2)
+    raises(BudgetError, "tree", account.tree, account.allowance / 2, 2)
 
 
 def test_blocks_under_zcdp_and_pure_budgets():
@@ -648,8 +632,7 @@ def test_blocks_under_zcdp_and_pure_budgets():
     account = opened_of_stable(ZCDP(Fraction(1, 8)))
     for block in (account.block(), account.block()):
         block.charge(event)
-        with pytest.raises(BudgetError, match="exceed"):
-            block.charge(event)
+        raises(BudgetError, "exceed", block.charge, event)
     pure = opened_of_stable(PureDP(Fraction(1, 4) + Fraction(1, 2**40)))
     for block in (pure.block(), pure.block()):
         block.charge(LaplaceEvent(64, 8, 5))

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
 from releases import (
     release_leaf_counts,
@@ -62,8 +63,7 @@ def test_the_worse_case_is_the_sensitivity():
         lambda: Clusters(1, 5, ()),
         lambda: Clusters(1, 5, (7,)),
     ):
-        with pytest.raises(BudgetError):
-            bad()
+        raises(BudgetError, None, bad)
 
 
 def test_tally_takes_the_larger_total_of_the_same_clusters():
@@ -201,10 +201,8 @@ def test_a_scope_is_one_debit_by_depth():
     assert account.numerics()["noise_draws"] == 6 * (9 + 3)
     released = [event.rho for event in account.events]
     assert sum(released) > Fraction(7, 10) > account.charged  # six nodes, of which no path has more than four
-    with pytest.raises(BudgetError, match="depth 4 has no budget"):
-        scope.node(4)
-    with pytest.raises(BudgetError, match="exceed the budget of the call"):
-        account.tree(Fraction(3, 4), max_depth=2)
+    raises(BudgetError, "depth 4 has no budget", scope.node, 4)
+    raises(BudgetError, "exceed the budget of the call", account.tree, Fraction(3, 4), max_depth=2)
     assert opened(ApproxDP(1, 1e-6)).tree(Fraction(1, 100), 3).share == Fraction(1, 300)
 
 
@@ -217,11 +215,9 @@ def test_a_payer_pays_for_one_node():
             payer, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=payer.allowance, executor=ONE_THREAD
         )
     for event in (GaussianEvent(1, 8, 1), LaplaceEvent(1, 8, 1, clusters=Clusters(1, 1, HERE))):
-        with pytest.raises(BudgetError, match="over its own rows"):
-            payer.charge(event)
+        raises(BudgetError, "over its own rows", payer.charge, event)
     spend(payer, tree, 0, rows)
-    with pytest.raises(BudgetError, match="another node"):
-        spend(payer, tree, 1, rows)
+    raises(BudgetError, "another node", spend, payer, tree, 1, rows)
     with pytest.raises(BudgetError, match="exceed the budget of its node"):
         payer.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
     with pytest.raises(BudgetError, match="had its payer already"):
@@ -261,15 +257,13 @@ def test_scope_refuses_bad_terms():
         opened(PureDP(1)).tree(Fraction(1, 2), 3)
     account = opened(ZCDP(1))
     for cost, depth in ((Fraction(0), 3), (Fraction(1, 2), 0), (Fraction(1, 2), 1.5)):
-        with pytest.raises(BudgetError):
-            account.tree(cost, depth)
+        raises(BudgetError, None, account.tree, cost, depth)
     assert account.charged == 0
     with pytest.raises(BudgetError):
         account.tree(Fraction(1, 2), 3).node(-1)
     split = opened(ZCDP(1))
     block = split.block()
-    with pytest.raises(BudgetError, match="without blocks"):
-        split.tree(Fraction(1, 2), 3)
+    raises(BudgetError, "without blocks", split.tree, Fraction(1, 2), 3)
     assert block.tree(Fraction(1, 2), 3).node(0).path == (0,)
 
 
@@ -467,11 +461,9 @@ def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
 
     x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
     x[0, 0] = y[0, 1] = 20.0
-    with pytest.raises(BudgetError, match="nodes above this one have paid"):
-        record_replay(run, x, y, budget=ZCDP(1))
+    raises(BudgetError, "nodes above this one have paid", record_replay, run, x, y, budget=ZCDP(1))
     monkeypatch.setattr(scope_module.TreeScope, "enter", lambda self, lineage, depth: None)
-    with pytest.raises(ReplayError, match="too many nodes on one path"):
-        record_replay(run, x, y, budget=ZCDP(1))
+    raises(ReplayError, "too many nodes on one path", record_replay, run, x, y, budget=ZCDP(1))
 
 
 def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
@@ -502,8 +494,7 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
         ]
         return [counts.value, *sums]
 
-    with pytest.raises(ReplayError, match="a row that stays in one moves in another"):
-        record_replay(no_moments, x, y, budget=ZCDP(1))
+    raises(ReplayError, "a row that stays in one moves in another", record_replay, no_moments, x, y, budget=ZCDP(1))
     monkeypatch.undo()
     record_replay(no_moments, x, y, budget=ZCDP(1))
 

@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 from helpers import accounts
+from helpers.errors import raises
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from scipy import stats
 from spies import SpyRows
@@ -200,8 +201,7 @@ def test_shell_edges_are_checked_before_reading(edges):
 def test_costs_without_a_grid_are_found_before_the_debit():
     account = Account("test", ZCDP(1), draws=1)
     check_sum_grids(account, [Fraction(1, 4)], 10, 1000)
-    with pytest.raises(InputError, match="no integer grid"):
-        check_sum_grids(account, [Fraction(1, 4), Fraction(1, 2**90)], 10, 1000)
+    raises(InputError, "no integer grid", check_sum_grids, account, [Fraction(1, 4), Fraction(1, 2**90)], 10, 1000)
     with pytest.raises(InputError, match="no integer grid"):
         check_sum_grids(Account("test", PureDP(1), draws=1), [Fraction(1, 2**60)], 10, 1000)
 
@@ -272,10 +272,8 @@ def test_every_number_belongs_to_one_candidate():
     assert choice_weights.candidate(found, best) == 2
     assert choice_weights.candidate(found, 2 * best) == 3
     assert choice_weights.candidate(found, total - 1) == 1
-    with pytest.raises(KernelError):
-        choice_weights.candidate(found, total)
-    with pytest.raises(KernelError):
-        choice_weights.levels(np.empty(0, dtype=np.int64), HALF)
+    raises(KernelError, None, choice_weights.candidate, found, total)
+    raises(KernelError, None, choice_weights.levels, np.empty(0, dtype=np.int64), HALF)
 
 
 def worst_ratio(rate, step):
@@ -397,16 +395,13 @@ def test_choices_follow_their_law():
 def test_a_choice_is_paid_for():
     account = accounts.opened(PureDP(1.5))
     ask(account, [1, 2])
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        ask(account, [1, 2])
+    raises(BudgetError, "exceed the budget", ask, account, [1, 2])
     zcdp = accounts.opened(ZCDP(Fraction(1, 8)))
     ask(zcdp, [1, 2])  # epsilon^2 / 8, exactly the budget
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        ask(zcdp, [1, 2], epsilon=Fraction(1, 1000))
+    raises(BudgetError, "exceed the budget", ask, zcdp, [1, 2], epsilon=Fraction(1, 1000))
     approximate = accounts.opened(ApproxDP(1.5, 1e-6))
     ask(approximate, [1, 2])
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        ask(approximate, [1, 2])
+    raises(BudgetError, "exceed the budget", ask, approximate, [1, 2])
     with pytest.raises(BudgetError, match="before the budget was debited"):
         ask(Account("test", PureDP(1), draws=1), [1, 2])
 
@@ -435,5 +430,4 @@ def test_event_costs():
     both = ComposedEvent((event, event))
     assert (both.epsilon, both.rho) == (1, Fraction(1, 16))
     for bad in (0, -1):
-        with pytest.raises(BudgetError):
-            SelectionEvent(epsilon=bad, sensitivity=1, candidates=2)
+        raises(BudgetError, None, SelectionEvent, epsilon=bad, sensitivity=1, candidates=2)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spies import SpyRows, seeded
@@ -58,8 +59,7 @@ def test_that_test_notices_a_missing_shell(monkeypatch):
     """Planted bug: the shell reaches no farther than the ball."""
     monkeypatch.setattr(reference, "OUTER", 1.0)
     monkeypatch.setattr(balls.geometry, "first_terrific", reference.first_terrific)
-    with pytest.raises(AssertionError):
-        test_one_gaussian_has_no_terrific_ball()
+    raises(AssertionError, None, test_one_gaussian_has_no_terrific_ball)
 
 
 @settings(max_examples=100, deadline=None)
@@ -97,8 +97,7 @@ def test_balls_are_closed_and_silent():
     rows = [[3.0, 4.0], [np.nextafter(3.0, 4.0), 4.0001], [np.nan, 0.0], [np.inf, 0.0], [1e308, -1e308]]
     assert ball.contains(rows).tolist() == [True, False, False, False, False]
     assert ball.to_dict() == {"center": [0.0, 0.0], "radius": 5.0, "index": 0}
-    with pytest.raises(InputError, match="shape"):
-        ball.contains([[1.0]])
+    raises(InputError, "shape", ball.contains, [[1.0]])
     with pytest.raises(ValueError, match="read-only"):
         ball.center[0] = 1.0
 
@@ -322,8 +321,7 @@ def test_twin_test_notices_a_wrong_growth(monkeypatch):
         return Ball(center=ball.center, radius=ball.radius + step_factor, index=ball.index)
 
     monkeypatch.setattr(module, "find_supercluster", planted)
-    with pytest.raises(AssertionError):
-        test_branches_by_hand((1.5,), 2, 3)
+    raises(AssertionError, None, test_branches_by_hand, (1.5,), 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -338,14 +336,12 @@ def test_twin_test_notices_a_wrong_growth(monkeypatch):
     ],
 )
 def test_arguments_out_of_range_are_refused_of_supercluster(points, options, message):
-    with pytest.raises(InputError, match=message):
-        supercluster(points, **{"n_components": 2, **options})
+    raises(InputError, message, supercluster, points, **{"n_components": 2, **options})
 
 
 def test_too_many_rows_are_refused_before_the_wait(monkeypatch):
     monkeypatch.setattr("fastpubpriv.mixtures.separated.balls.MOST_WORK", 10.0)
-    with pytest.raises(InputError, match="too many for pairwise distances"):
-        supercluster(np.arange(8.0).reshape(4, 2), n_components=2)
+    raises(InputError, "too many for pairwise distances", supercluster, np.arange(8.0).reshape(4, 2), n_components=2)
 
 
 # ---- List decoders: what they promise, on samples; lists no longer than the lemmas; statuses; refusals before anything is read.
@@ -523,11 +519,7 @@ def test_refused_before_anything_is_read(call, error):
 
 
 def test_refused_shapes():
-    with pytest.raises(InputError, match="one column"):
-        decode_gaussians(np.zeros((10, 2)), budget=BUDGET)
-    with pytest.raises(InputError, match="four rows"):
-        decode_gaussians(np.zeros(3), budget=BUDGET)
-    with pytest.raises(InputError, match="two rows"):
-        decode_variances(np.zeros(1), budget=BUDGET)
-    with pytest.raises(InputError, match="two-dimensional"):
-        decode_means(np.zeros((2, 2, 2)), std=1.0, budget=BUDGET)
+    raises(InputError, "one column", decode_gaussians, np.zeros((10, 2)), budget=BUDGET)
+    raises(InputError, "four rows", decode_gaussians, np.zeros(3), budget=BUDGET)
+    raises(InputError, "two rows", decode_variances, np.zeros(1), budget=BUDGET)
+    raises(InputError, "two-dimensional", decode_means, np.zeros((2, 2, 2)), std=1.0, budget=BUDGET)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, Rows
@@ -242,8 +243,7 @@ def test_costs_add_up_to_the_allowance():
         assert pure.counts + pure.learning == 1
     assert leaf_costs(Fraction(2), pure=False) == LeafCosts(counts=Fraction(1, 10), learning=Fraction(2))
     for bad in (Fraction(0), Fraction(1), Fraction(-1)):
-        with pytest.raises(InputError, match="count_cost"):
-            leaf_costs(Fraction(1), pure=False, count_cost=bad)
+        raises(InputError, "count_cost", leaf_costs, Fraction(1), pure=False, count_cost=bad)
 
 
 def test_dear_counts_are_charged(mixture):
@@ -359,8 +359,7 @@ def test_catches_rounds_that_private_rows_chose():
         _, learned = SMALL.fit(ZCDP(0.5), x=data, frames=FRAMES, rounds=2 + int(data[0, 2] > 1.0))
         return [learned.means]
 
-    with pytest.raises(ReplayError):
-        record_replay(adaptive, x, y, budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
 
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
@@ -372,5 +371,4 @@ def test_catches_routes_that_differ_between_releases(monkeypatch):
         return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
     monkeypatch.setattr(leaf_gaussians.LeafSums, "release", elsewhere)
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        SMALL.fit(ZCDP(0.5), frames=FRAMES, rounds=2)
+    raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

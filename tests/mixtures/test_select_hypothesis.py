@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy import stats
 from spies import SpyLedger, SpyRows, refused, seeded
 
@@ -187,8 +188,7 @@ def test_no_hypothesis_gives_the_fallback_for_nothing():
     result = select_hypothesis(rows, hypotheses=none, budget=PureDP(1), fallback=spare, **COMMON)
     assert (result.index, result.status, result.candidates, result.left_out) == (None, "fallback", 0, 2)
     assert result.means.tolist() == [[5.0]]
-    with pytest.raises(InputError, match="fallback="):
-        select_hypothesis(rows, hypotheses=none, budget=PureDP(1), **COMMON)
+    raises(InputError, "fallback=", select_hypothesis, rows, hypotheses=none, budget=PureDP(1), **COMMON)
     assert log == []
 
 
@@ -279,15 +279,12 @@ def test_weights_and_positions_are_checked_past_those_left_out():
     weights, means, variances = (part.copy() for part in ARRAYS)
     variances[0] = np.nan
     weights[3] *= 3.0
-    with pytest.raises(InputError, match="position 3 do not"):
-        Hypotheses.from_arrays(weights, means, variances)
+    raises(InputError, "position 3 do not", Hypotheses.from_arrays, weights, means, variances)
 
 
 def test_required_n_checks_its_arguments():
-    with pytest.raises(InputError, match="accuracy"):
-        required_n(10, 1.5, 1.0)
-    with pytest.raises(InputError, match="epsilon"):
-        required_n(10, 0.5, 0.0)
+    raises(InputError, "accuracy", required_n, 10, 1.5, 1.0)
+    raises(InputError, "epsilon", required_n, 10, 0.5, 0.0)
     assert required_n(10, 0.5, 1.0) < required_n(1000, 0.5, 1.0) < required_n(1000, 0.5, 0.01)
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from mixture_cases import errors_of, matched, separated
 
 from fastpubpriv import (
@@ -97,8 +98,7 @@ def test_each_notion_of_budget_finds_the_groups(budget):
 
 @pytest.mark.parametrize("method", ["tree", "one_shot"])
 def test_pure_budgets_cannot_pay_for_a_private_search(method):
-    with pytest.raises(BudgetError, match="public_pca"):
-        learn(budget=PureDP(1), method=method)
+    raises(BudgetError, "public_pca", learn, budget=PureDP(1), method=method)
     assert learn(budget=PureDP(8)).method == "public_pca"
 
 
@@ -129,8 +129,7 @@ def test_depths_of_the_searches():
 def test_releases_cost_what_the_formula_says(mode, method):
     """rho_clust, then rho_cov + max(rho_mean, rho_count + rho_mean / 2): the account's exact total, nearly all of the budget."""
     if (mode, method) == ("theory", "one_shot"):
-        with pytest.raises(InputError, match="practical"):
-            learn(mode=mode, method=method)
+        raises(InputError, "practical", learn, mode=mode, method=method)
         return
     rows, public = (FAR_ROWS, FAR_PUBLIC) if mode == "theory" else (ROWS, PUBLIC)
     with recording() as transcript:
@@ -200,8 +199,7 @@ def test_that_test_notices_positions(monkeypatch):
         return original(self, payer, Rows.from_array(np.array(first)), executor, **options)
 
     monkeypatch.setattr(search.ShellCounts, "release", half)
-    with pytest.raises(AssertionError):
-        test_statistics_do_not_depend_on_the_order_of_rows()
+    raises(AssertionError, None, test_statistics_do_not_depend_on_the_order_of_rows)
 
 
 # ---- Results --------------------------------------------------------------------------------------------------------
@@ -242,8 +240,7 @@ def test_baseline_without_public_rows():
     assert result.method == "no_public_baseline"
     assert matched(result.tree.assign(rows), labels) > 0.98
     assert errors_of(result, two)[1].max() < 0.5
-    with pytest.raises(BudgetError, match="PureDP"):
-        no_public_baseline(rows, n_components=2, radius=40.0, budget=PureDP(1))
+    raises(BudgetError, "PureDP", no_public_baseline, rows, n_components=2, radius=40.0, budget=PureDP(1))
 
 
 # ---- Bad arguments are refused before anything is paid; bad private content is silent; odd public rows give fewer components.
@@ -313,8 +310,7 @@ def test_refused_before_anything_is_paid(changes, error, message):
 
 
 def test_more_components_than_private_rows():
-    with pytest.raises(InputError, match="number of private rows"):
-        learn_separated_mixture(ROWS_OF_EDGES[:1], **GOOD)
+    raises(InputError, "number of private rows", learn_separated_mixture, ROWS_OF_EDGES[:1], **GOOD)
 
 
 @pytest.mark.parametrize(
@@ -333,8 +329,7 @@ def test_baseline_refusals(changes, message):
 
 def test_public_only_refusals():
     for rows, k in ((PUBLIC_OF_EDGES, 0), (PUBLIC_OF_EDGES, 31), (np.ones((4, 2)), 2), (PUBLIC_OF_EDGES[:1], 1)):
-        with pytest.raises(InputError):
-            public_only(rows, n_components=k)
+        raises(InputError, None, public_only, rows, n_components=k)
 
 
 def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refused():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -121,8 +122,7 @@ def test_the_last_round_sets_the_error(monkeypatch):
 )  # fmt: skip
 def test_what_cannot_be_planned_is_refused(options, message):
     arguments = {"dim": 3, "n_pub": 4, "n_priv": 1000, "budget": ZCDP(rho=0.5)} | options
-    with pytest.raises(InputError, match=message):
-        plan("gaussian", **arguments)
+    raises(InputError, message, plan, "gaussian", **arguments)
 
 
 def test_nothing_reaches_an_error_of_zero():
@@ -228,11 +228,9 @@ def test_times_grow_with_what_they_depend_on():
 
 
 def test_theory_refuses_with_both_numbers():
-    with pytest.raises(InfeasibleError, match=r"10\^44"):
-        check_feasible(10**9, 2, 1, 0.1, APPROX, 0.05)
+    raises(InfeasibleError, r"10\^44", check_feasible, 10**9, 2, 1, 0.1, APPROX, 0.05)
     sizes = mixture_sizes(1, 1, 0.9, APPROX, failure_prob=0.05)
-    with pytest.raises(InfeasibleError, match="rows"):
-        check_feasible(10_000, 1, 1, 0.9, APPROX, 0.05)
+    raises(InfeasibleError, "rows", check_feasible, 10_000, 1, 1, 0.9, APPROX, 0.05)
     assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
     enough = sizes.variance_rows + sizes.mean_rows + 10**6
     blocks = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05)
@@ -294,8 +292,7 @@ def test_a_search_costs_and_public_clustering_does_not():
     assert "direction_noise" in searching.details
     assert "direction_noise" not in public.details
     assert predicted(PureDP(4)).error > predicted(ApproxDP(4, 1e-6)).error
-    with pytest.raises(BudgetError, match="public_pca"):
-        predicted(PureDP(4), method="tree")
+    raises(BudgetError, "public_pca", predicted, PureDP(4), method="tree")
 
 
 @pytest.mark.parametrize(
@@ -310,8 +307,7 @@ def test_a_search_costs_and_public_clustering_does_not():
     ],
 )
 def test_what_cannot_be_planned_is_refused_of_mixture(changes, message):
-    with pytest.raises(InputError, match=message):
-        predicted(ZCDP(0.5), **changes)
+    raises(InputError, message, predicted, ZCDP(0.5), **changes)
 
 
 def test_worst_cases_have_the_numbers_of_the_proofs():
@@ -324,8 +320,7 @@ def test_worst_cases_have_the_numbers_of_the_proofs():
     assert needs.dim == pytest.approx(1849.0, rel=1e-3)
     assert needs.label == "worst case"
     assert needs.to_dict()["label"] == "worst case"
-    with pytest.raises(InputError, match="min_weight"):
-        mixture_needs(n_priv=10, n_components=4, min_weight=0.3)
+    raises(InputError, "min_weight", mixture_needs, n_priv=10, n_components=4, min_weight=0.3)
 
 
 def test_condition_two_holds_from_the_dimension_that_it_needs():
@@ -337,8 +332,7 @@ def test_condition_two_holds_from_the_dimension_that_it_needs():
     flat = np.eye(math.ceil(least) + 1)[None].copy()
     flat[0, 0, 0] = 1e4
     assert condition_two(flat, n_total=1000) == [False]
-    with pytest.raises(InputError, match="stack"):
-        condition_two(np.eye(3), n_total=1000)
+    raises(InputError, "stack", condition_two, np.eye(3), n_total=1000)
 
 
 # ---- What a plan says of its budget is what the result says that is made with it ------------------------------------
@@ -484,10 +478,8 @@ def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
 
 @pytest.mark.parametrize(("theorem", "notion"), [("B.5", ApproxDP), ("C.23", ZCDP), ("C.29", PureDP)])
 def test_the_notion_belongs_to_the_theorem(theorem, notion):
-    with pytest.raises(BudgetError, match=f"theorem {theorem}"):
-        bounds(theorem, notion)
-    with pytest.raises(BudgetError):
-        bounds(theorem, notion, budget=0.5)
+    raises(BudgetError, f"theorem {theorem}", bounds, theorem, notion)
+    raises(BudgetError, None, bounds, theorem, notion, budget=0.5)
 
 
 # ---- A method from outside: registered once, it is found by the estimator, the command line and `plan` --------------
@@ -511,16 +503,14 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
 
 def test_a_name_that_is_taken_is_refused():
     registry = Registry(lifted.METHOD)
-    with pytest.raises(InputError, match="already"):
-        registry.add(lifted.METHOD)
+    raises(InputError, "already", registry.add, lifted.METHOD)
     with pytest.raises(InputError, match="already"):
         registry.add(replace(lifted.METHOD, name="auto"))
     assert registry.choices == ("lifted_coinpress",)
 
 
 def test_an_argument_of_another_task_is_refused_by_its_name():
-    with pytest.raises(InputError, match="'norm_bound'"):
-        plan("mean", dim=2, n_pub=3, n_priv=10, budget=ZCDP(1), norm_bound=1.0)
+    raises(InputError, "'norm_bound'", plan, "mean", dim=2, n_pub=3, n_priv=10, budget=ZCDP(1), norm_bound=1.0)
     words = "plan mean --dim 2 --n-pub 3 --n-priv 10 --rho 1 --norm-bound 1"
     done = CliRunner().invoke(main, words.split(" "))
     assert done.exit_code == 2
@@ -577,10 +567,8 @@ def test_alternatives_and_json():
 
 
 def test_out_of_reach():
-    with pytest.raises(InputError, match="no budget reaches"):
-        plan("mean", n_priv=10, error=1e-3, **TASKS["mean"])
-    with pytest.raises(InputError, match="no number of rows"):
-        plan("mean", budget=ZCDP(0.5), error=1e-9, **TASKS["mean"])
+    raises(InputError, "no budget reaches", plan, "mean", n_priv=10, error=1e-3, **TASKS["mean"])
+    raises(InputError, "no number of rows", plan, "mean", budget=ZCDP(0.5), error=1e-9, **TASKS["mean"])
 
 
 @pytest.mark.parametrize(

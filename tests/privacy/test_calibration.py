@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -108,12 +109,9 @@ def test_planted_bug_is_caught():
 
 def test_gaussian_rho_by_notion():
     assert gaussian_rho(ZCDP(Fraction(1, 3)), 10**9) == Fraction(1, 3)
-    with pytest.raises(BudgetError, match="Laplace"):
-        gaussian_rho(PureDP(1), 1)
-    with pytest.raises(BudgetError, match="delta >="):
-        gaussian_rho(ApproxDP(1, 1e-25), 10**6)
-    with pytest.raises(BudgetError):
-        gaussian_rho(ApproxDP(1, 1e-6), -1)
+    raises(BudgetError, "Laplace", gaussian_rho, PureDP(1), 1)
+    raises(BudgetError, "delta >=", gaussian_rho, ApproxDP(1, 1e-25), 10**6)
+    raises(BudgetError, None, gaussian_rho, ApproxDP(1, 1e-6), -1)
 
 
 def test_huge_epsilon_is_calibrated_at_a_stricter_one():
@@ -131,10 +129,8 @@ def test_laplace_epsilon_by_notion():
     for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
         epsilon = laplace_epsilon(ZCDP(rho), 1)
         assert pure_to_zcdp_exact(epsilon) <= Fraction(rho) < pure_to_zcdp_exact(epsilon * Fraction(1 + 1e-9))
-    with pytest.raises(BudgetError):
-        laplace_epsilon(PureDP(2.0**-30), 2**70)
-    with pytest.raises(BudgetError):
-        laplace_epsilon(1.0, 1)
+    raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
+    raises(BudgetError, None, laplace_epsilon, 1.0, 1)
 
 
 def built(make, *arguments):
@@ -235,17 +231,13 @@ def test_waste_is_within_1e_6_for_sums():
 )  # fmt: skip
 @pytest.mark.parametrize("make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid])
 def test_bad_arguments(make, arguments):
-    with pytest.raises(BudgetError):
-        make(*arguments)
+    raises(BudgetError, None, make, *arguments)
 
 
 def test_impossible_sizes_say_so_with_numbers():
-    with pytest.raises(InputError, match=r"10000000 columns, 5 rows.*at least"):
-        gaussian_gram_grid(0.5, 10**7, 5)
-    with pytest.raises(InputError, match="overflows"):
-        gaussian_sum_grid(1e6, 10, 10**18)
-    with pytest.raises(InputError, match="at least"):
-        laplace_sum_grid(2.0**-30, 1000, 10)
+    raises(InputError, r"10000000 columns, 5 rows.*at least", gaussian_gram_grid, 0.5, 10**7, 5)
+    raises(InputError, "overflows", gaussian_sum_grid, 1e6, 10, 10**18)
+    raises(InputError, "at least", laplace_sum_grid, 2.0**-30, 1000, 10)
 
 
 def test_clip_steps_and_step():
@@ -254,10 +246,8 @@ def test_clip_steps_and_step():
         assert clip_steps(10**4, dim) == 10**4 - half - 1
     assert step(3.0, 1000, 4) == 3.0 / 998
     for bad in (0, -1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match="radius"):
-            step(bad, 1000, 4)
-    with pytest.raises(InputError, match="no room"):
-        clip_steps(3, 16)
+        raises(InputError, "radius", step, bad, 1000, 4)
+    raises(InputError, "no room", clip_steps, 3, 16)
 
 
 # ---- Sampling schemes, the cost of a run and the noise for a budget, and the event of one step of it ----------------
@@ -346,8 +336,7 @@ def test_a_planted_fault_of_the_relation_is_seen():
     ],
 )
 def test_what_is_refused(call, words):
-    with pytest.raises(BudgetError, match=words):
-        call()
+    raises(BudgetError, words, call)
 
 
 # ---- the event
@@ -373,8 +362,7 @@ def test_the_event_answers_for_the_whole_run_once():
     ledger.debit(step, name="run")
     assert ledger.spent == step.cost
     for notion in (ZCDP, PureDP):
-        with pytest.raises(BudgetError, match="pass ApproxDP"):
-            step.price(notion)
+        raises(BudgetError, "pass ApproxDP", step.price, notion)
 
 
 def test_the_event_under_add_remove_has_the_same_noise_over_half_the_sensitivity():
@@ -399,8 +387,7 @@ def test_the_event_checks_its_promise():
     step = event()
     assert step.pair_cost(np.array([0, 0]), np.array([256, 0]), ApproxDP) == step.epsilon
     assert step.later.pair_cost(np.array([0, 0]), np.array([0, 0]), ApproxDP) == 0
-    with pytest.raises(ReplayError, match="moved by"):
-        step.pair_cost(np.array([0, 0]), np.array([256, 1]), ApproxDP)
+    raises(ReplayError, "moved by", step.pair_cost, np.array([0, 0]), np.array([256, 1]), ApproxDP)
 
 
 # ---- Closed-form profiles of one sampled step: against forty digits, against quadrature, and never below the truth.

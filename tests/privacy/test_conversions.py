@@ -11,6 +11,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as theirs
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
+from helpers.errors import raises
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy import (
@@ -266,8 +267,7 @@ def test_composition_reports():
         lambda: optimal_composition_delta(0.1, 0, 10**7, 1),
         lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
     ):
-        with pytest.raises(BudgetError):
-            bad()
+        raises(BudgetError, None, bad)
 
 
 # ---- pure DP and groups ----
@@ -302,8 +302,7 @@ def test_group_privacy():
     assert group_approx(1e-6, 1e-9, 2)[1] == pytest.approx(2e-9, rel=1e-5)
     assert group_approx(100, 1e-6, 20) == (2000.0, 1.0)
     for bad in (0, -1, 1.5, True):
-        with pytest.raises(BudgetError):
-            group_rho(1, bad)
+        raises(BudgetError, None, group_rho, 1, bad)
 
 
 @pytest.mark.parametrize(
@@ -311,10 +310,8 @@ def test_group_privacy():
 )
 @pytest.mark.parametrize("bad", [-1, float("nan"), float("inf"), "1", True, None, 10**400])
 def test_bad_numbers_are_refused(function, bad):
-    with pytest.raises(BudgetError):
-        function(bad, 0.5)
-    with pytest.raises(BudgetError):
-        function(0.5, bad)
+    raises(BudgetError, None, function, bad, 0.5)
+    raises(BudgetError, None, function, 0.5, bad)
 
 
 def test_exact_inputs_are_rounded_towards_safety():

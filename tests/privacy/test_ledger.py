@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from clocks import PATIENCE
+from helpers.errors import raises
 from ledger_cases import reopen
 
 import fastpubpriv
@@ -41,20 +42,17 @@ def test_debits_add_up_exactly(place):
     assert ledger.remaining.is_zero
     assert ledger.spent == ledger.total.cost
     assert [(e.number, e.name) for e in ledger.entries] == [(1, "query 0"), (2, "query 1"), (3, "query 2")]
-    with pytest.raises(BudgetError, match=r"what remains, Cost\(ZCDP, rho=0.0\)"):
-        ledger.debit(ZCDP(2.0**-60), name="one too many")
+    raises(BudgetError, r"what remains, Cost\(ZCDP, rho=0.0\)", ledger.debit, ZCDP(2.0**-60), name="one too many")
     assert len(ledger.entries) == 3
 
 
 def test_every_part_of_the_total_is_checked(place):
     ledger = Ledger(ApproxDP(1, 1e-6), **place)
     ledger.debit(ApproxDP(0.25, 1e-6), name="uses all of delta")
-    with pytest.raises(BudgetError, match="larger than what remains"):
-        ledger.debit(ApproxDP(0.25, 1e-9), name="no delta left")
+    raises(BudgetError, "larger than what remains", ledger.debit, ApproxDP(0.25, 1e-9), name="no delta left")
     ledger.debit(PureDP(0.75), name="pure still fits")
     assert ledger.remaining.is_zero
-    with pytest.raises(BudgetError):
-        ledger.debit(PureDP(0.001), name="no epsilon left")
+    raises(BudgetError, None, ledger.debit, PureDP(0.001), name="no epsilon left")
 
 
 def test_events_and_notions(place):
@@ -64,13 +62,11 @@ def test_events_and_notions(place):
     ledger.debit(ComposedEvent((LaplaceEvent(128, 8, 3), LaplaceEvent(0, 8, 1))), name="laplace")
     ledger.debit(Cost.zero(ZCDP), name="free")
     assert ledger.spent.amounts[0] == Fraction(1, 2) + 2 * pure_to_zcdp_exact(0.5)
-    with pytest.raises(BudgetError, match="ZCDP or PureDP"):
-        ledger.debit(ApproxDP(0.1, 1e-6), name="x")
+    raises(BudgetError, "ZCDP or PureDP", ledger.debit, ApproxDP(0.1, 1e-6), name="x")
     with pytest.raises(BudgetError):
         ledger.debit(LaplaceEvent(64, 8, 1, delta=1e-9), name="x")
     for bad in (0.5, None, "ZCDP(1)"):
-        with pytest.raises(BudgetError, match="must be a budget"):
-            ledger.debit(bad, name="x")
+        raises(BudgetError, "must be a budget", ledger.debit, bad, name="x")
     assert len(ledger.entries) == 4
 
 
@@ -88,8 +84,7 @@ def test_relations_never_mix(place):
     ledger = Ledger(ZCDP(1), **place)
     with pytest.raises(BudgetError, match="REPLACE_ONE"):
         ledger.debit(GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE), name="x")
-    with pytest.raises(BudgetError, match="REPLACE_ONE"):
-        ledger.debit(ZCDP(0.1), name="x", relation=Neighbors.ADD_REMOVE_ONE)
+    raises(BudgetError, "REPLACE_ONE", ledger.debit, ZCDP(0.1), name="x", relation=Neighbors.ADD_REMOVE_ONE)
     ledger.debit(ZCDP(0.1), name="x", relation=Neighbors.REPLACE_ONE)
     other = Ledger(ZCDP(1), relation=Neighbors.ADD_REMOVE_ONE)
     other.debit(ZCDP(0.5), name="stated under the relation of the ledger")
@@ -105,10 +100,8 @@ def test_with_closes_and_spending_stays_readable(place):
             ledger.debit(ZCDP(0.5), name="failed fit")
             raise RuntimeError("inside")
 
-    with pytest.raises(RuntimeError, match="inside"):
-        failing_fit()
-    with pytest.raises(LedgerError, match="closed"):
-        ledger.debit(ZCDP(0.5), name="after")
+    raises(RuntimeError, "inside", failing_fit)
+    raises(LedgerError, "closed", ledger.debit, ZCDP(0.5), name="after")
     assert ledger.spent == ZCDP(0.5).cost  # never refunded
 
 
@@ -117,25 +110,21 @@ def test_short_repr_and_no_copies(place):
     ledger.debit(ZCDP(0.25), name="x")
     assert repr(ledger) == "Ledger(total=ZCDP(rho=1.0), remaining=Cost(ZCDP, rho=0.75), entries=1)"
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="share its path"):
-            attempt(ledger)
+        raises(TypeError, "share its path", attempt, ledger)
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 201, "two\nlines", "\x00", 5, None, b"x"])
 def test_names_are_checked_before_anything_is_charged(place, bad):
     ledger = Ledger(ZCDP(1), **place)
-    with pytest.raises(InputError, match="printable"):
-        ledger.debit(ZCDP(0.5), name=bad)
+    raises(InputError, "printable", ledger.debit, ZCDP(0.5), name=bad)
     assert ledger.spent.is_zero
 
 
 def test_constructor_arguments_are_checked(tmp_path):
     for arguments in ({"total": 1.0}, {"total": ZCDP(1), "relation": "replace_one"}):
-        with pytest.raises(BudgetError):
-            Ledger(**arguments)
+        raises(BudgetError, None, Ledger, **arguments)
     for arguments in ({"label": "\n"}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": True}, {"timeout": "1"}):
-        with pytest.raises(InputError):
-            Ledger(ZCDP(1), path=tmp_path / "x", **arguments)
+        raises(InputError, None, Ledger, ZCDP(1), path=tmp_path / "x", **arguments)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,16 +139,14 @@ def test_file_survives_and_must_match(path):
         (ZCDP(1), None, {}),
         (ZCDP(1), "set A", {"relation": Neighbors.ADD_REMOVE_ONE}),
     ):
-        with pytest.raises(LedgerError, match="made with another"):
-            Ledger(total, path=path, label=label, **extra)
+        raises(LedgerError, "made with another", Ledger, total, path=path, label=label, **extra)
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
 def test_two_objects_see_each_other(path):
     one, two = reopen(path), reopen(path)
     one.debit(ZCDP(0.5), name="one")
-    with pytest.raises(BudgetError, match="remains"):
-        two.debit(ZCDP(0.5), name="two")
+    raises(BudgetError, "remains", two.debit, ZCDP(0.5), name="two")
     assert two.debit(ZCDP(0.125), name="two") == 5
     assert one.remaining.is_zero
 

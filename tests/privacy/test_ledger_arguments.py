@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from case_names import shown
 from clocks import PATIENCE
+from helpers.errors import raises
 from ledger_cases import HEADER, as_body, forge
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
@@ -80,8 +81,7 @@ def test_timeouts(opener, bad, path):
     with pytest.raises(InputError, match=r"timeout \(seconds"):
         OPENERS[opener](path, timeout=bad)
     if opener == "new":  # checked even where it is not needed
-        with pytest.raises(InputError, match=r"timeout \(seconds"):
-            Ledger(ZCDP(1), timeout=bad)
+        raises(InputError, r"timeout \(seconds", Ledger, ZCDP(1), timeout=bad)
     assert path.read_bytes() == before
 
 
@@ -93,25 +93,21 @@ def test_timeouts_that_are_fine(good, path):
 
 @pytest.mark.parametrize("bad", [5, b"x", [], "", "\n", "x" * 201, "\ud800", object()], ids=shown)
 def test_labels(bad, tmp_path):
-    with pytest.raises(InputError, match="label must be a printable text"):
-        Ledger(ZCDP(1), path=tmp_path / "a", label=bad)
+    raises(InputError, "label must be a printable text", Ledger, ZCDP(1), path=tmp_path / "a", label=bad)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("bad", ["replace_one", [], {}, 0, Neighbors, object()], ids=shown)
 def test_relations(bad, place):
     ledger = Ledger(ZCDP(1), **place)
-    with pytest.raises(BudgetError, match=r"Neighbors.REPLACE_ONE"):
-        ledger.debit(ZCDP(0.5), name="x", relation=bad)
-    with pytest.raises(BudgetError, match=r"Neighbors.REPLACE_ONE"):
-        Ledger(ZCDP(1), relation=bad)
+    raises(BudgetError, r"Neighbors.REPLACE_ONE", ledger.debit, ZCDP(0.5), name="x", relation=bad)
+    raises(BudgetError, r"Neighbors.REPLACE_ONE", Ledger, ZCDP(1), relation=bad)
     assert ledger.spent.is_zero
 
 
 @pytest.mark.parametrize("bad", [None, 1, "ZCDP(1)", ZCDP, Budget, ZCDP(1).cost, [], float("nan")], ids=shown)
 def test_totals(bad, tmp_path):
-    with pytest.raises(BudgetError, match="total must be ZCDP, ApproxDP or PureDP"):
-        Ledger(bad, path=tmp_path / "a")
+    raises(BudgetError, "total must be ZCDP, ApproxDP or PureDP", Ledger, bad, path=tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,8 +121,7 @@ HUGE = [
 @pytest.mark.parametrize("cost", [0.5, None, "x", [], np.float64(0.5), Fraction(1, 2), ZCDP, *HUGE], ids=shown)
 def test_costs(cost, place):
     ledger = Ledger(ZCDP(1), **place)
-    with pytest.raises(BudgetError):
-        ledger.debit(cost, name="x")
+    raises(BudgetError, None, ledger.debit, cost, name="x")
     assert ledger.spent.is_zero
 
 
@@ -153,8 +148,7 @@ def test_a_directory_that_takes_the_place_of_a_ledger(path):
     ledger = Ledger.from_file(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(LedgerError, match="is a directory"):
-        ledger.debit(ZCDP(0.125), name="x")
+    raises(LedgerError, "is a directory", ledger.debit, ZCDP(0.125), name="x")
 
 
 @pytest.mark.parametrize("opener", ["from_file", "repair"])
@@ -172,8 +166,7 @@ def test_from_file_makes_no_file_that_vanishes_meanwhile(path, monkeypatch):
         return from_dict(data)
 
     monkeypatch.setattr(Budget, "from_dict", vanish)
-    with pytest.raises(LedgerError, match="does not exist"):
-        Ledger.from_file(path)
+    raises(LedgerError, "does not exist", Ledger.from_file, path)
     assert not path.exists()
 
 
@@ -269,13 +262,11 @@ def test_a_header_field_that_is_missing_or_no_such_value_is_refused(tmp_path, fi
         changed = {**header, field: value} if value is not MISSING else {k: v for k, v in header.items() if k != field}
         path.write_bytes(forge(as_body(changed).replace("Infinity", "1e400")))
         before = path.read_bytes()
-        with pytest.raises(LedgerError):
-            Ledger(ZCDP(1), path=path, label=label)
+        raises(LedgerError, None, Ledger, ZCDP(1), path=path, label=label)
         if field == "label" and value is None:
             assert Ledger.from_file(path).label is None
         else:
-            with pytest.raises(LedgerError):
-                Ledger.from_file(path)
+            raises(LedgerError, None, Ledger.from_file, path)
         assert path.read_bytes() == before
 
 

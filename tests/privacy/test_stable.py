@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy.special import log_ndtr, ndtr
 
 from fastpubpriv.errors import BudgetError, InputError
@@ -237,16 +238,11 @@ def test_more_rows_take_a_coarser_grid():
 
 
 def test_refusals():
-    with pytest.raises(BudgetError, match="epsilon > 0"):
-        stable_event(0, 1e-6, histograms=1, n=10, draws=1)
-    with pytest.raises(BudgetError, match="delta in"):
-        stable_event(1, 0, histograms=1, n=10, draws=1)
-    with pytest.raises(InputError, match="histograms can be released"):
-        stable_event(1, 1e-6, histograms=2**21, n=10, draws=1)
-    with pytest.raises(InputError, match="no stable histogram"):
-        stable_event(1, 1e-6, histograms=1, n=2**62, draws=1)
-    with pytest.raises(InputError, match="noise must be"):
-        stable_event(1, 1e-6, histograms=1, n=10, draws=1, law="cauchy")
+    raises(BudgetError, "epsilon > 0", stable_event, 0, 1e-6, histograms=1, n=10, draws=1)
+    raises(BudgetError, "delta in", stable_event, 1, 0, histograms=1, n=10, draws=1)
+    raises(InputError, "histograms can be released", stable_event, 1, 1e-6, histograms=2**21, n=10, draws=1)
+    raises(InputError, "no stable histogram", stable_event, 1, 1e-6, histograms=1, n=2**62, draws=1)
+    raises(InputError, "noise must be", stable_event, 1, 1e-6, histograms=1, n=10, draws=1, law="cauchy")
     good = {"law": "laplace", "histograms": 1, "step": 5, "threshold": 6, "log2_scale": 8, "epsilon": 1, "draws": 0}
     StableHistogramEvent(**good)
     bad = [
@@ -254,8 +250,7 @@ def test_refusals():
         {"draws": -1}, {"relation": Neighbors.ADD_REMOVE_ONE},
     ]  # fmt: skip
     for change in bad:
-        with pytest.raises(BudgetError):
-            StableHistogramEvent(**{**good, **change})
+        raises(BudgetError, None, StableHistogramEvent, **{**good, **change})
 
 
 def test_an_event_among_others():
@@ -263,8 +258,7 @@ def test_an_event_among_others():
     run = ComposedEvent((event, GaussianEvent(4, 8, 1)))
     assert run.draws == 6
     for cost in (lambda: run.rho, lambda: run.epsilon):
-        with pytest.raises(BudgetError):
-            cost()
+        raises(BudgetError, None, cost)
     ledger = Ledger(ApproxDP(2, 1e-5))
     ledger.debit(event, name="histogram")
     assert ledger.spent.amounts == (Fraction(1), event.delta)

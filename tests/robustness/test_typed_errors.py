@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pytest
 from case_names import shown
 from every_result import MADE, made
+from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -51,8 +52,7 @@ def test_constructors_of_rows(name, wrong):
 @pytest.mark.parametrize("wrong", WRONG, ids=shown)
 @pytest.mark.parametrize("read", [private_rows, public_rows])
 def test_rows_of_anything(read, wrong):
-    with pytest.raises(InputError):
-        read(wrong)
+    raises(InputError, None, read, wrong)
 
 
 @pytest.mark.parametrize("name", ["from_npy", "from_parquet", "from_arrow", "from_csv"])
@@ -69,8 +69,7 @@ def test_a_directory_is_no_file(name, tmp_path):
 def test_columns_of_rows(columns):
     frame = pd.DataFrame({"a": [1.0, 2.0]})
     for source in (frame, private_rows(frame), X, [frame.to_dict()]):
-        with pytest.raises(InputError):
-            private_rows(source, columns=columns)
+        raises(InputError, None, private_rows, source, columns=columns)
 
 
 @pytest.mark.parametrize("number", [-1, 2.0, math.nan, "5", [1], True])
@@ -84,8 +83,7 @@ def test_ranges_of_rows(number):
         lambda: Rows.from_chunks(lambda: [], n=number, dim=2),
         lambda: Rows.from_chunks(lambda: [], n=2, dim=number),
     ):
-        with pytest.raises(InputError):
-            call()
+        raises(InputError, None, call)
 
 
 def files(folder):
@@ -176,8 +174,7 @@ def test_results_at_what_are_no_rows(rows):
 def test_rows_that_are_not_finite(bad):
     found, rows = mixture(), [[1.0, 2.0], [bad, 3.0]]
     for method in (gaussian().log_prob, found.predict, found.predict_proba, found.log_prob):
-        with pytest.raises(InputError, match="must be finite"):
-            method(rows)
+        raises(InputError, "must be finite", method, rows)
     assert found.tree.assign(rows)[1] == -1
     assert not np.isfinite(pca().transform(rows)[1]).any()
 
@@ -287,12 +284,10 @@ def test_json_texts_that_are_damaged(name):
     text, rng = result.to_json(), np.random.default_rng(2)
     kind, uses = type(result), [*USES.get(name, ()), *SHOWN]
     for wrong in NOT_JSON:
-        with pytest.raises(InputError):
-            kind.from_json(wrong)
+        raises(InputError, None, kind.from_json, wrong)
     for _ in range(60):
         cut = int(rng.integers(len(text)))
-        with pytest.raises(InputError):
-            kind.from_json(text[:cut])
+        raises(InputError, None, kind.from_json, text[:cut])
         damaged = bytearray(text.encode())
         for place in rng.integers(len(damaged), size=3):
             damaged[place] = int(rng.integers(256))

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from helpers.errors import raises
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -81,11 +82,9 @@ def test_fit_keeps_the_released_result_and_the_names(kind):
 def test_what_fit_needs_is_said(kind):
     rows, label = table(300)
     model = made(kind)
-    with pytest.raises(InputError, match=r"needs public rows"):
-        model.fit(rows, label)
+    raises(InputError, r"needs public rows", model.fit, rows, label)
     if "Regression" in kind.__name__:
-        with pytest.raises(InputError, match="pass y_pub= beside X_pub="):
-            model.fit(rows, label, X_pub=rows)
+        raises(InputError, "pass y_pub= beside X_pub=", model.fit, rows, label, X_pub=rows)
     model = clone(model).set_params(budget=None)
     with pytest.raises(InputError, match="budget must be"):
         model.fit(
@@ -157,8 +156,7 @@ def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
     with Ledger.from_file(path) as ledger:
         assert len(ledger.entries) == 2
     # Five folds would cost 2.5, and 1 is left: two of them are paid for, the others are refused before a row is read.
-    with pytest.raises(BudgetError):
-        cross_val_score(model, rows, label, cv=5, params=public, error_score="raise")
+    raises(BudgetError, None, cross_val_score, model, rows, label, cv=5, params=public, error_score="raise")
     with Ledger.from_file(path) as ledger:
         assert len(ledger.entries) == 4
     with pytest.raises(BudgetError):

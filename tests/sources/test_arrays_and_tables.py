@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
+from helpers.errors import raises
 from helpers_sources import column_sums, direct_sums, silently
 
 from fastpubpriv.errors import InputError
@@ -212,10 +213,8 @@ def test_npy_files(tmp_path):
 def test_rows_pass_through_and_have_their_columns():
     rows = private_rows(X)
     assert private_rows(rows) is rows
-    with pytest.raises(InputError, match="no names"):
-        private_rows(rows, columns=["a"])
-    with pytest.raises(InputError, match="no names"):
-        private_rows(X, columns=["a"])
+    raises(InputError, "no names", private_rows, rows, columns=["a"])
+    raises(InputError, "no names", private_rows, X, columns=["a"])
 
 
 REFUSALS = {
@@ -370,15 +369,13 @@ def test_columns_that_cannot_be_chosen(make):
         (["a", "a"], "twice"),
         (lambda: 0, "list of column names"),
     ):
-        with pytest.raises(InputError, match=words):
-            private_rows(table, columns=columns)
+        raises(InputError, words, private_rows, table, columns=columns)
     np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
 
 
 def test_repeated_and_odd_labels():
     frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "a", 7])
-    with pytest.raises(InputError, match="more than one column 'a'"):
-        private_rows(frame)
+    raises(InputError, "more than one column 'a'", private_rows, frame)
     assert private_rows(frame, columns=[7]).columns == ("7",)
 
 
@@ -392,11 +389,9 @@ def test_things_that_are_almost_tables():
         (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
         (pd.DataFrame(index=[0, 1]), "no columns|at least one"),
     ):
-        with pytest.raises(InputError, match=words):
-            private_rows(source)
+        raises(InputError, words, private_rows, source)
     for make in (Rows.from_frame, Rows.from_arrow):
-        with pytest.raises(InputError, match="expected"):
-            make([[1.0]])
+        raises(InputError, "expected", make, [[1.0]])
 
 
 def test_the_index_that_pandas_stores_is_not_data(tmp_path):
@@ -413,18 +408,15 @@ def test_parquet_lists_and_broken_files(tmp_path):
     np.testing.assert_array_equal(values(private_rows([a, b])), [[1, 3], [2, 4], [7, 8]])
     rows = private_rows([str(a), str(c)], columns=["x"])
     np.testing.assert_array_equal(np.concatenate(list(rows.chunks(1, 3, 1))), [[2.0], [7.0]])
-    with pytest.raises(InputError, match="other columns"):
-        private_rows([a, c])
+    raises(InputError, "other columns", private_rows, [a, c])
     (tmp_path / "bad.parquet").write_bytes(b"Alice-SSN-123" * 9)
     for path, words in ((tmp_path / "bad.parquet", "cannot be read"), (tmp_path / "no.parquet", "no file")):
         with pytest.raises(InputError, match=words) as caught:
             private_rows(path)
         assert "Alice" not in str(caught.value)
-    with pytest.raises(InputError, match=r"all must end in \.parquet"):
-        private_rows([a, tmp_path / "x.csv"])
+    raises(InputError, r"all must end in \.parquet", private_rows, [a, tmp_path / "x.csv"])
     (tmp_path / "dir.parquet").mkdir()
-    with pytest.raises(InputError, match="directory"):
-        private_rows(tmp_path / "dir.parquet")
+    raises(InputError, "directory", private_rows, tmp_path / "dir.parquet")
     rows = private_rows(a)
     pq.write_table(pa.table({"x": [1.0], "y": [1]}), a)
     with pytest.raises(InputError, match="has 1 rows"):

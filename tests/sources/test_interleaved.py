@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers_sources import column_sums, direct_sums, every_source, silently
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,8 +118,7 @@ def test_one_row_changes_one_pair_and_one_block():
 def test_rows_stay_behind_their_type():
     (block, _) = interleave_rows(Rows.from_array(numbered(10)), 1, 1)
     assert "Rows(n=" in repr(block)
-    with pytest.raises(TypeError):
-        np.asarray(block)
+    raises(TypeError, None, np.asarray, block)
 
 
 # ---- Differences of neighbouring rows: position decides the pair, whatever the source, the chunks and the content.
@@ -235,11 +235,9 @@ def test_a_block_holds_its_rows(make, chunk_rows):
 def test_refused_blocks():
     rows = private_rows(X)
     for begin, end in ((5, 5), (6, 5), (0, 1001), (1000, 1001)):
-        with pytest.raises(InputError, match="block"):
-            rows.slice(begin, end)
+        raises(InputError, "block", rows.slice, begin, end)
     for begin, end in ((-1, 5), (0.0, 5), (True, 5)):
-        with pytest.raises(InputError):
-            rows.slice(begin, end)
+        raises(InputError, None, rows.slice, begin, end)
 
 
 @pytest.mark.parametrize("shares", [(1,), (1, 1), (30, 30, 40), (1, 2, 3, 4)])

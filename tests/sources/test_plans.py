@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows
@@ -161,11 +162,9 @@ def test_scans_of_files(tmp_path):
         pl.scan_pyarrow_dataset(ds.dataset(place)),
         pl.scan_pyarrow_dataset(ds.dataset(place)).filter(A > 0),
     ):
-        with pytest.raises(InputError, match="not known to make each row of one row"):
-            private_rows(plan)
+        raises(InputError, "not known to make each row of one row", private_rows, plan)
     for plan in (pl.scan_csv(tmp_path / "x.csv"), pl.scan_ndjson(tmp_path / "x.ndjson")):
-        with pytest.raises(InputError, match="is of text"):
-            private_rows(plan)
+        raises(InputError, "is of text", private_rows, plan)
 
 
 def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
@@ -174,8 +173,7 @@ def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
 
     monkeypatch.setattr(plans, "_FUNCTIONS", plans._FUNCTIONS | {"cum_sum"})
     monkeypatch.setitem(TAKEN, "planted", lambda f: f.select(A.cum_sum()))
-    with pytest.raises(AssertionError):
-        test_a_replaced_row_changes_its_own_row_only("planted")
+    raises(AssertionError, None, test_a_replaced_row_changes_its_own_row_only, "planted")
 
 
 TABLE = pa.table({"a": HELD["a"]})
@@ -263,11 +261,9 @@ def test_dask_files(tmp_path):
     PANDAS.to_csv(tmp_path / "x.csv", index=False)
     assert private_rows(dd.read_parquet(tmp_path / "x.parquet")).n == N
     for plan in (dd.read_parquet(tmp_path / "x.parquet", filters=[("a", ">", 0)]), dd.read_csv(tmp_path / "x.csv")):
-        with pytest.raises(InputError, match="not known to make each row of one row"):
-            private_rows(plan)
+        raises(InputError, "not known to make each row of one row", private_rows, plan)
 
 
 def test_a_dask_array_of_unknown_length_is_refused():
     x = da.from_array(np.column_stack([HELD["a"], HELD["b"]]), chunks=(5, 2))
-    with pytest.raises(InputError, match="as after a filter"):
-        private_rows(x[x[:, 0] > 0])
+    raises(InputError, "as after a filter", private_rows, x[x[:, 0] > 0])

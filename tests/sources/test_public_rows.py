@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
@@ -41,8 +42,7 @@ def test_one_dimension_is_one_row(row):
 
 
 def test_one_dimension_of_another_length_is_refused():
-    with pytest.raises(InputError, match=r"length 30: pass x\.reshape\(-1, 1\)"):
-        public_rows(X[:, 0], dim=3)
+    raises(InputError, r"length 30: pass x\.reshape\(-1, 1\)", public_rows, X[:, 0], dim=3)
     with pytest.raises(InputError, match="30"):
         public_rows(pd.Series(X[:, 0]), dim=3)
     with pytest.raises(InputError, match="30"):
@@ -76,38 +76,31 @@ def test_a_series_keeps_its_name():
     assert private_rows(pd.Series(X[:, 0])).columns == private_rows(pl.Series(X[:, 0])).columns == ("0",)
     with pytest.raises(InputError, match="matched by name"):
         public_rows(series.rename("other"), dim=1, names=("delay",))
-    with pytest.raises(InputError, match="share memory"):
-        refuse_shared_memory(series, series[3:9])
+    raises(InputError, "share memory", refuse_shared_memory, series, series[3:9])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_non_finite_values_are_named(bad):
     x = X.copy()
     x[7, 1] = bad
-    with pytest.raises(InputError, match=rf"row 7, column 1 is {bad}\. "):
-        public_rows(x)
+    raises(InputError, rf"row 7, column 1 is {bad}\. ", public_rows, x)
     x[9, 0] = bad
     frame = pd.DataFrame(x, columns=list("abc"))
-    with pytest.raises(InputError, match=rf"row 7, column 'b' is {bad} \(and 1 more\)"):
-        public_rows(frame)
+    raises(InputError, rf"row 7, column 'b' is {bad} \(and 1 more\)", public_rows, frame)
 
 
 def test_scales_that_break_squares():
     for scale, words in ((1e300, "stay below 1e[+]150.*row"), (1e-300, "below 1e-150.*Change the unit")):
-        with pytest.raises(InputError, match=words):
-            public_rows(X * scale)
+        raises(InputError, words, public_rows, X * scale)
     for fine in (X * 1e140, X * 1e-140, np.zeros((2, 3))):
         assert public_rows(fine).shape[1] == 3
 
 
 def test_too_few_rows_and_wrong_width():
-    with pytest.raises(InputError, match="at least 4 public rows are needed here, got 3"):
-        public_rows(X[:3], min_rows=4)
-    with pytest.raises(InputError, match="public rows have 3 columns and private rows have 5"):
-        public_rows(X, dim=5)
+    raises(InputError, "at least 4 public rows are needed here, got 3", public_rows, X[:3], min_rows=4)
+    raises(InputError, "public rows have 3 columns and private rows have 5", public_rows, X, dim=5)
     for empty in (X[:0], X[:, :0]):
-        with pytest.raises(InputError, match=r"no rows|no columns"):
-            public_rows(empty)
+        raises(InputError, r"no rows|no columns", public_rows, empty)
 
 
 def test_the_same_data_is_refused(tmp_path):
@@ -130,8 +123,7 @@ def test_the_same_data_is_refused(tmp_path):
         (table, table.slice(3, 4), "share memory"),
         (table, table["a"].chunk(0).to_numpy(), "share memory"),
     ):
-        with pytest.raises(InputError, match=words):
-            refuse_shared_memory(ours, theirs)
+        raises(InputError, words, refuse_shared_memory, ours, theirs)
 
 
 def test_data_kept_apart_are_accepted(tmp_path):
@@ -162,16 +154,14 @@ def test_overlap_too_hard_to_decide_counts_as_shared(monkeypatch):
         raise np.exceptions.TooHardError
 
     monkeypatch.setattr(np, "shares_memory", too_hard)
-    with pytest.raises(InputError, match="share memory"):
-        refuse_shared_memory(X[:, :2], X[:, 2:])
+    raises(InputError, "share memory", refuse_shared_memory, X[:, :2], X[:, 2:])
     refuse_shared_memory(X, X.copy())
 
 
 def test_a_message_about_a_file_names_the_file_and_says_what_separates_columns(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age;income\n34;52000\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"people\.csv' has no column 'age'; it has 'age;income'"):
-        public_rows(path, columns=["age"])
+    raises(InputError, r"people\.csv' has no column 'age'; it has 'age;income'", public_rows, path, columns=["age"])
     with pytest.raises(InputError, match=r"people\.csv' \(names between commas\) has no column 'age'$"):
         private_rows(path, columns=["age"])
 
@@ -257,8 +247,7 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     assert np.isnan(found[2, 1])
     assert np.isfinite(np.delete(found.ravel(), 2 * 4 + 1)).all()
     table[3, 0] = np.inf
-    with pytest.raises(InputError, match="inf"):
-        public_labelled(table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+    raises(InputError, "inf", public_labelled, table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
 
 
 @pytest.mark.parametrize(
@@ -276,12 +265,9 @@ def test_what_is_refused(given, words):
 
 
 def test_names_are_needed_for_a_label_by_name():
-    with pytest.raises(InputError, match="no names"):
-        labelled_rows(X_OF_LABELLED, None, label="y", columns=None)
-    with pytest.raises(InputError, match="beside the label"):
-        labelled_rows(FRAME[["y"]], None, label="y", columns=None)
-    with pytest.raises(InputError, match="beside the label"):
-        labelled_rows(X_OF_LABELLED[:, :1], None, label=-1, columns=None)
+    raises(InputError, "no names", labelled_rows, X_OF_LABELLED, None, label="y", columns=None)
+    raises(InputError, "beside the label", labelled_rows, FRAME[["y"]], None, label="y", columns=None)
+    raises(InputError, "beside the label", labelled_rows, X_OF_LABELLED[:, :1], None, label=-1, columns=None)
 
 
 def test_private_and_public_must_be_two_data_sets():

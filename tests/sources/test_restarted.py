@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from clocks import PATIENCE
+from helpers.errors import raises
 from helpers_sources import column_sums, direct_sums, silently
 
 import fastpubpriv as fpp
@@ -134,8 +135,7 @@ def test_files_whose_types_differ(tmp_path):
         pq.write_table(pa.table({"a": column}), tmp_path / f"{name}.parquet")
     assert content(private_rows(tmp_path)).ravel().tolist() == [1.5, 2.0**53, 3.0, 2.5]
     pq.write_table(pa.table({"b": [1.0]}), tmp_path / "4.parquet")
-    with pytest.raises(InputError, match="has no column 'a'"):
-        private_rows(tmp_path)
+    raises(InputError, "has no column 'a'", private_rows, tmp_path)
     pq.write_table(pa.table({"a": [TEXT]}), tmp_path / "4.parquet")
     with pytest.raises(InputError, match="not numeric") as caught:
         private_rows(tmp_path)
@@ -149,8 +149,7 @@ def test_keys_of_folders_are_columns(tmp_path):
     assert content(private_rows(tmp_path / "years")).tolist() == [[1, 2020], [3, 2020], [2, 2021], [4, 2021]]
     assert content(private_rows(tmp_path / "years", columns=["year"])).tolist() == [[2020], [2020], [2021], [2021]]
     assert content(private_rows(tmp_path / "places", columns=["a"])).tolist() == [[1], [3], [2], [4]]
-    with pytest.raises(InputError, match="'place'"):
-        private_rows(tmp_path / "places")
+    raises(InputError, "'place'", private_rows, tmp_path / "places")
 
 
 def test_refused(tmp_path):
@@ -182,15 +181,13 @@ def test_sources_that_change_between_passes(tmp_path):
     changing = Rows.from_arrow(lambda: stream(TABLE.slice(0, next(lengths)))())
     assert len(content(changing)) == 4
     for _ in range(2):
-        with pytest.raises(InputError, match="same rows in each pass"):
-            content(changing)
+        raises(InputError, "same rows in each pass", content, changing)
     once = iter([TABLE])
     with pytest.raises(InputError, match="withheld"):
         content(Rows.from_arrow(lambda: stream(next(once))()))
     rows = private_rows(directory(TABLE, tmp_path))
     pq.write_table(TABLE, tmp_path / "x" / "3.parquet")
-    with pytest.raises(InputError):
-        content(rows)
+    raises(InputError, None, content, rows)
 
 
 def test_a_function_of_python_in_a_lazy_plan_is_not_called():
@@ -283,16 +280,13 @@ def test_an_iterator_that_is_not_fresh_is_noticed():
     once = iter([X_OF_STREAMS])
     rows = Rows.from_chunks(lambda: once, n=41, dim=3)
     assert column_sums(rows) == direct_sums(X_OF_STREAMS)
-    with pytest.raises(InputError, match=r"gave 0 rows.*afresh"):
-        column_sums(rows)
+    raises(InputError, r"gave 0 rows.*afresh", column_sums, rows)
 
 
 def test_bad_declarations():
     for n, dim in ((0, 3), (-1, 3), (3, 0), (2.0, 3), (True, 3), (3, "3"), (None, 1)):
-        with pytest.raises(InputError):
-            Rows.from_chunks(lambda: [], n=n, dim=dim)
-    with pytest.raises(InputError, match="lambda: iterable"):
-        Rows.from_chunks([X_OF_STREAMS], n=41, dim=3)
+        raises(InputError, None, Rows.from_chunks, lambda: [], n=n, dim=dim)
+    raises(InputError, "lambda: iterable", Rows.from_chunks, [X_OF_STREAMS], n=41, dim=3)
 
 
 # ---- Files that another program makes shorter after they were opened: fatal where they are mapped, harmless where they are not.
@@ -332,8 +326,7 @@ def test_a_file_that_is_not_mapped_may_become_shorter(suffix, length, tmp_path):
     rows = READERS[suffix](path, memory_map=False)
     os.truncate(path, length)
     if suffix == "parquet":  # read in each pass
-        with pytest.raises(InputError):
-            column_sums(rows)
+        raises(InputError, None, column_sums, rows)
     else:
         assert column_sums(rows) == direct_sums(X_OF_TRUNCATED)
 

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 import fastpubpriv as fpp
 from fastpubpriv.errors import BudgetError, InputError, ReplayError, SeededNoiseWarning
@@ -140,8 +141,7 @@ def test_replay_reaches_the_promise_and_a_fault_is_caught(monkeypatch):
 
     rows_sum = gradients.rows_sum
     monkeypatch.setattr(gradients, "rows_sum", twice)
-    with pytest.raises(ReplayError, match="moved"):
-        fpp.auditing.record_replay(train, first, second, budget=BUDGET)
+    raises(ReplayError, "moved", fpp.auditing.record_replay, train, first, second, budget=BUDGET)
 
 
 def test_bad_private_rows_count_for_nothing_and_say_nothing():
@@ -209,11 +209,9 @@ def test_the_budget_is_charged_once_before_rows_are_read_and_ends():
     assert (
         training.record()["arithmetic"] == training.arithmetic == "real"
     )  # rows of a batch go through PyTorch together
-    with pytest.raises(BudgetError, match="all 2 steps"):
-        training.step()
+    raises(BudgetError, "all 2 steps", training.step)
     _, again = prepare(rows(), steps=2, ledger=ledger)
-    with pytest.raises(BudgetError):
-        again.step()
+    raises(BudgetError, None, again.step)
     assert again.steps_done <= 1
 
 

@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from clocks import PATIENCE
+from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -102,15 +103,13 @@ def test_noise_from_a_seed_is_never_passed_off_as_private(path, ledger):
     """The released values of a seeded run, in a result that says private=True, would have cost nothing."""
     given = {**GIVEN, "method": SemiDP(steps=3, checkpoint=path)}
     assert not train(**given, random_state=1).private
-    with pytest.raises(InputError, match="from a seed"):
-        train(**given, ledger=ledger)
+    raises(InputError, "from a seed", train, **given, ledger=ledger)
     assert not ledger.entries
     assert not train(**given, random_state=1, ledger=ledger).private
     path.unlink()
     assert train(**given, ledger=ledger).private
     assert len(ledger.entries) == 1
-    with pytest.raises(InputError, match="private noise"):
-        train(**given, random_state=1)
+    raises(InputError, "private noise", train, **given, random_state=1)
     assert train(**given).private
 
 
@@ -123,8 +122,7 @@ def refused(path, ledger, words):
     resource.setrlimit(resource.RLIMIT_AS, (used() + (1 << 31), before[1]))
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:
-        with pytest.raises(InputError, match=words):
-            fitted(path, ledger=ledger)
+        raises(InputError, words, fitted, path, ledger=ledger)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         resource.setrlimit(resource.RLIMIT_AS, before)
@@ -223,8 +221,7 @@ def test_deep_brackets_and_lines_out_of_order_are_refused(path, ledger):
     lines = lines_of(path)
     for changed in ([lines[0], b"[" * 100_000], [lines[0], *lines[3:]], [*lines[:3], lines[2]], [*lines, lines[-1]]):
         rewritten(path, changed)
-        with pytest.raises(InputError, match="is damaged"):
-            fitted(path, method, ledger=ledger)
+        raises(InputError, "is damaged", fitted, path, method, ledger=ledger)
     assert not ledger.entries
 
 
@@ -262,8 +259,7 @@ def test_a_disk_that_fails_later_says_what_was_paid(path, ledger, call, after):
         fitted(path, ledger=ledger)
     assert len(ledger.entries) == 1
     if (call, after) == ("pwrite", 0):  # nothing was written: the next call begins anew, and pays
-        with pytest.raises(BudgetError):
-            fitted(path, ledger=ledger)
+        raises(BudgetError, None, fitted, path, ledger=ledger)
         return
     resumed = fitted(path, ledger=ledger)
     assert len(ledger.entries) == 1

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import SpyLedger, SpyRows, refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
@@ -64,8 +65,7 @@ def test_each_method_beats_the_public_rows(name):
 @pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(2)], ids=str)
 def test_other_budgets(budget):
     assert distance(fitted("semi_dp", budget=budget)) < 0.02
-    with pytest.raises(BudgetError):
-        fitted(METHODS["poisson"], budget=budget)
+    raises(BudgetError, None, fitted, METHODS["poisson"], budget=budget)
 
 
 @pytest.mark.statistical
@@ -237,8 +237,7 @@ def test_a_method_that_is_predicted_to_do_harm_warns():
 def test_the_loss_of_huber_has_a_threshold():
     wide = fitted("semi_dp", loss=huber_loss(100.0))
     np.testing.assert_allclose(wide.coefficients, fitted("semi_dp").coefficients, rtol=0.05, atol=0.05)
-    with pytest.raises(InputError, match="threshold"):
-        huber_loss(0.0)
+    raises(InputError, "threshold", huber_loss, 0.0)
     assert set(LOSSES) == {"squared", "logistic", "softmax", "huber", "smooth_hinge", "poisson"}
 
 
@@ -280,8 +279,7 @@ def test_a_choice_among_public_models(budget):
 def test_choices_that_are_refused(method, options, words):
     refused(train, words, method=method, **{**GIVEN, "loss": "squared", "budget": APPROX, **options})
     for changes in ({"candidates": 1}, {"clip": 0.0}, {"scaling": "x"}, {"l2": -1.0}):
-        with pytest.raises(InputError):
-            Exponential(**changes)
+        raises(InputError, None, Exponential, **changes)
 
 
 def test_coefficients_of_categories_are_about_their_public_mean():

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
 from twins import residuals as reference
@@ -202,8 +203,7 @@ def test_the_sum_of_weights_under_record_and_replay(method, monkeypatch):
     monkeypatch.setattr(
         weighing.WeightOfRow, "__call__", lambda self, chunk: np.repeat(plain(self, chunk)[3:4], len(chunk), 0)
     )
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        replayed(method, weights=(CAP, 0.0))
+    raises(ReplayError, r"moved by|sensitivity", replayed, method, weights=(CAP, 0.0))
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -218,8 +218,7 @@ def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
             sums += one * 3
 
     monkeypatch.setattr(kernels, "residual_sum", after)
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        replayed("newton")
+    raises(ReplayError, r"moved by|sensitivity", replayed, "newton")
 
 
 @pytest.mark.parametrize(
@@ -336,8 +335,7 @@ def test_public_labels_that_are_all_equal(size):
     assert result.method == "newton"
     assert np.all(np.abs(result.coefficients - [1.0, -0.5, 0.2]) < 4.0 * result.standard_error)
     assert np.all(result.standard_error < 0.05)
-    with pytest.raises(InputError, match="all equal"):
-        linear_regression(x, labels, **given, method="sufficient_statistics")
+    raises(InputError, "all equal", linear_regression, x, labels, **given, method="sufficient_statistics")
 
 
 @pytest.mark.parametrize("method", ["newton", "throw_away"])

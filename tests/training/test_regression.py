@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.errors import raises
 from spies import SpyLedger, SpyRows, refused, seeded
 
 import fastpubpriv as fpp
@@ -242,8 +243,7 @@ def test_what_a_logistic_model_refuses():
         ({"classes": [1, 2, 3]}, "classes"),
         ({"method": "sufficient_statistics"}, "squared loss"),
     ):
-        with pytest.raises(InputError, match=words):
-            logistic_regression(**{**good, **changes})
+        raises(InputError, words, logistic_regression, **{**good, **changes})
     good["budget"] = ZCDP(100)
     result = seeded(logistic_regression, **{**good, "classes": [1, 0]}, method="newton")
     other = seeded(logistic_regression, **good, method="newton")
@@ -251,8 +251,7 @@ def test_what_a_logistic_model_refuses():
     # A class that no public row has: the public fit knows nothing of it.
     alone = seeded(logistic_regression, **{**good, "y_pub": np.zeros(100), "classes": [0, 1]}, method="newton")
     assert np.isfinite(alone.coefficients).all()
-    with pytest.raises(InputError, match="classes="):
-        train(**GOOD, loss="squared", classes=[0, 1], budget=ZCDP(1))
+    raises(InputError, "classes=", train, **GOOD, loss="squared", classes=[0, 1], budget=ZCDP(1))
 
 
 def test_a_method_that_is_predicted_to_do_harm_warns():
@@ -269,8 +268,7 @@ def test_train_is_what_the_others_call():
         given = {**split(*data, 100), "budget": STRONG, "method": "newton"}
         found, wanted = seeded(train, **given, loss=loss), seeded(function, **given)
         np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
-    with pytest.raises(InputError, match="loss"):
-        train(**GOOD, loss="hinge", budget=ZCDP(1))
+    raises(InputError, "loss", train, **GOOD, loss="hinge", budget=ZCDP(1))
     assert METHODS.choices[:4] == ("auto", "newton", "sufficient_statistics", "throw_away")
 
 
@@ -283,13 +281,11 @@ def test_the_result():
     assert np.all(result.coefficients < upper)
     assert 0.0 < result.privacy_share < 1.0
     assert result.releases[0]["name"] == "gradient, step 1"
-    with pytest.raises(InputError, match="classes"):
-        result.predict_proba(X)
+    raises(InputError, "classes", result.predict_proba, X)
     with pytest.raises(InputError, match="numbers"):
         seeded(logistic_regression, **split(*classes(600, 2), 100), budget=STRONG).prediction_interval(X)
     text = result.to_json().replace('"source": [', '"source": [1, ')
-    with pytest.raises(InputError):
-        TrainingResult.from_json(text)
+    raises(InputError, None, TrainingResult.from_json, text)
 
 
 def test_rows_without_a_label_make_no_term():
