@@ -152,14 +152,11 @@ def test_tables_of_speed_and_accuracy_have_rows():
     assert all(len(TABLES[name]()) >= 5 for name in ("bench", "accuracy", "closer", "guards"))
 
 
-@pytest.mark.parametrize(
-    ("text", "latex"),
-    [
-        ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"), ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
-        ("q_ij", r"q _{ij}"), ("1e-7", r"1\cdot 10^{-7}"), ("max_depth", None), ("vector_sum.md", None),
-        ("record_replay", None), ("noise", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "latex"), [
+    ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"), ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
+    ("q_ij", r"q _{ij}"), ("1e-7", r"1\cdot 10^{-7}"), ("max_depth", None), ("vector_sum.md", None),
+    ("record_replay", None), ("noise", None),
+])  # fmt: skip
 def test_formulas_of_the_notes(text, latex):
     assert to_latex(text) == latex
 

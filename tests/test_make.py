@@ -58,18 +58,14 @@ def test_every_step_runs_and_what_failed_is_listed(tmp_path, broken, target, ste
     assert lines[-1] == f"make {target}: " + ("failed: " + " ".join(failed) if failed else "passed: " + " ".join(steps))
 
 
-@pytest.mark.parametrize(
-    ("broken", "last"),
-    [
-        ([], "184 passed, 0 failed"),
-        (["lint"], "184 passed, 1 failed"),
-        (["py-test", "guards"], "180 passed, 4 failed"),
-        (["serial-test"], "184 passed, 1 failed"),  # a crash after the tests
-        (["c-checked"], "184 passed, 1 failed"),
-        (list(ALL), "180 passed, 10 failed"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("broken", "last"), [
+    ([], "184 passed, 0 failed"),
+    (["lint"], "184 passed, 1 failed"),
+    (["py-test", "guards"], "180 passed, 4 failed"),
+    (["serial-test"], "184 passed, 1 failed"),  # a crash after the tests
+    (["c-checked"], "184 passed, 1 failed"),
+    (list(ALL), "180 passed, 10 failed"),
+], ids=str)  # fmt: skip
 def test_continuous_integration_adds_up(tmp_path, broken, last):
     done = run(tmp_path, ["bash", ".ci/run"], broken)
     assert [line for line in done.stdout.splitlines() if line.startswith("== ")] == [f"== make {step}" for step in ALL]

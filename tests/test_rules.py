@@ -505,19 +505,16 @@ def test_no_test_has_a_tight_clock():
     assert [words for source in ordinary_tests() for words in clocks_have_room(source)] == []
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "import time\ndef test_a():\n    started = time.monotonic()\n    assert time.monotonic() - started < 0.5",
-        "from time import perf_counter",
-        "def test_a():\n    subprocess.run(['x'], timeout=60)",
-        "def test_a():\n    child.join(30)",
-        "def test_a():\n    signal.alarm(20)",
-        "def test_a():\n    queue.get(timeout=30)",
-        "@settings(max_examples=9)\n@given(x)\ndef test_a(x): ...",
-        "@given(x)\ndef test_a(x): ...",
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    "import time\ndef test_a():\n    started = time.monotonic()\n    assert time.monotonic() - started < 0.5",
+    "from time import perf_counter",
+    "def test_a():\n    subprocess.run(['x'], timeout=60)",
+    "def test_a():\n    child.join(30)",
+    "def test_a():\n    signal.alarm(20)",
+    "def test_a():\n    queue.get(timeout=30)",
+    "@settings(max_examples=9)\n@given(x)\ndef test_a(x): ...",
+    "@given(x)\ndef test_a(x): ...",
+])  # fmt: skip
 def test_clock_rule_catches(planted):
     assert clocks_have_room(Source("tests/planted.py", planted))
 
@@ -561,15 +558,12 @@ def test_no_test_draws_without_a_seed():
     assert [words for source in found for words in chance_without_a_seed(source)] == []
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "def test_a():\n    rng = np.random.default_rng()", "rng = np.random.default_rng(None)",
-        "rng = np.random.default_rng(seed=None)", "x = np.random.normal(size=3)", "np.random.seed(3)",
-        "rng = random.Random()", "random.shuffle(rows)", "from random import randrange", "import secrets",
-        "from uuid import uuid4", "key = os.urandom(32)",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("planted", [
+    "def test_a():\n    rng = np.random.default_rng()", "rng = np.random.default_rng(None)",
+    "rng = np.random.default_rng(seed=None)", "x = np.random.normal(size=3)", "np.random.seed(3)",
+    "rng = random.Random()", "random.shuffle(rows)", "from random import randrange", "import secrets",
+    "from uuid import uuid4", "key = os.urandom(32)",
+])  # fmt: skip
 def test_seed_rule_catches(planted):
     assert chance_without_a_seed(Source("tests/planted.py", planted))
 

@@ -35,16 +35,13 @@ def test_scalars_are_converted(check, half):
     assert found == 0.5
 
 
-@pytest.mark.parametrize(
-    ("check", "inside", "outside"),
-    [
-        ("finite", [-1e308, 0, 5e-324], []),
-        ("positive", [5e-324, 1e308, 1], [0, -0.0, -1e-300, Fraction(-1, 3)]),
-        ("nonnegative", [0, -0.0, 5e-324, 1e308], [-5e-324, -1]),
-        ("probability", [5e-324, math.nextafter(1, 0), 0.5], [0, -0.0, 1, 1.0, -0.1, 1.1, 2]),
-        ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
-    ],
-)
+@pytest.mark.parametrize(("check", "inside", "outside"), [
+    ("finite", [-1e308, 0, 5e-324], []),
+    ("positive", [5e-324, 1e308, 1], [0, -0.0, -1e-300, Fraction(-1, 3)]),
+    ("nonnegative", [0, -0.0, 5e-324, 1e308], [-5e-324, -1]),
+    ("probability", [5e-324, math.nextafter(1, 0), 0.5], [0, -0.0, 1, 1.0, -0.1, 1.1, 2]),
+    ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
+])  # fmt: skip
 def test_limits_are_where_they_are_said_to_be(check, inside, outside):
     for value in inside:
         assert getattr(validation, check)("x", value) == value
@@ -124,22 +121,19 @@ def test_cholesky_of_good_matrices(scale):
     np.testing.assert_allclose(validation.symmetric_positive_definite("c", ill, 3), np.sqrt(ill))
 
 
-@pytest.mark.parametrize(
-    ("matrix", "words"),
-    [
-        (np.eye(3), r"shape \(2, 2\), got shape \(3, 3\)"),
-        ([1.0, 2.0], r"got shape \(2,\)"),
-        ([[1, math.nan], [0, 1]], r"c\[0, 1\] is nan"),
-        ([[1, 0.5], [0.4, 1]], r"symmetric, but c\[0, 1\] is 0.5 and c\[1, 0\] is 0.4"),
-        ([[1, 2], [2, 1]], "least eigenvalue is -1 "),
-        ([[1, 1], [1, 1]], "positive definite to working precision"),
-        ([[0, 0], [0, 0]], "positive definite"),
-        ([[-1, 0], [0, -1]], "positive definite"),
-        ([["a", 0], [0, 1]], "real numbers"),
-        ([[1j, 0], [0, 1]], "real numbers"),
-        (None, "real numbers"),
-    ],
-)
+@pytest.mark.parametrize(("matrix", "words"), [
+    (np.eye(3), r"shape \(2, 2\), got shape \(3, 3\)"),
+    ([1.0, 2.0], r"got shape \(2,\)"),
+    ([[1, math.nan], [0, 1]], r"c\[0, 1\] is nan"),
+    ([[1, 0.5], [0.4, 1]], r"symmetric, but c\[0, 1\] is 0.5 and c\[1, 0\] is 0.4"),
+    ([[1, 2], [2, 1]], "least eigenvalue is -1 "),
+    ([[1, 1], [1, 1]], "positive definite to working precision"),
+    ([[0, 0], [0, 0]], "positive definite"),
+    ([[-1, 0], [0, -1]], "positive definite"),
+    ([["a", 0], [0, 1]], "real numbers"),
+    ([[1j, 0], [0, 1]], "real numbers"),
+    (None, "real numbers"),
+])  # fmt: skip
 def test_matrices_refused(matrix, words):
     raises(InputError, words, validation.symmetric_positive_definite, "c", matrix, 2)
 

@@ -37,12 +37,10 @@ NUMBERS = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
 
 CLASSES = np.column_stack([X, np.digitize(X[:, 0], [-0.5, 0.5])])
 
-HOSTILE = np.array(
-    [
-        [np.nan] * 4, [np.inf, 0, 0, 0], [0, 0, 0, np.nan], [0, 0, 0, -np.inf], [1e308] * 4, [-1e308, 1e308, 0, 1e308],
-        [5e-324] * 4, [0.0] * 4, [1e30, 0, 0, 1], [0, 0, 1e9, -1e9], [0, 0, 0, 7], [1, 10, 0.1, 1e300],
-    ]
-)  # fmt: skip
+HOSTILE = np.array([
+    [np.nan] * 4, [np.inf, 0, 0, 0], [0, 0, 0, np.nan], [0, 0, 0, -np.inf], [1e308] * 4, [-1e308, 1e308, 0, 1e308],
+    [5e-324] * 4, [0.0] * 4, [1e30, 0, 0, 1], [0, 0, 1e9, -1e9], [0, 0, 0, 7], [1, 10, 0.1, 1e300],
+])  # fmt: skip
 
 FIXED = {"step_size": 0.3, "priv_weight": 0.7, "clip_norm": 1.0}
 

@@ -258,20 +258,17 @@ def far_from_nineteen_others():
     return rows, other
 
 
-@pytest.mark.parametrize(
-    ("bug", "pair", "message"),
-    [
-        (radius_from_data, (ROWS, OTHER), "unit depends on private rows"),
-        (spends_twice, (ROWS, OTHER), "exceed the budget"),
-        (branches_on_raw_data, (ROWS, OTHER), "releases on one|depends on private|no counterpart"),
-        (branches_on_raw_data, (OTHER, ROWS), "releases on one|depends on private|no counterpart"),
-        (returns_an_unnoised_statistic, (ROWS, OTHER), "leaked past release"),
-        (divides_by_finite_rows, with_nan(), "leaked past release"),
-        (centres_by_the_private_mean, far_from_nineteen_others(), "sensitivity allows"),
-        (with_sensitivity(1), antipodal(), "sensitivity allows"),
-        (with_sensitivity(2 / np.sqrt(2)), antipodal(), "sensitivity allows"),
-    ],
-)
+@pytest.mark.parametrize(("bug", "pair", "message"), [
+    (radius_from_data, (ROWS, OTHER), "unit depends on private rows"),
+    (spends_twice, (ROWS, OTHER), "exceed the budget"),
+    (branches_on_raw_data, (ROWS, OTHER), "releases on one|depends on private|no counterpart"),
+    (branches_on_raw_data, (OTHER, ROWS), "releases on one|depends on private|no counterpart"),
+    (returns_an_unnoised_statistic, (ROWS, OTHER), "leaked past release"),
+    (divides_by_finite_rows, with_nan(), "leaked past release"),
+    (centres_by_the_private_mean, far_from_nineteen_others(), "sensitivity allows"),
+    (with_sensitivity(1), antipodal(), "sensitivity allows"),
+    (with_sensitivity(2 / np.sqrt(2)), antipodal(), "sensitivity allows"),
+])  # fmt: skip
 def test_planted_bugs_are_caught(bug, pair, message):
     with pytest.raises(ReplayError, match=message):
         record_replay(bug, *pair, budget=BUG_BUDGET)

@@ -124,13 +124,10 @@ def program(arguments, redirection, folder):
     )
 
 
-@pytest.mark.parametrize(
-    ("extra", "redirection", "words"),
-    [
-        ((), "| head -1", "was closed"), (("--json", "-"), "| head -1", "was closed"),
-        ((), "> /dev/full", "No space left"), (("--json", "-"), "> /dev/full", "No space left"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("extra", "redirection", "words"), [
+    ((), "| head -1", "was closed"), (("--json", "-"), "| head -1", "was closed"),
+    ((), "> /dev/full", "No space left"), (("--json", "-"), "> /dev/full", "No space left"),
+])  # fmt: skip
 def test_pipes_and_full_devices_of_a_shell(files, extra, redirection, words):
     done = program([*MEAN, *extra], redirection, files)
     assert done.returncode == 1
@@ -368,14 +365,11 @@ def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
 # ---- Errors on the way ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (fpp.InputError("the file was cut"), "the file was cut (the ledger was charged)"),
-        (MemoryError(), "not enough memory (the ledger was charged)"),
-        (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error (the ledger was charged)"),
-    ],
-)
+@pytest.mark.parametrize(("error", "words"), [
+    (fpp.InputError("the file was cut"), "the file was cut (the ledger was charged)"),
+    (MemoryError(), "not enough memory (the ledger was charged)"),
+    (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error (the ledger was charged)"),
+])  # fmt: skip
 def test_errors_after_the_debit_say_so(files, monkeypatch, error, words):
     def pay(rows, *, ledger, budget, **options):
         ledger.debit(budget, name="mean")

@@ -103,25 +103,22 @@ def test_a_ball_that_misses_the_mean_costs_accuracy_only():
     assert result.spent == ZCDP(0.5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"center": "zero"}, "center"),
-        ({"center": None}, "center"),
-        ({"center": math.nan}, "center"),
-        ({"center": [0.0, 1.0]}, "center"),
-        ({"center": True}, "center"),
-        ({"radius": 0.0}, "radius"),
-        ({"radius": -1.0}, "radius"),
-        ({"radius": math.inf}, "radius"),
-        ({"radius": 1e200}, "radius"),
-        ({"radius": "10"}, "radius"),
-        ({"covariance": "public"}, "covariance"),
-        ({"covariance": 4.0}, "is variance="),
-        ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
-        ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"center": "zero"}, "center"),
+    ({"center": None}, "center"),
+    ({"center": math.nan}, "center"),
+    ({"center": [0.0, 1.0]}, "center"),
+    ({"center": True}, "center"),
+    ({"radius": 0.0}, "radius"),
+    ({"radius": -1.0}, "radius"),
+    ({"radius": math.inf}, "radius"),
+    ({"radius": 1e200}, "radius"),
+    ({"radius": "10"}, "radius"),
+    ({"covariance": "public"}, "covariance"),
+    ({"covariance": 4.0}, "is variance="),
+    ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
+    ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
+])  # fmt: skip
 def test_arguments_are_checked(options, message):
     with pytest.raises(InputError, match=message):
         mean_of(gaussian(), **options)
@@ -258,20 +255,17 @@ def test_extreme_units(scale):
     assert scaled.eig_upper == plain.eig_upper
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "message"),
-    [
-        (np.eye(5)[:, :5], {}, "at least 6 public rows"),
-        (np.ones((9, 3)), {}, "subspace"),
-        (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"),
-        (np.full((9, 3), np.nan), {}, "finite"),
-        (np.eye(9)[:, :3] * 1e200, {}, "1e\\+150"),
-        (np.random.default_rng(0).random((9, 3)), {"failure_prob": 0.0}, "failure_prob"),
-        (np.random.default_rng(0).random((9, 3)), {"failure_prob": 1e-200}, "failure_prob"),
-        (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-        (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": -0.1}, "pub_priv_gap"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "options", "message"), [
+    (np.eye(5)[:, :5], {}, "at least 6 public rows"),
+    (np.ones((9, 3)), {}, "subspace"),
+    (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"),
+    (np.full((9, 3), np.nan), {}, "finite"),
+    (np.eye(9)[:, :3] * 1e200, {}, "1e\\+150"),
+    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 0.0}, "failure_prob"),
+    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 1e-200}, "failure_prob"),
+    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": 1.0}, "pub_priv_gap"),
+    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": -0.1}, "pub_priv_gap"),
+])  # fmt: skip
 def test_refusals(rows, options, message):
     raises(InputError, message, precondition, rows, **options)
 

@@ -98,28 +98,22 @@ def test_theory_mode_and_a_center():
     assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0  # control: the centre is used
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"scale": 0.0}, "scale"), ({"scale": math.inf}, "scale"), ({"scale": 1e-160}, "scale"),
-        ({"scale": 1e160}, "scale"), ({"steps": 0}, "steps"), ({"steps": 11}, "steps"),
-        ({"center": [0.0, 0.0]}, "center"), ({"center": math.nan}, "center"),
-        ({"failure_prob": 1e-200}, "failure_prob"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"scale": 0.0}, "scale"), ({"scale": math.inf}, "scale"), ({"scale": 1e-160}, "scale"),
+    ({"scale": 1e160}, "scale"), ({"steps": 0}, "steps"), ({"steps": 11}, "steps"),
+    ({"center": [0.0, 0.0]}, "center"), ({"center": math.nan}, "center"),
+    ({"failure_prob": 1e-200}, "failure_prob"),
+])  # fmt: skip
 def test_refusals_come_before_the_debit(options, message):
     refused(
         coinpress_covariance, message, **({"x_priv": np.zeros((50, 3)), "budget": RHO_HALF, "scale": 1.0} | options)
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"radius": 0.0}, "radius"), ({"radius": 1e200}, "radius"), ({"n_components": 0}, "n_components"),
-        ({"n_components": 4}, "n_components"), ({"center": "mean"}, "center"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"radius": 0.0}, "radius"), ({"radius": 1e200}, "radius"), ({"n_components": 0}, "n_components"),
+    ({"n_components": 4}, "n_components"), ({"center": "mean"}, "center"),
+])  # fmt: skip
 def test_pca_refusals_come_before_the_debit(options, message):
     arguments = {"budget": RHO_HALF, "center": 0.0, "radius": 1.0, "n_components": 2} | options
     refused(private_pca, message, np.zeros((50, 3)), **arguments)
@@ -193,15 +187,12 @@ def far_rows(n, seed, shift=100.0):
     return rng.standard_t(4, size=(n, 4)) * [5.0, 2.0, 1.0, 1.0] + [shift, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("options", "center", "radius"),
-    [
-        ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
-        ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
-        ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
-        ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
-    ],
-)
+@pytest.mark.parametrize(("options", "center", "radius"), [
+    ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
+    ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
+    ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
+    ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
+])  # fmt: skip
 def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     result = seeded(private_pca, far_rows(20_000, 2), budget=ZCDP(0.1), n_components=3, **options)
     assert {name: result.provenance[name] for name in ("center", "radius")} == {"center": center, "radius": radius}
@@ -264,17 +255,14 @@ def test_without_a_count_public_rows_give_the_radius():
     assert result.noise_norm < 0.5 * result.eigenvalues[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "center="),
-        ({"center": 0.0}, "radius="),
-        ({"center": 0.0, "radius": "wide"}, "radius"),
-        ({"center": 0.0, "radius": "auto"}, "too few private rows"),
-        ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
-        ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({}, "center="),
+    ({"center": 0.0}, "radius="),
+    ({"center": 0.0, "radius": "wide"}, "radius"),
+    ({"center": 0.0, "radius": "auto"}, "too few private rows"),
+    ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
+    ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
+])  # fmt: skip
 def test_refused_balls_cost_nothing(options, message):
     refused(private_pca, message, np.zeros((60, 4)), budget=ZCDP(0.01), n_components=1, **options)
 

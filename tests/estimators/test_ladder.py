@@ -215,19 +215,16 @@ def test_forced_and_hopeless():
     assert result.status in ("ok", "under_resolved")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"structure": "low_rank"}, "structure"),
-        ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
-        ({"structure": "mean", "rounds": 3}, "no use for rounds"),
-        ({"method": "ladder", "mode": "theory"}, "no use for mode"),
-        ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
-        ({"x_pub": np.ones((5, 3))}, "all public rows are equal"),
-        ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
-        ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"structure": "low_rank"}, "structure"),
+    ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
+    ({"structure": "mean", "rounds": 3}, "no use for rounds"),
+    ({"method": "ladder", "mode": "theory"}, "no use for mode"),
+    ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
+    ({"x_pub": np.ones((5, 3))}, "all public rows are equal"),
+    ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
+    ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
+])  # fmt: skip
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     refused(estimate_gaussian, message, np.zeros((50, 3)), **{"x_pub": public, "budget": RHO_HALF} | options)

@@ -134,16 +134,13 @@ def test_columns_in_different_units_are_not_drawn_together():
     assert np.allclose(np.diag(public_base(rows).covariance), rows.var(axis=0, ddof=1), rtol=0.3)
 
 
-@pytest.mark.parametrize(
-    "public",
-    [
-        np.array([[0.0, 1.0], [0.0, 2.0]]),
-        np.array([[1.0, 1.0, 5.0]] * 7 + [[2.0, 2.0, 5.0]]),
-        np.tile(np.arange(4.0)[:, None], (1, 6)),
-        np.random.default_rng(0).normal(size=(5, 2)) * [1e-140, 1e140],
-        np.vstack([np.random.default_rng(1).normal(size=(9, 3)), [[1e6, 0.0, 0.0]]]),
-    ],
-)
+@pytest.mark.parametrize("public", [
+    np.array([[0.0, 1.0], [0.0, 2.0]]),
+    np.array([[1.0, 1.0, 5.0]] * 7 + [[2.0, 2.0, 5.0]]),
+    np.tile(np.arange(4.0)[:, None], (1, 6)),
+    np.random.default_rng(0).normal(size=(5, 2)) * [1e-140, 1e140],
+    np.vstack([np.random.default_rng(1).normal(size=(9, 3)), [[1e6, 0.0, 0.0]]]),
+])  # fmt: skip
 def test_any_public_rows_give_a_positive_definite_base(public):
     base = public_base(public)
     assert np.isfinite(base.inverse).all()

@@ -68,13 +68,10 @@ def test_registry_is_complete():
 # ---- accuracy in the regime -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("dim", "n_priv", "n_pub", "budget", "limit"),
-    [
-        (2, 100_000, 3, ZCDP(0.5), 0.1), (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
-        (5, 200_000, 100, ZCDP(0.5), 0.06), (2, 100_000, 60, PureDP(1), 0.1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("dim", "n_priv", "n_pub", "budget", "limit"), [
+    (2, 100_000, 3, ZCDP(0.5), 0.1), (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
+    (5, 200_000, 100, ZCDP(0.5), 0.06), (2, 100_000, 60, PureDP(1), 0.1),
+])  # fmt: skip
 def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=100.0)
     for seed in range(3):
@@ -192,21 +189,18 @@ def test_group_covariances_fall_back_when_rows_disagree():
 # ---- refusals, before anything is paid ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "dim", "n_priv", "n_pub", "budget", "options", "text"),
-    [
-        ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
-        ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
-        ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e30}, "would need .* rounds"),
-        ("recursive_preconditioner", 1, 1, 60, ZCDP(0.5), {}, "at least 2"),
-        ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*lifted_coinpress"),
-        ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),
-        ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
-        ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
-        ("group_covariances", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
-        ("group_covariances", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
-    ],
-)
+@pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget", "options", "text"), [
+    ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
+    ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
+    ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e30}, "would need .* rounds"),
+    ("recursive_preconditioner", 1, 1, 60, ZCDP(0.5), {}, "at least 2"),
+    ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*lifted_coinpress"),
+    ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),
+    ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
+    ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
+    ("group_covariances", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
+    ("group_covariances", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
+])  # fmt: skip
 def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, options, text):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim)
     ledger = Ledger(budget)

@@ -340,25 +340,22 @@ def test_public_rows_may_stand_in_for_a_hopeless_budget():
     assert mean_of(rows, public, ZCDP(5), public_only="auto").spent == ZCDP(5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"clipping": "box"}, "clipping"),
-        ({"missing": "drop"}, "missing"),
-        ({"public_only": True}, "public_only"),
-        ({"bounds": 3.0}, "bounds"),
-        ({"bounds": (1.0, 1.0)}, "lowest"),
-        ({"bounds": (0.0, np.nan)}, "bounds"),
-        ({"bounds": ([0.0], [1.0, 2.0, 3.0])}, "bounds"),
-        ({"steps": 3}, "steps= belongs to clipping='gaussian'"),
-        ({"mode": "theory"}, "mode= belongs"),
-        ({"failure_prob": 0.1}, "failure_prob= belongs"),
-        ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"),
-        ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
-        ({"clipping": "gaussian", "missing": "neutral"}, "missing= belongs"),
-        ({"clipping": "gaussian", "public_only": "auto"}, "public_only= belongs"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"clipping": "box"}, "clipping"),
+    ({"missing": "drop"}, "missing"),
+    ({"public_only": True}, "public_only"),
+    ({"bounds": 3.0}, "bounds"),
+    ({"bounds": (1.0, 1.0)}, "lowest"),
+    ({"bounds": (0.0, np.nan)}, "bounds"),
+    ({"bounds": ([0.0], [1.0, 2.0, 3.0])}, "bounds"),
+    ({"steps": 3}, "steps= belongs to clipping='gaussian'"),
+    ({"mode": "theory"}, "mode= belongs"),
+    ({"failure_prob": 0.1}, "failure_prob= belongs"),
+    ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"),
+    ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
+    ({"clipping": "gaussian", "missing": "neutral"}, "missing= belongs"),
+    ({"clipping": "gaussian", "public_only": "auto"}, "public_only= belongs"),
+])  # fmt: skip
 def test_arguments_are_checked(options, message):
     ledger = Ledger(ZCDP(1))
     with pytest.raises(InputError, match=message):

@@ -192,16 +192,13 @@ def test_replaced_extreme_row_moves_the_query_by_the_sensitivity():
     assert np.linalg.norm(gap) <= 2 * 2.0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"norm_bound": 0.0}, {"norm_bound": -1.0}, {"norm_bound": math.nan}, {"norm_bound": math.inf},
-        {"norm_bound": 1e200}, {"norm_bound": 1e-200}, {"norm_bound": "1"}, {"variance": 0.0}, {"variance": 1e300},
-        {"row_weight": "best"}, {"row_weight": -1e-9}, {"row_weight": 0.2}, {"row_weight": math.nan},
-        {"row_weight": True}, {"row_weight": None}, {"center": "origin"}, {"center": math.inf}, {"center": [1.0]},
-        {"noise": "gauss"}, {"noise": "k_norm"}, {"project": "yes"}, {"project": 1},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("options", [
+    {"norm_bound": 0.0}, {"norm_bound": -1.0}, {"norm_bound": math.nan}, {"norm_bound": math.inf},
+    {"norm_bound": 1e200}, {"norm_bound": 1e-200}, {"norm_bound": "1"}, {"variance": 0.0}, {"variance": 1e300},
+    {"row_weight": "best"}, {"row_weight": -1e-9}, {"row_weight": 0.2}, {"row_weight": math.nan},
+    {"row_weight": True}, {"row_weight": None}, {"center": "origin"}, {"center": math.inf}, {"center": [1.0]},
+    {"noise": "gauss"}, {"noise": "k_norm"}, {"project": "yes"}, {"project": 1},
+])  # fmt: skip
 def test_arguments_are_checked_before_anything_is_read(options):
     log = []
     with pytest.raises(InputError, match=next(iter(options))):

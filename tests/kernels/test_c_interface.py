@@ -103,14 +103,11 @@ def test_a_structure_keeps_its_arrays_alive():
     assert alive() is None
 
 
-@pytest.mark.parametrize(
-    "pointer",
-    [
-        _cbuf.inp, _cbuf.out, lambda x: _cbuf.rows(x, 3)[0], lambda x: _cbuf.rows(x[::2], 3)[0],
-        lambda x: _cbuf.rows(x[:, :2], 2)[0], lambda x: _cbuf.strided(x[:, 1])[0],
-        lambda x: _cbuf.strided(x[::-1, 2])[0], lambda x: _cbuf.new("double *[]", [_cbuf.inp(x)]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("pointer", [
+    _cbuf.inp, _cbuf.out, lambda x: _cbuf.rows(x, 3)[0], lambda x: _cbuf.rows(x[::2], 3)[0],
+    lambda x: _cbuf.rows(x[:, :2], 2)[0], lambda x: _cbuf.strided(x[:, 1])[0],
+    lambda x: _cbuf.strided(x[::-1, 2])[0], lambda x: _cbuf.new("double *[]", [_cbuf.inp(x)]),
+])  # fmt: skip
 def test_a_pointer_keeps_its_array_alive(pointer):
     rows = np.ones((4, 3))
     alive, made = weakref.ref(rows), pointer(rows)

@@ -64,13 +64,10 @@ def mixtures(seed, size, components, dim, spread):
     return kernels.mixture_table(weights, means, variances)
 
 
-@pytest.mark.parametrize(
-    ("size", "components", "dim", "spread"),
-    [
-        (1, 1, 1, 1.0), (63, 2, 3, 0.1), (64, 1, 2, 0.3), (65, 2, 1, 1e-3), (130, 3, 2, 0.2), (90, 2, 17, 0.02),
-        (70, 17, 1, 0.1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("size", "components", "dim", "spread"), [
+    (1, 1, 1, 1.0), (63, 2, 3, 0.1), (64, 1, 2, 0.3), (65, 2, 1, 1e-3), (130, 3, 2, 0.2), (90, 2, 17, 0.02),
+    (70, 17, 1, 0.1),
+])  # fmt: skip
 def test_counts_are_those_of_the_codes(size, components, dim, spread):
     table = mixtures(size, size, components, dim, spread)
     rows = 2.0 * np.random.default_rng(1).normal(size=(83, dim))

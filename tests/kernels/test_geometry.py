@@ -171,13 +171,10 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     assert [len(loop.signatures) for loop in (_searches.race, _searches.balls)] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    "points",
-    [
-        np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.zeros((3, 3), dtype=np.int64),
-        np.array([[0.0], [np.nan], [1.0]]), np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("points", [
+    np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.zeros((3, 3), dtype=np.int64),
+    np.array([[0.0], [np.nan], [1.0]]), np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
+])  # fmt: skip
 def test_bad_points_are_refused(points):
     for search, more in (
         (geometry.most_isolated, ()),
@@ -188,13 +185,10 @@ def test_bad_points_are_refused(points):
             search(points, *more)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0.0, 3, 1), "radius_max"), ((math.nan, 3, 1), "radius_max"), ((1.0, 0, 1), "n_radii"),
-        ((1.0, 3, 0), "min_count"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((0.0, 3, 1), "radius_max"), ((math.nan, 3, 1), "radius_max"), ((1.0, 0, 1), "n_radii"),
+    ((1.0, 3, 0), "min_count"),
+])  # fmt: skip
 def test_bad_numbers_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         geometry.first_terrific(np.zeros((2, 2)), *arguments)

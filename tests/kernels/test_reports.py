@@ -172,13 +172,10 @@ def test_rows_without_direction_are_the_first_axis():
     assert unit[6, 2] < -0.98
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"dim": 0}, {"dim": 2**25}, {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": math.nan}, {"miss": 0.0},
-        {"miss": 1.0}, {"radius": 0.0}, {"radius": math.inf}, {"log2_grid": 31}, {"log2_grid": -1},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"dim": 0}, {"dim": 2**25}, {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": math.nan}, {"miss": 0.0},
+    {"miss": 1.0}, {"radius": 0.0}, {"radius": math.inf}, {"log2_grid": 31}, {"log2_grid": -1},
+])  # fmt: skip
 def test_laws_out_of_range_are_refused(changes):
     case = dataclasses.replace(law(3), **changes)
     with pytest.raises(KernelError):

@@ -262,16 +262,13 @@ def test_public_rows_are_prepared_like_those_of_users():
     assert result.mean[0] == pytest.approx(estimate_mean(reports).mean[0] * 500 / 502 + 1 / 502)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: estimate_mean([]), lambda: estimate_mean([1]), lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
-        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
-        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
-        lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
-        lambda: mean_error(RANDOMIZERS[0], n_reports=0), lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("call", [
+    lambda: estimate_mean([]), lambda: estimate_mean([1]), lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
+    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
+    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
+    lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
+    lambda: mean_error(RANDOMIZERS[0], n_reports=0), lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
+])  # fmt: skip
 def test_bad_arguments_are_refused(call):
     raises(InputError, None, call)
 
@@ -341,24 +338,21 @@ def test_small_batches_may_be_equal_by_chance():
     assert found.total.count == 3 + 40 + module.REPEAT_NUMBERS - 1
 
 
-@pytest.mark.parametrize(
-    ("data", "reason", "taken"),
-    [
-        (lambda a, b: a + b[:70], module.CUT_SHORT, 10),
-        (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
-        (lambda a, b: a + b[:-1], module.CUT_SHORT, 10),
-        (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
-        (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10),
-        (lambda a, b: a + b"G", module.FOREIGN, 10),
-        (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
-        (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
-        (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
-        (lambda a, b: a + b[:16] + b"\xff" * 8 + b[24:], module.TOO_LARGE, 10),
-        (lambda a, b: a + b[:16] + (9).to_bytes(8, "little") + b[24:], module.FOREIGN, 10),
-        (lambda a, b: a + b[:80] + bytes([b[80] ^ 1]) + b[81:] + a, module.FOREIGN, 10),
-        (lambda a, b: a + b + b, module.TOO_MANY, 30),
-    ],
-)
+@pytest.mark.parametrize(("data", "reason", "taken"), [
+    (lambda a, b: a + b[:70], module.CUT_SHORT, 10),
+    (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
+    (lambda a, b: a + b[:-1], module.CUT_SHORT, 10),
+    (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
+    (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10),
+    (lambda a, b: a + b"G", module.FOREIGN, 10),
+    (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
+    (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+    (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+    (lambda a, b: a + b[:16] + b"\xff" * 8 + b[24:], module.TOO_LARGE, 10),
+    (lambda a, b: a + b[:16] + (9).to_bytes(8, "little") + b[24:], module.FOREIGN, 10),
+    (lambda a, b: a + b[:80] + bytes([b[80] ^ 1]) + b[81:] + a, module.FOREIGN, 10),
+    (lambda a, b: a + b + b, module.TOO_MANY, 30),
+])  # fmt: skip
 def test_what_is_wrong_ends_its_own_stream_only(data, reason, taken):
     first, second = batches(FIVE, [10, 20])
     found = Collector(FIVE)

@@ -240,14 +240,11 @@ def test_hostile_rows_do_not_raise():
     assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"epsilon": -1.0}, {"clip_norm": 0.0}, {"radius": math.inf}, {"batch_rows": 0}, {"loss": "hinge"}, {"loss": 3},
-        {"start": [1.0]}, {"form": "both"}, {"strong_convexity": 0.0}, {"strong_convexity": math.nan},
-        {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("more", [
+    {"epsilon": -1.0}, {"clip_norm": 0.0}, {"radius": math.inf}, {"batch_rows": 0}, {"loss": "hinge"}, {"loss": 3},
+    {"start": [1.0]}, {"form": "both"}, {"strong_convexity": 0.0}, {"strong_convexity": math.nan},
+    {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]},
+])  # fmt: skip
 def test_bad_arguments_are_refused(more):
     with pytest.raises(InputError):
         learned(50, 20) if not more else train(
@@ -366,18 +363,15 @@ def test_classes_that_a_plane_divides_have_a_public_start():
     assert begun.radius < 100.0
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({**PUBLIC, "x_pub": None, "y_pub": None}, "needs public rows"),
-        ({**PUBLIC, "start": None}, "start='public' too"),
-        ({**PUBLIC, "start": "zero"}, "start"),
-        ({**PUBLIC, "clip_norm": "auto"}, "clip_norm"),
-        ({**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}, "more public rows than columns"),
-        ({**PUBLIC, "y_pub": np.zeros(40)}, "gradients that are not zero"),
-        ({**PUBLIC, "loss": NoValue()}, "function of values"),
-    ],
-)
+@pytest.mark.parametrize(("more", "why"), [
+    ({**PUBLIC, "x_pub": None, "y_pub": None}, "needs public rows"),
+    ({**PUBLIC, "start": None}, "start='public' too"),
+    ({**PUBLIC, "start": "zero"}, "start"),
+    ({**PUBLIC, "clip_norm": "auto"}, "clip_norm"),
+    ({**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}, "more public rows than columns"),
+    ({**PUBLIC, "y_pub": np.zeros(40)}, "gradients that are not zero"),
+    ({**PUBLIC, "loss": NoValue()}, "function of values"),
+])  # fmt: skip
 def test_public_choices_that_cannot_be_made(more, why):
     x, y, _ = noisy(100, 3)
     with pytest.raises(InputError, match=why):
@@ -408,18 +402,15 @@ def test_the_bound_has_four_digits(longest, bound):
         assert public_norm_bound(np.array([[longest * last, 0.0], [0.0, 0.1 * longest]])) == bound
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ({"norm_bound": "largest"}, "'public'"),
-        ({"norm_bound": "public"}, "x_pub"),
-        ({"norm_bound": 2.0, "x_pub": np.ones((4, 3))}, "pass both, or a number"),
-        ({"x_pub": np.ones((4, 3))}, "pass both, or a number"),
-        ({"norm_bound": "public", "x_pub": np.zeros((4, 3))}, "not zero"),
-        ({"norm_bound": "public", "x_pub": np.ones((4, 2))}, "columns"),
-        ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "why"), [
+    ({"norm_bound": "largest"}, "'public'"),
+    ({"norm_bound": "public"}, "x_pub"),
+    ({"norm_bound": 2.0, "x_pub": np.ones((4, 3))}, "pass both, or a number"),
+    ({"x_pub": np.ones((4, 3))}, "pass both, or a number"),
+    ({"norm_bound": "public", "x_pub": np.zeros((4, 3))}, "not zero"),
+    ({"norm_bound": "public", "x_pub": np.ones((4, 2))}, "columns"),
+    ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
+])  # fmt: skip
 def test_a_bound_that_cannot_be_told(arguments, why):
     raises(InputError, why, PrivUnit, 3, 2.0, **arguments)
 
@@ -482,14 +473,11 @@ def test_on_the_sphere_the_mean_square_is_one():
     assert found.mean_square == pytest.approx(1.0 - found.variance)
 
 
-@pytest.mark.parametrize(
-    ("randomizer", "arguments", "why"),
-    [
-        (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 4.1}, "radius"),
-        (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 1.0, "variance": 1.1}, "mean_square"),
-        (PrivUnit(3, 2.0), {"mean_square": 0.5}, "leave it out"),
-    ],
-)
+@pytest.mark.parametrize(("randomizer", "arguments", "why"), [
+    (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 4.1}, "radius"),
+    (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 1.0, "variance": 1.1}, "mean_square"),
+    (PrivUnit(3, 2.0), {"mean_square": 0.5}, "leave it out"),
+])  # fmt: skip
 def test_moments_that_cannot_be(randomizer, arguments, why):
     raises(InputError, why, mean_error, randomizer, n_reports=10, **arguments)
 

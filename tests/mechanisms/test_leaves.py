@@ -184,13 +184,10 @@ def test_no_row_is_no_problem():
         assert not call.query.any()
 
 
-@pytest.mark.parametrize(
-    ("affines", "radii"),
-    [
-        (maps()[:2], RADII), (maps(), RADII[:2]), ([*maps()[:2], maps(out_dim=4)[2]], RADII),
-        (maps(), [1.0, 0.0, 1.0]), (maps(), [1.0, math.nan, 1.0]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("affines", "radii"), [
+    (maps()[:2], RADII), (maps(), RADII[:2]), ([*maps()[:2], maps(out_dim=4)[2]], RADII),
+    (maps(), [1.0, 0.0, 1.0]), (maps(), [1.0, math.nan, 1.0]),
+])  # fmt: skip
 def test_refuses_what_does_not_fit_together(affines, radii):
     account, rows = opened(ZCDP(10)), private_rows(np.zeros((4, DIM)))
     routes = three_leaves().routes(LEAVES)

@@ -114,14 +114,11 @@ def test_nothing_is_refunded_when_the_query_fails():
     assert log == ["debit"]
 
 
-@pytest.mark.parametrize(
-    ("query", "problem"),
-    [
-        (lambda: np.zeros(3), "float answer"), (lambda: np.zeros(4, dtype=np.int64), "length"),
-        (lambda: np.zeros((3, 1), dtype=np.int64), "shape"), (lambda: [0, 0, 0], "list"),
-        (lambda: np.zeros(3, dtype=np.int32), "int32"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("query", "problem"), [
+    (lambda: np.zeros(3), "float answer"), (lambda: np.zeros(4, dtype=np.int64), "length"),
+    (lambda: np.zeros((3, 1), dtype=np.int64), "shape"), (lambda: [0, 0, 0], "list"),
+    (lambda: np.zeros(3, dtype=np.int32), "int32"),
+])  # fmt: skip
 def test_a_query_that_is_not_the_declared_integers_is_refused(query, problem):
     with pytest.raises(KernelError, match="int64 array of shape"):
         ask(opened(), query)
@@ -132,13 +129,10 @@ def test_an_event_that_counts_too_few_draws_is_refused_before_reading():
         ask(opened(), unreachable, GaussianEvent(4, 10, 1))
 
 
-@pytest.mark.parametrize(
-    ("event", "budget", "draw", "half"),
-    [
-        (GAUSS, ZCDP(1), lambda key: noise.gaussian_floor(key, 3, 10), 0.5),
-        (LAPLACE, PureDP(1), lambda key: noise.discrete_laplace(key, 3, 10), 0.0),
-    ],
-)
+@pytest.mark.parametrize(("event", "budget", "draw", "half"), [
+    (GAUSS, ZCDP(1), lambda key: noise.gaussian_floor(key, 3, 10), 0.5),
+    (LAPLACE, PureDP(1), lambda key: noise.discrete_laplace(key, 3, 10), 0.0),
+])  # fmt: skip
 def test_answer_is_integers_plus_noise_plus_half_a_step(event, budget, draw, half):
     key, query = key_source(11).fresh(), np.array([5, -(2**40), 0], dtype=np.int64)
     answer = ask(opened(budget, random_state=11), lambda: query, event, unit=0.125)

@@ -216,51 +216,45 @@ def test_an_order_of_magnitude_without_scales():
 
 
 # ---- choices by public facts ----------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("facts", "method"),
-    [
-        ((1, 1000, False, APPROX), "univariate"),
-        ((2, 1000, False, APPROX), "anchors"),
-        ((1, ITERATE_FROM - 1, True, APPROX), "public_list"),
-        ((1, ITERATE_FROM, True, APPROX), "dp_em"),
-        ((1, ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
-        ((1, ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"),
-        ((3, 100, True, PureDP(1)), "dp_em"),
-        ((3, 100, True, ZCDP(1)), "dp_em"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "method"), [
+    ((1, 1000, False, APPROX), "univariate"),
+    ((2, 1000, False, APPROX), "anchors"),
+    ((1, ITERATE_FROM - 1, True, APPROX), "public_list"),
+    ((1, ITERATE_FROM, True, APPROX), "dp_em"),
+    ((1, ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
+    ((1, ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"),
+    ((3, 100, True, PureDP(1)), "dp_em"),
+    ((3, 100, True, ZCDP(1)), "dp_em"),
+])  # fmt: skip
 def test_auto_decides_by_public_facts(facts, method):
     dim, n, public, budget = facts
     assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget) == method
 
 
 # ---- refusals, before anything is read or paid ----------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("options", "kind", "words"),
-    [
-        ({"budget": PureDP(1)}, BudgetError, "delta"),
-        ({"budget": ZCDP(1)}, BudgetError, "delta"),
-        ({"n_components": 0}, InputError, "at least 1"),
-        ({"n_components": 65}, InputError, "at most 64"),
-        ({"n_components": 1.0}, InputError, "whole number"),
-        ({"method": "dp_em"}, InputError, "x_pub"),
-        ({"method": "public_list"}, InputError, "x_pub"),
-        ({"method": "list_decoding"}, InputError, "accuracy"),
-        ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
-        ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
-        ({"accuracy": 1.5}, InputError, "accuracy"),
-        ({"min_weight": 0.6}, InputError, "min_weight"),
-        ({"min_weight": 0.0}, InputError, "min_weight"),
-        ({"candidates": 1}, InputError, "candidates"),
-        ({"candidates": 6000}, InputError, "candidates"),
-        ({"variance": -1.0}, InputError, "variance must be above 0"),
-        ({"variance": [1.0, 2.0]}, InputError, "variance"),
-        ({"variance": np.eye(1)}, InputError, "variance"),
-        ({"covariance": np.eye(2)}, InputError, "covariance"),
-        ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
-        ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
-    ],
-)
+@pytest.mark.parametrize(("options", "kind", "words"), [
+    ({"budget": PureDP(1)}, BudgetError, "delta"),
+    ({"budget": ZCDP(1)}, BudgetError, "delta"),
+    ({"n_components": 0}, InputError, "at least 1"),
+    ({"n_components": 65}, InputError, "at most 64"),
+    ({"n_components": 1.0}, InputError, "whole number"),
+    ({"method": "dp_em"}, InputError, "x_pub"),
+    ({"method": "public_list"}, InputError, "x_pub"),
+    ({"method": "list_decoding"}, InputError, "accuracy"),
+    ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
+    ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
+    ({"accuracy": 1.5}, InputError, "accuracy"),
+    ({"min_weight": 0.6}, InputError, "min_weight"),
+    ({"min_weight": 0.0}, InputError, "min_weight"),
+    ({"candidates": 1}, InputError, "candidates"),
+    ({"candidates": 6000}, InputError, "candidates"),
+    ({"variance": -1.0}, InputError, "variance must be above 0"),
+    ({"variance": [1.0, 2.0]}, InputError, "variance"),
+    ({"variance": np.eye(1)}, InputError, "variance"),
+    ({"covariance": np.eye(2)}, InputError, "covariance"),
+    ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
+    ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
+])  # fmt: skip
 def test_refusals_read_nothing(options, kind, words):
     log = []
     rows, ledger = SpyRows(np.zeros((100, 1)), log), SpyLedger(APPROX, log)
@@ -288,15 +282,12 @@ def test_accuracy_warns_from_public_numbers():
 
 
 # ---- private content is silent --------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("method", "dim", "options"),
-    [
-        ("univariate", 1, {}),
-        ("univariate", 1, {"variance": 1.0}),
-        ("anchors", 2, {}),
-        ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
-    ],
-)
+@pytest.mark.parametrize(("method", "dim", "options"), [
+    ("univariate", 1, {}),
+    ("univariate", 1, {"variance": 1.0}),
+    ("anchors", 2, {}),
+    ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
+])  # fmt: skip
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
     rows, ledger = np.zeros((20_000, dim)), Ledger(ApproxDP(4, 1e-6))
     with pytest.raises(InputError, match=r"counting the bins of .* may take"):
@@ -326,15 +317,12 @@ def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():
     assert 2.0 < cuts[0] < 6.0
 
 
-@pytest.mark.parametrize(
-    "modes",
-    [
-        ([0.5, 0.5], [0.0, 1.5], [1.0, 1.0]),  # no valley
-        ([0.5, 0.5], [0.0, 0.0], [1.0, 10.0]),  # concentric
-        ([0.999, 0.001], [0.0, 50.0], [1.0, 1.0]),  # too light to be a component
-        ([1.0, 0.0], [0.0, 50.0], [1.0, 1.0]),  # padding
-    ],
-)
+@pytest.mark.parametrize("modes", [
+    ([0.5, 0.5], [0.0, 1.5], [1.0, 1.0]),  # no valley
+    ([0.5, 0.5], [0.0, 0.0], [1.0, 10.0]),  # concentric
+    ([0.999, 0.001], [0.0, 50.0], [1.0, 1.0]),  # too light to be a component
+    ([1.0, 0.0], [0.0, 50.0], [1.0, 1.0]),  # padding
+])  # fmt: skip
 def test_no_cut_without_a_valley(modes):
     assert len(valleys(fit(*modes), 0.05)[0]) == 0
 
@@ -610,20 +598,17 @@ def test_too_few_rows_held_out_for_an_accuracy_are_told():
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"held_out": 0.6}, "from 0 to 0.5"),
-        ({"held_out": 0.105}, "whole hundredths"),
-        ({"held_out": -0.1}, "held_out"),
-        ({"held_out": math.nan}, "held_out"),
-        (
-            {"held_out": 0.2, "method": "public_list"},
-            "the method here is 'public_list': leave it out, or pass method='dp_em'",
-        ),
-        ({"held_out": 0.01, "x": np.zeros((9, 2))}, "too few for 2 blocks"),
-    ],
-)
+@pytest.mark.parametrize(("change", "text"), [
+    ({"held_out": 0.6}, "from 0 to 0.5"),
+    ({"held_out": 0.105}, "whole hundredths"),
+    ({"held_out": -0.1}, "held_out"),
+    ({"held_out": math.nan}, "held_out"),
+    (
+        {"held_out": 0.2, "method": "public_list"},
+        "the method here is 'public_list': leave it out, or pass method='dp_em'",
+    ),
+    ({"held_out": 0.01, "x": np.zeros((9, 2))}, "too few for 2 blocks"),
+])  # fmt: skip
 def test_what_cannot_be_held_out(change, text):
     options = {"x": np.zeros((200, 2)), "method": "dp_em", "x_pub": np.arange(8.0).reshape(4, 2), **change}
     with pytest.raises(InputError, match=text):

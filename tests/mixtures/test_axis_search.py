@@ -232,13 +232,11 @@ def test_noise_alone_gives_no_component_with_confidence():
 
 
 def test_distinct_keeps_one_of_equals_in_any_order_of_components():
-    batch = joined(
-        [
-            TRUTH,
-            one([0.4, 0.3, 0.3], [4.0, -5.0, 0.0], [2.0, 1.0, 0.3]),
-            one([0.3, 0.3, 0.4], [-5.0, 0.1, 4.0], [1.0, 0.3, 2.0]),
-        ]
-    )
+    batch = joined([
+        TRUTH,
+        one([0.4, 0.3, 0.3], [4.0, -5.0, 0.0], [2.0, 1.0, 0.3]),
+        one([0.3, 0.3, 0.4], [-5.0, 0.1, 4.0], [1.0, 0.3, 2.0]),
+    ])  # fmt: skip
     assert distinct(batch, np.arange(3), limit=5).tolist() == [0, 2]
 
 
@@ -476,14 +474,11 @@ FAR = Truth(np.array([0.3, 0.3, 0.4]), np.array([[-1e9], [0.0], [1e9]]), np.arra
 WIDE = Truth(np.array([0.4, 0.6]), np.array([[-500.0, 0.0], [500.0, 3.0]]), np.array([[1.0, 1.0], [2.0, 1.0]]))
 
 
-@pytest.mark.parametrize(
-    ("truth", "method", "budget", "n", "bounds"),
-    [
-        (FAR, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
-        (FAR, "public_list", PureDP(1), 2000, [1.0, 0.7, 0.15]),
-        (WIDE, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
-    ],
-)
+@pytest.mark.parametrize(("truth", "method", "budget", "n", "bounds"), [
+    (FAR, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
+    (FAR, "public_list", PureDP(1), 2000, [1.0, 0.7, 0.15]),
+    (WIDE, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
+])  # fmt: skip
 def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n, bounds):
     """A prior or a floor in units of the whole spread would leave deviations a hundred to a billion times too large."""
     rng = np.random.default_rng(7)
@@ -534,13 +529,10 @@ def test_the_list_moves_with_the_units():
     assert np.allclose(other.stds, 1e6 * one.stds, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "public",
-    [
-        np.zeros((2, 1)), np.full((30, 1), 7.0), np.array([[0.0], [1e12]]), np.arange(3.0)[:, None],
-        np.full((5, 2), 1e-300),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("public", [
+    np.zeros((2, 1)), np.full((30, 1), 7.0), np.array([[0.0], [1e12]]), np.arange(3.0)[:, None],
+    np.full((5, 2), 1e-300),
+])  # fmt: skip
 def test_degenerate_public_rows_still_give_a_list(public):
     found = public_candidates(public, 3, 60)
     assert np.isfinite(found.means).all()

@@ -102,14 +102,11 @@ def test_balls_are_closed_and_silent():
         ball.center[0] = 1.0
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"min_count": 0}, "min_count"), ({"min_count": 2.0}, "min_count"), ({"radius_max": 0.0}, "radius_max"),
-        ({"radius_max": math.inf}, "radius_max"), ({"radius_min": 3.0}, "radius_min must be at most"),
-        ({"radius_min": 0.0}, "radius_min"), ({"x_pub": [[0.0, math.nan]]}, "nan"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"min_count": 0}, "min_count"), ({"min_count": 2.0}, "min_count"), ({"radius_max": 0.0}, "radius_max"),
+    ({"radius_max": math.inf}, "radius_max"), ({"radius_min": 3.0}, "radius_min must be at most"),
+    ({"radius_min": 0.0}, "radius_min"), ({"x_pub": [[0.0, math.nan]]}, "nan"),
+])  # fmt: skip
 def test_arguments_out_of_range_are_refused(options, message):
     arguments = {"x_pub": np.zeros((4, 2)), "min_count": 1, "radius_max": 2.0, **options}
     with pytest.raises(InputError, match=message):
@@ -324,17 +321,14 @@ def test_twin_test_notices_a_wrong_growth(monkeypatch):
     raises(AssertionError, None, test_branches_by_hand, (1.5,), 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("points", "options", "message"),
-    [
-        (np.zeros((1, 2)), {}, "at least 2 public rows"),
-        (np.array([[0.0, np.nan], [1.0, 1.0]]), {}, "nan"),
-        (np.zeros((3, 2)), {"n_components": 0}, "n_components"),
-        (np.zeros((3, 2)), {"n_components": 1.5}, "n_components"),
-        (np.zeros((3, 2)), {"n_components": True}, "n_components"),
-        (np.zeros((3, 2)), {"step_factor": 0.0}, "step_factor"),
-    ],
-)
+@pytest.mark.parametrize(("points", "options", "message"), [
+    (np.zeros((1, 2)), {}, "at least 2 public rows"),
+    (np.array([[0.0, np.nan], [1.0, 1.0]]), {}, "nan"),
+    (np.zeros((3, 2)), {"n_components": 0}, "n_components"),
+    (np.zeros((3, 2)), {"n_components": 1.5}, "n_components"),
+    (np.zeros((3, 2)), {"n_components": True}, "n_components"),
+    (np.zeros((3, 2)), {"step_factor": 0.0}, "step_factor"),
+])  # fmt: skip
 def test_arguments_out_of_range_are_refused_of_supercluster(points, options, message):
     raises(InputError, message, supercluster, points, **{"n_components": 2, **options})
 

@@ -101,26 +101,23 @@ def test_json_round_trip_bit_for_bit():
     assert len(set(tree.assign(rows))) > 4
 
 
-@pytest.mark.parametrize(
-    "split",
-    [
-        lambda tree: tree.split_ball(0, origin=[0, 0], projection=None, center=[0, 0], radius=1.0),  # not a leaf
-        lambda tree: tree.split_ball(8, origin=[0, 0], projection=None, center=[0, 0], radius=1.0),
-        lambda tree: tree.split_ball(3, origin=[0, 0, 0], projection=None, center=[0, 0], radius=1.0),
-        lambda tree: tree.split_ball(3, origin=[0, np.nan], projection=None, center=[0, 0], radius=1.0),
-        lambda tree: tree.split_ball(3, origin=[0, 0], projection=None, center=[0, 0, 0], radius=1.0),
-        lambda tree: tree.split_ball(3, origin=[0, 0], projection=[[1, 0, 0]], center=[0], radius=1.0),
-        lambda tree: tree.split_ball(3, origin=[0, 0], projection=None, center=[0, 0], radius=-1.0),
-        lambda tree: tree.split_ball(3, origin=[0, 0], projection=None, center=[0, 0], radius=np.inf),
-        lambda tree: tree.split_nearest(3, origin=[0, 0], projection=None, centers=[0, 0]),
-        lambda tree: tree.split_nearest(3, origin=[0, 0], projection=None, centers=np.zeros((0, 2))),
-        lambda tree: tree.children(-1),
-        lambda tree: tree.depth(True),
-        lambda tree: ClusterTree.root(0),
-        lambda tree: ClusterTree.from_dict({"dim": 2}),
-        lambda tree: ClusterTree.from_dict({"dim": 2, "nodes": [{"rule": "cone"}]}),
-    ],
-)
+@pytest.mark.parametrize("split", [
+    lambda tree: tree.split_ball(0, origin=[0, 0], projection=None, center=[0, 0], radius=1.0),  # not a leaf
+    lambda tree: tree.split_ball(8, origin=[0, 0], projection=None, center=[0, 0], radius=1.0),
+    lambda tree: tree.split_ball(3, origin=[0, 0, 0], projection=None, center=[0, 0], radius=1.0),
+    lambda tree: tree.split_ball(3, origin=[0, np.nan], projection=None, center=[0, 0], radius=1.0),
+    lambda tree: tree.split_ball(3, origin=[0, 0], projection=None, center=[0, 0, 0], radius=1.0),
+    lambda tree: tree.split_ball(3, origin=[0, 0], projection=[[1, 0, 0]], center=[0], radius=1.0),
+    lambda tree: tree.split_ball(3, origin=[0, 0], projection=None, center=[0, 0], radius=-1.0),
+    lambda tree: tree.split_ball(3, origin=[0, 0], projection=None, center=[0, 0], radius=np.inf),
+    lambda tree: tree.split_nearest(3, origin=[0, 0], projection=None, centers=[0, 0]),
+    lambda tree: tree.split_nearest(3, origin=[0, 0], projection=None, centers=np.zeros((0, 2))),
+    lambda tree: tree.children(-1),
+    lambda tree: tree.depth(True),
+    lambda tree: ClusterTree.root(0),
+    lambda tree: ClusterTree.from_dict({"dim": 2}),
+    lambda tree: ClusterTree.from_dict({"dim": 2, "nodes": [{"rule": "cone"}]}),
+])  # fmt: skip
 def test_refuses_bad_public_arguments(split):
     with pytest.raises(InputError):
         split(grown())

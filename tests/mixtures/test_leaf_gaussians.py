@@ -63,12 +63,10 @@ class Mixture:
             learned.means, learned.covariances, self.means, self.covariances, strict=True
         ):
             inverse = np.linalg.inv(np.linalg.cholesky(c))
-            found.append(
-                (
-                    np.linalg.norm(inverse @ covariance @ inverse.T - np.eye(self.dim)),
-                    np.linalg.norm(inverse @ (mean - m)),
-                )
-            )
+            found.append((
+                np.linalg.norm(inverse @ covariance @ inverse.T - np.eye(self.dim)),
+                np.linalg.norm(inverse @ (mean - m)),
+            ))  # fmt: skip
         return np.array(found).T
 
 

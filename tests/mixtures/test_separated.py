@@ -102,16 +102,13 @@ def test_pure_budgets_cannot_pay_for_a_private_search(method):
     assert learn(budget=PureDP(8)).method == "public_pca"
 
 
-@pytest.mark.parametrize(
-    ("n_pub", "dim", "k", "mode", "pure", "expected"),
-    [
-        (8, 200, 4, "practical", False, "one_shot"), (39, 200, 4, "practical", False, "one_shot"),
-        (40, 200, 4, "practical", False, "tree"), (999, 200, 4, "practical", False, "tree"),
-        (1000, 200, 4, "practical", False, "public_pca"), (8, 200, 4, "practical", True, "public_pca"),
-        (8, 200, 1, "practical", False, "public_pca"), (1000, 200, 4, "theory", False, "tree"),
-        (5000, 200, 4, "theory", False, "public_pca"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("n_pub", "dim", "k", "mode", "pure", "expected"), [
+    (8, 200, 4, "practical", False, "one_shot"), (39, 200, 4, "practical", False, "one_shot"),
+    (40, 200, 4, "practical", False, "tree"), (999, 200, 4, "practical", False, "tree"),
+    (1000, 200, 4, "practical", False, "public_pca"), (8, 200, 4, "practical", True, "public_pca"),
+    (8, 200, 1, "practical", False, "public_pca"), (1000, 200, 4, "theory", False, "tree"),
+    (5000, 200, 4, "theory", False, "public_pca"),
+])  # fmt: skip
 def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, pure, expected):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.2, mode=mode, failure_prob=0.1)
     assert choose_method("auto", shape, pure=pure).name == expected
@@ -313,13 +310,10 @@ def test_more_components_than_private_rows():
     raises(InputError, "number of private rows", learn_separated_mixture, ROWS_OF_EDGES[:1], **GOOD)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"radius": 0.0}, "radius"), ({"radius": math.inf}, "radius"), ({"center": [0.0, 1.0]}, "center"),
-        ({"n_components": 0}, "n_components"), ({"weight_floor": 0.0}, "weight_floor"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"radius": 0.0}, "radius"), ({"radius": math.inf}, "radius"), ({"center": [0.0, 1.0]}, "center"),
+    ({"n_components": 0}, "n_components"), ({"weight_floor": 0.0}, "weight_floor"),
+])  # fmt: skip
 def test_baseline_refusals(changes, message):
     with pytest.raises(InputError, match=message):
         no_public_baseline(

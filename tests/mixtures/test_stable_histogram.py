@@ -160,19 +160,16 @@ def test_refused_arguments(change, error):
     assert log == []
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: BinGrid(width=0.0), lambda: BinGrid(width=-1.0), lambda: BinGrid(width=np.nan), lambda: BinGrid(width=np.inf),
-        lambda: BinGrid(width="1"), lambda: BinGrid(width=1.0, offset=np.inf), lambda: BinGrid(width=1.0, levels=0),
-        lambda: BinGrid(width=1.0, levels=55), lambda: BinGrid(width=1.0, levels=2.0), lambda: BinGrid(width=1e307, levels=50),
-        lambda: BinGrid(width=1.7e308, offset=1.7e308),
-        lambda: ProductBins(grids=[]), lambda: ProductBins(grids=BinGrid(width=1.0)), lambda: ProductBins(grids=[1.0]),
-        lambda: ProductBins(grids=[DyadicBins()] * 65), lambda: ProductBins(grids=[BinGrid(width=1.0, levels=2), DyadicBins()]),
-        lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[0]), lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[1, 1]),
-        lambda: ProductBins(grids=[DyadicBins()], columns=[-1]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("make", [
+    lambda: BinGrid(width=0.0), lambda: BinGrid(width=-1.0), lambda: BinGrid(width=np.nan), lambda: BinGrid(width=np.inf),
+    lambda: BinGrid(width="1"), lambda: BinGrid(width=1.0, offset=np.inf), lambda: BinGrid(width=1.0, levels=0),
+    lambda: BinGrid(width=1.0, levels=55), lambda: BinGrid(width=1.0, levels=2.0), lambda: BinGrid(width=1e307, levels=50),
+    lambda: BinGrid(width=1.7e308, offset=1.7e308),
+    lambda: ProductBins(grids=[]), lambda: ProductBins(grids=BinGrid(width=1.0)), lambda: ProductBins(grids=[1.0]),
+    lambda: ProductBins(grids=[DyadicBins()] * 65), lambda: ProductBins(grids=[BinGrid(width=1.0, levels=2), DyadicBins()]),
+    lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[0]), lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[1, 1]),
+    lambda: ProductBins(grids=[DyadicBins()], columns=[-1]),
+])  # fmt: skip
 def test_refused_bins(make):
     with pytest.raises(InputError):
         make()

@@ -28,14 +28,11 @@ def test_the_command_lists_and_runs(tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"b-proposition-8.csv", "b-proposition-8.png"}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("figure-9", "invalid choice"), ("a-figure-1 --quick", "no smaller problem"),
-        ("a-figure-1 --cell 0.5:4", "made as a whole"), ("b-beyond --cell half", "--cell"),
-        ("b-beyond --quick --cell 0.5:3", "no cell 0.5:3"), ("a-figure-1 --runs 1", "runs"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "said"), [
+    ("figure-9", "invalid choice"), ("a-figure-1 --quick", "no smaller problem"),
+    ("a-figure-1 --cell 0.5:4", "made as a whole"), ("b-beyond --cell half", "--cell"),
+    ("b-beyond --quick --cell 0.5:3", "no cell 0.5:3"), ("a-figure-1 --runs 1", "runs"),
+])  # fmt: skip
 def test_the_command_refuses_in_words(words, said, tmp_path, capsys):
     with pytest.raises(SystemExit, match=r"^2$"):
         main([*words.split(), "--out", str(tmp_path)])

@@ -217,14 +217,11 @@ def test_adassp_without_noise_is_ridge(monkeypatch):
 # ---- Tables 11 and 12 of paper B: the printed noise multipliers, and what they cost under the paper's own definition.
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        # 5.176 depends on the fourth digit of epsilon; the others are at the ends of both tables.
-        ((2, 0.01), (2, 0.95), (4, 0.01), (4, 0.75)),
-        pytest.param(noise_tables.CELLS, marks=pytest.mark.audit, id="all 18"),
-    ],
-)
+@pytest.mark.parametrize("cells", [
+    # 5.176 depends on the fourth digit of epsilon; the others are at the ends of both tables.
+    ((2, 0.01), (2, 0.95), (4, 0.01), (4, 0.75)),
+    pytest.param(noise_tables.CELLS, marks=pytest.mark.audit, id="all 18"),
+])  # fmt: skip
 def test_printed_values_are_met_and_cost_twice_their_epsilon(cells, tmp_path, monkeypatch):
     monkeypatch.setattr(noise_tables, "CELLS", cells)
     report = EXPERIMENTS["b-tables-11-12"].run(tmp_path, progress=False)

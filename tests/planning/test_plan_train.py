@@ -140,23 +140,20 @@ def test_the_rates_switch_where_they_say(budget, cost):
     assert not minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget).public_decides
 
 
-@pytest.mark.parametrize(
-    ("changed", "match"),
-    [
-        ({"n_pub": 1}, "n_pub of at least 2"),
-        ({"n_pub": 2**24}, "2\\^24 cells"),
-        ({"loss": "poisson"}, "loss"),
-        ({"method": "exponentials"}, "method"),
-        ({"method": "output_perturbation"}, "bounded"),
-        ({"loss": "logistic", "method": "sufficient_statistics"}, "squared loss"),
-        ({"r_squared": 1.0}, "r_squared"),
-        ({"r_squared": -0.1}, "r_squared"),
-        ({"mean_weight": 0.0}, "mean_weight"),
-        ({"mean_weight": 2.0}, "units of weight_cap"),
-        ({"mean_weight": 0.5, "method": "semi_dp"}, "not for this loss or method"),
-        ({"radius": 3.0}, "no argument 'radius'"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "match"), [
+    ({"n_pub": 1}, "n_pub of at least 2"),
+    ({"n_pub": 2**24}, "2\\^24 cells"),
+    ({"loss": "poisson"}, "loss"),
+    ({"method": "exponentials"}, "method"),
+    ({"method": "output_perturbation"}, "bounded"),
+    ({"loss": "logistic", "method": "sufficient_statistics"}, "squared loss"),
+    ({"r_squared": 1.0}, "r_squared"),
+    ({"r_squared": -0.1}, "r_squared"),
+    ({"mean_weight": 0.0}, "mean_weight"),
+    ({"mean_weight": 2.0}, "units of weight_cap"),
+    ({"mean_weight": 0.5, "method": "semi_dp"}, "not for this loss or method"),
+    ({"radius": 3.0}, "no argument 'radius'"),
+])  # fmt: skip
 def test_refusals(changed, match):
     with pytest.raises(InputError, match=match):
         plan("train", **{"dim": 3, "n_pub": 20, "n_priv": 1000, "budget": ZCDP(rho=0.5), **changed})

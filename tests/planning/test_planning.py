@@ -113,13 +113,10 @@ def test_the_last_round_sets_the_error(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_pub": 1}, "n_pub"), ({"cond_max": 0.0}, "cond_max"), ({"pub_priv_gap": 1.0}, "pub_priv_gap"),
-        ({"failure_prob": 2.0}, "failure_prob"), ({"dim": 0}, "dim"), ({"error": 0.1}, "exactly two"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"n_pub": 1}, "n_pub"), ({"cond_max": 0.0}, "cond_max"), ({"pub_priv_gap": 1.0}, "pub_priv_gap"),
+    ({"failure_prob": 2.0}, "failure_prob"), ({"dim": 0}, "dim"), ({"error": 0.1}, "exactly two"),
+])  # fmt: skip
 def test_what_cannot_be_planned_is_refused(options, message):
     arguments = {"dim": 3, "n_pub": 4, "n_priv": 1000, "budget": ZCDP(rho=0.5)} | options
     raises(InputError, message, plan, "gaussian", **arguments)
@@ -198,14 +195,11 @@ def test_dp_em_prediction_is_near_what_happens():
     assert public_start(truth.draw(rng, 60), 2, known_std=False)[0].means.shape == (2, 8)
 
 
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        ({"n_components": None}, InputError), ({"n_components": 0}, InputError),
-        ({"budget": PureDP(1)}, BudgetError), ({"method": "dp_em"}, InputError), ({"method": "guess"}, InputError),
-        ({"candidates": 1}, InputError), ({"accuracy": 2.0}, InputError),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "kind"), [
+    ({"n_components": None}, InputError), ({"n_components": 0}, InputError),
+    ({"budget": PureDP(1)}, BudgetError), ({"method": "dp_em"}, InputError), ({"method": "guess"}, InputError),
+    ({"candidates": 1}, InputError), ({"accuracy": 2.0}, InputError),
+])  # fmt: skip
 def test_what_cannot_be_planned_is_refused_of_axis(options, kind):
     with pytest.raises(kind):
         plan(TASK, **{"dim": 1, "n_components": 2, "n_priv": 1000, "budget": APPROX, **options})
@@ -295,17 +289,14 @@ def test_a_search_costs_and_public_clustering_does_not():
     raises(BudgetError, "public_pca", predicted, PureDP(4), method="tree")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_components": None}, "needs n_components="),
-        ({"min_weight": None}, "needs n_components="),
-        ({"min_weight": 0.6}, "min_weight must be at most"),
-        ({"n_pub": 1}, "n_pub of at least 2"),
-        ({"n_components": 31, "min_weight": 0.01}, "31 with 30 public rows"),
-        ({"method": "forest"}, "method"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"n_components": None}, "needs n_components="),
+    ({"min_weight": None}, "needs n_components="),
+    ({"min_weight": 0.6}, "min_weight must be at most"),
+    ({"n_pub": 1}, "n_pub of at least 2"),
+    ({"n_components": 31, "min_weight": 0.01}, "31 with 30 public rows"),
+    ({"method": "forest"}, "method"),
+])  # fmt: skip
 def test_what_cannot_be_planned_is_refused_of_mixture(changes, message):
     raises(InputError, message, predicted, ZCDP(0.5), **changes)
 
@@ -457,20 +448,17 @@ def test_extreme_arguments_stay_finite():
     assert math.isfinite(found.n_priv)
 
 
-@pytest.mark.parametrize(
-    ("theorem", "options", "message"),
-    [
-        ("B.3", {}, "theorem"),
-        ("B.1", {}, "range"),
-        ("B.2", {"accuracy": 0.0}, "accuracy"),
-        ("B.2", {"dim": 0}, "dim"),
-        ("B.2", {"constant": 0.0}, "constant"),
-        ("B.12", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-        ("C.24", {"n_components": 2, "min_weight": 0.1}, "ranges"),
-        ("C.29", {}, "mixtures"),
-        ("C.29", {"n_components": 4, "min_weight": 0.3}, "min_weight"),
-    ],
-)
+@pytest.mark.parametrize(("theorem", "options", "message"), [
+    ("B.3", {}, "theorem"),
+    ("B.1", {}, "range"),
+    ("B.2", {"accuracy": 0.0}, "accuracy"),
+    ("B.2", {"dim": 0}, "dim"),
+    ("B.2", {"constant": 0.0}, "constant"),
+    ("B.12", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
+    ("C.24", {"n_components": 2, "min_weight": 0.1}, "ranges"),
+    ("C.29", {}, "mixtures"),
+    ("C.29", {"n_components": 4, "min_weight": 0.3}, "min_weight"),
+])  # fmt: skip
 def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
     with pytest.raises(InputError, match=message):
         order_bounds(theorem, **({"dim": 5, "accuracy": 0.1, "budget": ZCDP(rho=0.5)} | options))
@@ -571,35 +559,32 @@ def test_out_of_reach():
     raises(InputError, "no number of rows", plan, "mean", budget=ZCDP(0.5), error=1e-9, **TASKS["mean"])
 
 
-@pytest.mark.parametrize(
-    ("task", "options", "kind"),
-    [
-        ("median", {}, InputError),
-        ("mean", {"n_pub": 0}, InputError),
-        ("mean", {"dim": 0}, InputError),
-        ("mean", {"dim": 2.0}, InputError),
-        ("mean", {"n_priv": None}, InputError),
-        ("mean", {"error": 0.1}, InputError),
-        ("mean", {"n_priv": 0}, InputError),
-        ("mean", {"n_priv": True}, InputError),
-        ("mean", {"budget": 0.5}, (InputError, BudgetError)),
-        ("mean", {"budget": None, "error": math.nan}, InputError),
-        ("mean", {"budget": None, "error": 0.1, "notion": "approx"}, InputError),
-        ("mean", {"budget": None, "error": 0.1, "delta": 1e-6}, InputError),
-        ("mean", {"steps": 0}, InputError),
-        ("mean", {"steps": "some"}, InputError),
-        ("mean", {"mode": "fast"}, InputError),
-        ("mean", {"failure_prob": 1.0}, InputError),
-        ("mean", {"pub_priv_gap": 1.0}, InputError),
-        ("coinpress_mean", {"radius": None}, InputError),
-        ("coinpress_mean", {"radius": math.inf}, InputError),
-        ("weighted_mean", {"norm_bound": None}, InputError),
-        ("weighted_mean", {"norm_bound": 1e200}, InputError),
-        ("weighted_mean", {"noise": "k_norm"}, InputError),
-        ("weighted_mean", {"row_weight": "throw_away", "n_pub": 0}, InputError),
-        ("weighted_mean", {"row_weight": 0.5, "n_priv": 10}, InputError),
-    ],
-)
+@pytest.mark.parametrize(("task", "options", "kind"), [
+    ("median", {}, InputError),
+    ("mean", {"n_pub": 0}, InputError),
+    ("mean", {"dim": 0}, InputError),
+    ("mean", {"dim": 2.0}, InputError),
+    ("mean", {"n_priv": None}, InputError),
+    ("mean", {"error": 0.1}, InputError),
+    ("mean", {"n_priv": 0}, InputError),
+    ("mean", {"n_priv": True}, InputError),
+    ("mean", {"budget": 0.5}, (InputError, BudgetError)),
+    ("mean", {"budget": None, "error": math.nan}, InputError),
+    ("mean", {"budget": None, "error": 0.1, "notion": "approx"}, InputError),
+    ("mean", {"budget": None, "error": 0.1, "delta": 1e-6}, InputError),
+    ("mean", {"steps": 0}, InputError),
+    ("mean", {"steps": "some"}, InputError),
+    ("mean", {"mode": "fast"}, InputError),
+    ("mean", {"failure_prob": 1.0}, InputError),
+    ("mean", {"pub_priv_gap": 1.0}, InputError),
+    ("coinpress_mean", {"radius": None}, InputError),
+    ("coinpress_mean", {"radius": math.inf}, InputError),
+    ("weighted_mean", {"norm_bound": None}, InputError),
+    ("weighted_mean", {"norm_bound": 1e200}, InputError),
+    ("weighted_mean", {"noise": "k_norm"}, InputError),
+    ("weighted_mean", {"row_weight": "throw_away", "n_pub": 0}, InputError),
+    ("weighted_mean", {"row_weight": 0.5, "n_priv": 10}, InputError),
+])  # fmt: skip
 def test_arguments_are_checked(task, options, kind):
     arguments = {"n_priv": 5000, "budget": ZCDP(0.5), **TASKS.get(task, {"dim": 2}), **options}
     with pytest.raises(kind):

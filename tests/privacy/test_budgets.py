@@ -33,13 +33,10 @@ from fastpubpriv.privacy import (
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5), np.longdouble(0.5),
-        np.float16(0.5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("value", [
+    0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5), np.longdouble(0.5),
+    np.float16(0.5),
+])  # fmt: skip
 def test_every_exact_number_is_taken(value):
     assert ZCDP(value).rho == Fraction(1, 2)
     assert type(ZCDP(value).rho) is Fraction
@@ -52,14 +49,11 @@ def test_numbers_are_kept_exactly():
     assert ApproxDP(1, np.float32(1e-6)).delta == Fraction(float(np.float32(1e-6)))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        0, 0.0, -0.0, -1, -1e-300, float("nan"), float("inf"), float("-inf"), 1e-12, 5000, 1e300, "1", b"1", True,
-        False, np.True_, None, 1j, [1], np.array([1.0]), Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
-        Decimal("1e999999999"), Fraction(10**2000 + 1, 10**2000), Fraction(10**400), Fraction(1, 10**400),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("value", [
+    0, 0.0, -0.0, -1, -1e-300, float("nan"), float("inf"), float("-inf"), 1e-12, 5000, 1e300, "1", b"1", True,
+    False, np.True_, None, 1j, [1], np.array([1.0]), Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
+    Decimal("1e999999999"), Fraction(10**2000 + 1, 10**2000), Fraction(10**400), Fraction(1, 10**400),
+])  # fmt: skip
 @pytest.mark.parametrize("make", [PureDP, lambda e: ApproxDP(e, 1e-6)])
 def test_bad_epsilon_is_refused(make, value):
     with pytest.raises(BudgetError, match="epsilon"):

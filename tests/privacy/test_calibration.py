@@ -222,13 +222,10 @@ def test_waste_is_within_1e_6_for_sums():
         assert 1 - 1e-6 < float(laplace_sum_grid(rho, 50, 10**6).event.epsilon) / rho <= 1
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (0.5, 0, 10), (0.5, 1.0, 10), (0.5, True, 10), (0.5, 3, -1), (0, 3, 10), (-1, 3, 10), (float("nan"), 3, 1),
-        ("1", 3, 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("arguments", [
+    (0.5, 0, 10), (0.5, 1.0, 10), (0.5, True, 10), (0.5, 3, -1), (0, 3, 10), (-1, 3, 10), (float("nan"), 3, 1),
+    ("1", 3, 1),
+])  # fmt: skip
 @pytest.mark.parametrize("make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid])
 def test_bad_arguments(make, arguments):
     raises(BudgetError, None, make, *arguments)
@@ -314,27 +311,24 @@ def test_a_planted_fault_of_the_relation_is_seen():
     assert epsilon_of(noise_multiplier_for(*RUNS[2]), Poisson(Fraction(1, 54)), 5000, 1e-5) > 4
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5), "needs a budget ApproxDP"),
-        (lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5), "no useful cost in rho"),
-        (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5), "sampling must be FullBatch"),
-        (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0), "steps"),
-        (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9), "steps must be at most"),
-        (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace"), "relation"),
-        (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE), "replace-one only"),
-        (lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6), "between 0.01 and 1e9"),
-        (lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), "delta"),
-        (lambda: Poisson(0), "rate must lie"),
-        (lambda: Poisson(1.5), "rate must lie"),
-        (lambda: WithoutReplacement(10, 9), "cannot be drawn"),
-        (lambda: event(steps=0), "steps"),
-        (lambda: event(delta=1), "delta"),
-        (lambda: event(sampling=FullBatch()), "GaussianEvent"),
-        (lambda: event(first=1), "first"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5), "needs a budget ApproxDP"),
+    (lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5), "no useful cost in rho"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5), "sampling must be FullBatch"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0), "steps"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9), "steps must be at most"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace"), "relation"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE), "replace-one only"),
+    (lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6), "between 0.01 and 1e9"),
+    (lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), "delta"),
+    (lambda: Poisson(0), "rate must lie"),
+    (lambda: Poisson(1.5), "rate must lie"),
+    (lambda: WithoutReplacement(10, 9), "cannot be drawn"),
+    (lambda: event(steps=0), "steps"),
+    (lambda: event(delta=1), "delta"),
+    (lambda: event(sampling=FullBatch()), "GaussianEvent"),
+    (lambda: event(first=1), "first"),
+])  # fmt: skip
 def test_what_is_refused(call, words):
     raises(BudgetError, words, call)
 

@@ -140,14 +140,11 @@ def estimated(function, situation):
     return quiet(function, private, x_pub=public, **given), private.to_numpy()
 
 
-@pytest.mark.parametrize(
-    ("situation", "name"),
-    [
-        ("a constant column", "angle"),
-        ("a constant column on both sides", "angle"),
-        ("a rare event that no public row saw", "share"),
-    ],
-)
+@pytest.mark.parametrize(("situation", "name"), [
+    ("a constant column", "angle"),
+    ("a constant column on both sides", "angle"),
+    ("a rare event that no public row saw", "share"),
+])  # fmt: skip
 def test_a_gaussian_names_the_columns_that_borrow_a_scale(situation, name):
     result, _ = estimated(fpp.estimate_gaussian, situation)
     assert list(result.diagnostics["fallback_columns"]) == [name]
@@ -164,13 +161,10 @@ def test_a_mean_says_which_columns_it_cannot_see():
 
 
 # Where the public rows say nothing true about place or scale, the counts find both.
-@pytest.mark.parametrize(
-    "situation",
-    [
-        "ordinary", "a constant column", "all columns constant", "collinear", "a column twice", "one-hot columns",
-        "one row", "two equal rows", "shifted", "far too narrow", "columns of very different scale",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("situation", [
+    "ordinary", "a constant column", "all columns constant", "collinear", "a column twice", "one-hot columns",
+    "one row", "two equal rows", "shifted", "far too narrow", "columns of very different scale",
+])  # fmt: skip
 def test_a_mean_needs_little_of_the_public_rows(situation):
     result, private = estimated(fpp.estimate_mean, situation)
     assert np.all(np.abs(result.mean - private.mean(axis=0)) <= 0.2 * private.std(axis=0))

@@ -52,17 +52,13 @@ def unaligned():
     return view
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        X, np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1],
-        np.repeat(X, 2, axis=0)[::2], np.repeat(X, 2, axis=1)[:, ::2], np.hstack([X, X])[:, 4:], read_only(),
-        unaligned(), X.astype(">f8"), X.view(Hostile), np.asmatrix(X), memoryview(X), X.tolist(),
-        tuple(map(tuple, X.tolist())), [row for row in X], [[Fraction(v) for v in row] for row in X.tolist()],
-        [[Decimal(v) for v in row] for row in X.tolist()],
-    ],
-    ids=lambda x: type(x).__name__,
-)  # fmt: skip
+@pytest.mark.parametrize("x", [
+    X, np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1],
+    np.repeat(X, 2, axis=0)[::2], np.repeat(X, 2, axis=1)[:, ::2], np.hstack([X, X])[:, 4:], read_only(),
+    unaligned(), X.astype(">f8"), X.view(Hostile), np.asmatrix(X), memoryview(X), X.tolist(),
+    tuple(map(tuple, X.tolist())), [row for row in X], [[Fraction(v) for v in row] for row in X.tolist()],
+    [[Decimal(v) for v in row] for row in X.tolist()],
+], ids=lambda x: type(x).__name__)  # fmt: skip
 def test_every_layout_gives_the_same_integers(x):
     rows = silently(lambda: private_rows(x))
     assert (rows.n, rows.dim) == X.shape
@@ -121,44 +117,41 @@ def test_all_rows_nan_is_an_empty_sum():
     assert silently(lambda: column_sums(private_rows(np.full((9, 2), np.nan)))) == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("x", "words"),
-    [
-        (X.astype(object), "dtype object"),
-        (np.array([["a", "b"]]), "dtype text"),
-        (np.array([[b"a", b"b"]]), "dtype bytes"),
-        (np.array([["a", "b"]], dtype=np.dtypes.StringDType()), "dtype"),
-        (X.astype(complex), "real and imaginary"),
-        (X.astype(np.longdouble), "astype"),
-        (X.astype("M8[s]"), "datetime"),
-        (np.zeros((3, 2), dtype=[("Alice", "f8")]), "structured"),
-        (np.array(1.0), "0 dim"),
-        (np.float64(1.0), "float64"),
-        (X.reshape(-1, 2, 2), "3 dim"),
-        (X[:0], "no rows"),
-        (X[:, :0], "no columns"),
-        (scipy.sparse.csr_matrix(X), "toarray"),
-        (scipy.sparse.coo_array(X), "toarray"),
-        (np.ma.masked_invalid(X), "filled"),
-        (stdlib_array.array("d", [1.0]), "cannot be read"),
-        ([[1.0, 2.0], [3.0]], "equal length"),
-        ([], "no rows"),
-        ([1.0, "x"], "dtype text"),
-        (X[:0, 0], "no rows"),
-        ([[]], "no columns"),
-        ([["1", "2"]], "dtype text"),
-        ([[1.0, "x"]], "dtype text"),
-        ([[None, "x"]], "equal length"),
-        ([[1j, 2.0]], "real and imaginary"),
-        ([[object(), 2.0]], "equal length"),
-        ((row for row in X), "only once"),
-        (iter(X.tolist()), "only once"),
-        ({"a": [1.0]}, "cannot be read"),
-        (None, "cannot be read"),
-        (3.0, "cannot be read"),
-        (b"1,2,3", "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("x", "words"), [
+    (X.astype(object), "dtype object"),
+    (np.array([["a", "b"]]), "dtype text"),
+    (np.array([[b"a", b"b"]]), "dtype bytes"),
+    (np.array([["a", "b"]], dtype=np.dtypes.StringDType()), "dtype"),
+    (X.astype(complex), "real and imaginary"),
+    (X.astype(np.longdouble), "astype"),
+    (X.astype("M8[s]"), "datetime"),
+    (np.zeros((3, 2), dtype=[("Alice", "f8")]), "structured"),
+    (np.array(1.0), "0 dim"),
+    (np.float64(1.0), "float64"),
+    (X.reshape(-1, 2, 2), "3 dim"),
+    (X[:0], "no rows"),
+    (X[:, :0], "no columns"),
+    (scipy.sparse.csr_matrix(X), "toarray"),
+    (scipy.sparse.coo_array(X), "toarray"),
+    (np.ma.masked_invalid(X), "filled"),
+    (stdlib_array.array("d", [1.0]), "cannot be read"),
+    ([[1.0, 2.0], [3.0]], "equal length"),
+    ([], "no rows"),
+    ([1.0, "x"], "dtype text"),
+    (X[:0, 0], "no rows"),
+    ([[]], "no columns"),
+    ([["1", "2"]], "dtype text"),
+    ([[1.0, "x"]], "dtype text"),
+    ([[None, "x"]], "equal length"),
+    ([[1j, 2.0]], "real and imaginary"),
+    ([[object(), 2.0]], "equal length"),
+    ((row for row in X), "only once"),
+    (iter(X.tolist()), "only once"),
+    ({"a": [1.0]}, "cannot be read"),
+    (None, "cannot be read"),
+    (3.0, "cannot be read"),
+    (b"1,2,3", "cannot be read"),
+])  # fmt: skip
 def test_wrong_forms_say_what_to_pass(x, words):
     with pytest.raises(InputError, match=words) as caught:
         private_rows(x)
@@ -252,19 +245,17 @@ def values(rows):
 
 
 def test_pandas_number_types():
-    frame = pd.DataFrame(
-        {
-            "f8": [1.5, NAN, 3.0],
-            "f4": np.array([1, 2, 3], "f4"),
-            "i8": [2**62, 2, 3],
-            "bool": [True, False, True],
-            "Int64": pd.array([2**62, None, 3], dtype="Int64"),
-            "Float32": pd.array([1.5, None, 3], dtype="Float32"),
-            "boolean": pd.array([True, None, False], dtype="boolean"),
-            "arrow": pd.array([2**60 + 1, None, 3], dtype="int64[pyarrow]"),
-            "decimal": pd.array([Decimal("1.25"), None, Decimal(3)], dtype=pd.ArrowDtype(pa.decimal128(10, 2))),
-        }
-    )
+    frame = pd.DataFrame({
+        "f8": [1.5, NAN, 3.0],
+        "f4": np.array([1, 2, 3], "f4"),
+        "i8": [2**62, 2, 3],
+        "bool": [True, False, True],
+        "Int64": pd.array([2**62, None, 3], dtype="Int64"),
+        "Float32": pd.array([1.5, None, 3], dtype="Float32"),
+        "boolean": pd.array([True, None, False], dtype="boolean"),
+        "arrow": pd.array([2**60 + 1, None, 3], dtype="int64[pyarrow]"),
+        "decimal": pd.array([Decimal("1.25"), None, Decimal(3)], dtype=pd.ArrowDtype(pa.decimal128(10, 2))),
+    })  # fmt: skip
     rows = silently(lambda: private_rows(frame))
     assert rows.columns == tuple(frame.columns)
     assert values(rows).dtype == np.float64
@@ -279,12 +270,10 @@ def test_pandas_number_types():
 
 
 def test_polars_number_types():
-    frame = pl.DataFrame(
-        {
-            "f8": [1.5, None, NAN], "i8": [2**62 + 1, None, 3], "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
-            "bool": [True, None, False], "decimal": [Decimal("1.25"), None, Decimal(3)],
-        }
-    )  # fmt: skip
+    frame = pl.DataFrame({
+        "f8": [1.5, None, NAN], "i8": [2**62 + 1, None, 3], "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
+        "bool": [True, None, False], "decimal": [Decimal("1.25"), None, Decimal(3)],
+    })  # fmt: skip
     rows = silently(lambda: private_rows(frame))
     expected = [[1.5, 2.0**62, 1, 1, 1.25], [NAN, NAN, 2, NAN, NAN], [NAN, 3, NAN, 0, 3]]
     np.testing.assert_array_equal(values(rows), expected)
@@ -292,18 +281,16 @@ def test_polars_number_types():
 
 
 def arrow_table():
-    return pa.table(
-        {
-            "f8": [1.5, None, 3.0],
-            "f2": pa.array(np.array([1, 2, 3], np.float16)),
-            "i8": pa.array([2**62 + 1, None, 3]),
-            "u8": pa.array([2**64 - 1, None, 3], pa.uint64()),
-            "bool": [True, None, False],
-            "decimal": pa.array([Decimal("1.25"), None, Decimal(3)]),
-            "wide": pa.array([Decimal("1.25"), None, Decimal(3)], pa.decimal256(40, 2)),
-            "dict": pa.array([2.5, None, 2.5]).dictionary_encode(),
-        }
-    )
+    return pa.table({
+        "f8": [1.5, None, 3.0],
+        "f2": pa.array(np.array([1, 2, 3], np.float16)),
+        "i8": pa.array([2**62 + 1, None, 3]),
+        "u8": pa.array([2**64 - 1, None, 3], pa.uint64()),
+        "bool": [True, None, False],
+        "decimal": pa.array([Decimal("1.25"), None, Decimal(3)]),
+        "wide": pa.array([Decimal("1.25"), None, Decimal(3)], pa.decimal256(40, 2)),
+        "dict": pa.array([2.5, None, 2.5]).dictionary_encode(),
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["table", "batch", "parquet"])

@@ -188,12 +188,10 @@ def test_one_replaced_row_changes_one_pair():
 
 
 def test_a_pair_that_is_not_finite_is_neutral_and_silent():
-    hostile = np.array(
-        [
-            [np.nan, 0.0], [1.0, 2.0], [np.inf, 0.0], [np.inf, 0.0], [1e308, 0.0], [-1e308, 0.0], [5e-324, 0.0],
-            [0.0, 0.0],
-        ]
-    )  # fmt: skip
+    hostile = np.array([
+        [np.nan, 0.0], [1.0, 2.0], [np.inf, 0.0], [np.inf, 0.0], [1e308, 0.0], [-1e308, 0.0], [5e-324, 0.0],
+        [0.0, 0.0],
+    ])  # fmt: skip
     for rows in (Rows.from_array(hostile), Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2)):
         chunk = silently(lambda rows=rows: read(pair_rows(rows)))
         assert np.isfinite(chunk).all(axis=1).tolist() == [False, False, False, True]

@@ -180,16 +180,13 @@ TABLE = pa.table({"a": HELD["a"]})
 ABOVE = ds.field("a") > 0
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        lambda: ds.dataset(TABLE).filter(ABOVE),
-        lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
-        lambda: ds.dataset(TABLE).scanner(filter=ABOVE),
-        lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
-        lambda: next(ds.dataset(TABLE).get_fragments()),
-    ],
-)
+@pytest.mark.parametrize("source", [
+    lambda: ds.dataset(TABLE).filter(ABOVE),
+    lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
+    lambda: ds.dataset(TABLE).scanner(filter=ABOVE),
+    lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
+    lambda: next(ds.dataset(TABLE).get_fragments()),
+])  # fmt: skip
 def test_arrow_plans_are_refused(source):
     with pytest.raises(InputError):
         private_rows(source())

@@ -250,15 +250,11 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     raises(InputError, "inf", public_labelled, table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "labels once"), ({"y": Y, "label": "y"}, "labels once"), ({"y": Y[:5]}, "8 rows and y_priv has 5"),
-        ({"y": BOTH[:, :2]}, "one number for each row"), ({"y": "secret"}, "y_priv"), ({"label": "z"}, "'z'"),
-        ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "words"), [
+    ({}, "labels once"), ({"y": Y, "label": "y"}, "labels once"), ({"y": Y[:5]}, "8 rows and y_priv has 5"),
+    ({"y": BOTH[:, :2]}, "one number for each row"), ({"y": "secret"}, "y_priv"), ({"label": "z"}, "'z'"),
+    ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"),
+], ids=str)  # fmt: skip
 def test_what_is_refused(given, words):
     with pytest.raises(InputError, match=words):
         labelled_rows(FRAME, given.get("y"), label=given.get("label"), columns=None)

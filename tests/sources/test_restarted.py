@@ -106,14 +106,12 @@ def test_a_row_is_read_without_regard_to_the_others(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_types_and_chosen_columns(kind, tmp_path):
-    table = pa.table(
-        {
-            "f": pa.array(np.arange(N, dtype=np.float32)),
-            "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
-            "t": [TEXT] * N,
-            "d": [datetime.date(2020, 1, 1)] * N,
-        }
-    )
+    table = pa.table({
+        "f": pa.array(np.arange(N, dtype=np.float32)),
+        "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
+        "t": [TEXT] * N,
+        "d": [datetime.date(2020, 1, 1)] * N,
+    })  # fmt: skip
     for columns in (["i", "f"], ["f"]):
         rows = opened(kind, table, tmp_path, columns=columns)
         direct = expected(kind, table.select(columns))
@@ -254,19 +252,16 @@ def test_a_reused_buffer_is_copied_before_it_changes():
     np.testing.assert_array_equal(np.concatenate(list(rows.chunks())), X_OF_STREAMS)
 
 
-@pytest.mark.parametrize(
-    ("pieces", "words"),
-    [
-        ([X_OF_STREAMS[:40]], "gave 40 rows where 41 were declared"),
-        ([X_OF_STREAMS, X_OF_STREAMS[:1]], "more than 41 rows where 41"),
-        ([X_OF_STREAMS[:, :2]], "2 columns where dim = 3"),
-        ([X_OF_STREAMS[0]], "two-dimensional"),
-        ([X_OF_STREAMS.astype(object)], "dtype object"),
-        ([["Alice-SSN-123"]], "dtype text"),
-        (None, "withheld"),
-        (["Alice-SSN-123"], "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("pieces", "words"), [
+    ([X_OF_STREAMS[:40]], "gave 40 rows where 41 were declared"),
+    ([X_OF_STREAMS, X_OF_STREAMS[:1]], "more than 41 rows where 41"),
+    ([X_OF_STREAMS[:, :2]], "2 columns where dim = 3"),
+    ([X_OF_STREAMS[0]], "two-dimensional"),
+    ([X_OF_STREAMS.astype(object)], "dtype object"),
+    ([["Alice-SSN-123"]], "dtype text"),
+    (None, "withheld"),
+    (["Alice-SSN-123"], "cannot be read"),
+])  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 2])
 def test_wrong_pieces(pieces, words, threads):
     rows = Rows.from_chunks(lambda: pieces, n=41, dim=3)

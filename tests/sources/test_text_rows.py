@@ -158,23 +158,20 @@ def test_the_size_of_pieces_changes_nothing(tmp_path, monkeypatch):
             assert same(values_of(csv_rows(tmp_path, ending)), [one_row(record) for record in records])
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "cannot be read"),
-        ("\n1\n", "cannot be read"),
-        ("a,b\n", "no rows"),
-        ("a,b", "no rows"),
-        ("a,b\r1,2\r", "cannot be read.*line feed"),
-        ('"Alice-SSN-123,b\n1,2\n', "cannot be read"),
-        ("1.5,Alice-SSN-123\n2,3\n", "header"),
-        ("a,b,b\n1,2,3\n", "more than one column"),
-        ("a" * (lines.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"),
-        (b"\xff\xfe\x00", "cannot be read"),
-        (b"Alice\xff,b\n1,2\n", "cannot be read"),
-        (b"\x1f\x8b Alice-SSN-123", "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "cannot be read"),
+    ("\n1\n", "cannot be read"),
+    ("a,b\n", "no rows"),
+    ("a,b", "no rows"),
+    ("a,b\r1,2\r", "cannot be read.*line feed"),
+    ('"Alice-SSN-123,b\n1,2\n', "cannot be read"),
+    ("1.5,Alice-SSN-123\n2,3\n", "header"),
+    ("a,b,b\n1,2,3\n", "more than one column"),
+    ("a" * (lines.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"),
+    (b"\xff\xfe\x00", "cannot be read"),
+    (b"Alice\xff,b\n1,2\n", "cannot be read"),
+    (b"\x1f\x8b Alice-SSN-123", "cannot be read"),
+])  # fmt: skip
 def test_headers_that_cannot_be_used(text, words, tmp_path):
     path = write(tmp_path / ("t.csv.gz" if text[:1] == b"\x1f" else "t.csv"), text)
     with pytest.raises(InputError, match=words) as caught:
@@ -433,15 +430,12 @@ def long_lines_that_are_no_rows(monkeypatch):
     monkeypatch.setattr(lines, "_lines", without_long_ones)
 
 
-@pytest.mark.parametrize(
-    ("record", "fault"),
-    [
-        (b"Alice,x,Alice", blanks_of_two_kinds),
-        (b"Alice,x,Alice", a_filter_that_knows_too_little),
-        (b'1,"x,2', quotes_that_join_lines),
-        (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
-    ],
-)
+@pytest.mark.parametrize(("record", "fault"), [
+    (b"Alice,x,Alice", blanks_of_two_kinds),
+    (b"Alice,x,Alice", a_filter_that_knows_too_little),
+    (b'1,"x,2', quotes_that_join_lines),
+    (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
+])  # fmt: skip
 def test_planted_faults_are_caught(record, fault, tmp_path, monkeypatch):
     read, records = TEXT_READERS[".csv"], [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]
     assert rows_changed(read, tmp_path, records, 1, record) == 0

@@ -143,18 +143,14 @@ def make_socket(path):
         made.bind(os.path.relpath(path))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        make_pipe,
-        make_socket,
-        lambda path: path.mkdir(),
-        lambda path: path.symlink_to("/dev/full"),
-        lambda path: path.symlink_to("/dev/zero"),
-        lambda path: path.symlink_to(path.with_name("elsewhere")),
-    ],
-    ids=["pipe", "socket", "folder", "link to a device", "link to zeros", "link to nothing"],
-)
+@pytest.mark.parametrize("make", [
+    make_pipe,
+    make_socket,
+    lambda path: path.mkdir(),
+    lambda path: path.symlink_to("/dev/full"),
+    lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to(path.with_name("elsewhere")),
+], ids=["pipe", "socket", "folder", "link to a device", "link to zeros", "link to nothing"])  # fmt: skip
 def test_what_is_no_regular_file_is_refused(path, ledger, make):
     make(path)
     refused(path, ledger, "not a regular file")
@@ -196,16 +192,12 @@ def test_other_files_are_refused(path, ledger):
     refused(path.with_name("no") / "run", ledger, "cannot be opened")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"[" * 100, b"{" * 100, b'{"begun": 1e400}', b'{"begun": NaN}', b'{"begun": 3.0}', b'{"begun": true}', b'{"begun": 5}',
-        b'{"begun": 2}', b'{"begun": -1}', b'{"begun": "3"}', b'{"begun": null}', b'{"step": 1e400, "value": ""}', b"[1]", b"3",
-        b'"begun"', b"null", b"{}", b'{"step": 2, "value": ""}', b'{"step": 2, "value": 1}', b'{"step": 2, "value": "!"}',
-        b'{"step": 2, "value": "\xff"}', b'{"step": 2}', b'{"step": 3, "value": "AAAA"}', b"\0\0\0",
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("line", [
+    b"[" * 100, b"{" * 100, b'{"begun": 1e400}', b'{"begun": NaN}', b'{"begun": 3.0}', b'{"begun": true}', b'{"begun": 5}',
+    b'{"begun": 2}', b'{"begun": -1}', b'{"begun": "3"}', b'{"begun": null}', b'{"step": 1e400, "value": ""}', b"[1]", b"3",
+    b'"begun"', b"null", b"{}", b'{"step": 2, "value": ""}', b'{"step": 2, "value": 1}', b'{"step": 2, "value": "!"}',
+    b'{"step": 2, "value": "\xff"}', b'{"step": 2}', b'{"step": 3, "value": "AAAA"}', b"\0\0\0",
+], ids=str)  # fmt: skip
 def test_damaged_lines_are_refused(path, ledger, line):
     fitted(path)
     lines = lines_of(path)

@@ -216,15 +216,11 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     assert np.max(np.abs(np.corrcoef(off.T) - np.eye(4))) < 0.31
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
-        ({"method": "semi_dp", "loss": 3}, "loss"),
-        ({"method": "semi_dp", "loss": "logistic"}, "classes"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
+    ({"method": "semi_dp", "loss": 3}, "loss"),
+    ({"method": "semi_dp", "loss": "logistic"}, "classes"),
+], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
     refused(train, words, **{**GIVEN, "loss": "squared", "budget": APPROX, **changes})
 
@@ -264,18 +260,14 @@ def test_a_choice_among_public_models(budget):
     np.testing.assert_array_equal(again.weights, listed[1])
 
 
-@pytest.mark.parametrize(
-    ("method", "options", "words"),
-    [
-        (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"),
-        (Exponential(candidates="many"), {}, "candidates"),
-        (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
-        (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
-        (Exponential(), {"loss": Plain()}, "one prediction"),
-        (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
-    ],
-    ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"],
-)
+@pytest.mark.parametrize(("method", "options", "words"), [
+    (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"),
+    (Exponential(candidates="many"), {}, "candidates"),
+    (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
+    (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
+    (Exponential(), {"loss": Plain()}, "one prediction"),
+    (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
+], ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"])  # fmt: skip
 def test_choices_that_are_refused(method, options, words):
     refused(train, words, method=method, **{**GIVEN, "loss": "squared", "budget": APPROX, **options})
     for changes in ({"candidates": 1}, {"clip": 0.0}, {"scaling": "x"}, {"l2": -1.0}):

@@ -131,13 +131,10 @@ def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
     assert len(ledger.entries) == 0
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"l2": 0.0}, {"l2": math.nan}, {"l2": 1e-300}, {"row_norm": 1e200}, {"priv_weight": 0.0},
-        {"priv_weight": 1.5}, {"row_norm": -1.0}, {"steps": 0}, {"steps": 1.5},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("wrong", [
+    {"l2": 0.0}, {"l2": math.nan}, {"l2": 1e-300}, {"row_norm": 1e200}, {"priv_weight": 0.0},
+    {"priv_weight": 1.5}, {"row_norm": -1.0}, {"steps": 0}, {"steps": 1.5},
+])  # fmt: skip
 def test_settings_out_of_range(wrong):
     with pytest.raises((InputError, BudgetError)):
         OutputPerturbation(**wrong)

@@ -221,21 +221,18 @@ def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
     raises(ReplayError, r"moved by|sensitivity", replayed, "newton")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"weight_cap": None}, "needs weight_cap="),
-        ({"weights_pub": None}, "needs weights_pub="),
-        ({"weights_priv": None}, "belongs to weights_priv="),
-        ({"weights_priv": "w"}, "x_priv\\['name'\\]"),
-        ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
-        ({"weight_cap": 0.0}, "weight_cap"),
-        ({"weight_cap": np.nan}, "weight_cap"),
-        ({"weight_cap": "2"}, "weight_cap"),
-        ({"method": "semi_dp"}, "weights_priv"),
-        ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"weight_cap": None}, "needs weight_cap="),
+    ({"weights_pub": None}, "needs weights_pub="),
+    ({"weights_priv": None}, "belongs to weights_priv="),
+    ({"weights_priv": "w"}, "x_priv\\['name'\\]"),
+    ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
+    ({"weight_cap": 0.0}, "weight_cap"),
+    ({"weight_cap": np.nan}, "weight_cap"),
+    ({"weight_cap": "2"}, "weight_cap"),
+    ({"method": "semi_dp"}, "weights_priv"),
+    ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
+])  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
     refused(train, words, **{**split(Y), "loss": "squared", "method": "newton", **changes, "budget": ZCDP(1)})
 
@@ -420,29 +417,26 @@ def test_an_infinite_label_is_a_missing_one(method, label):
     assert not np.array_equal(found[0], found[2])
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"weights_pub": np.ones(299)}, "300"),
-        ({"weights_pub": np.full(300, -1.0)}, "negative"),
-        ({"weights_pub": np.zeros(300)}, "all zero"),
-        ({"weights_pub": np.full(300, np.nan)}, "finite"),
-        ({"weights_pub": "private"}, "text"),
-        ({"weights_pub": np.where(np.arange(300) == 7, 1.0, 1e-12)}, "worth 1 equal ones"),
-        ({"x_bounds": ([0.0] * 2, [1.0] * 2)}, "x_bounds"),
-        ({"x_bounds": {"z": (0.0, 1.0)}}, "'z'"),
-        ({"x_bounds": {"x0": (1.0, 0.0)}}, "below"),
-        ({"x_bounds": {"x0": (0.0, np.inf)}}, "finite"),
-        ({"x_bounds": {"x0": None}}, "pair"),
-        ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
-        ({"x_bounds": {"x0": (0.0, 9.0)}, "categories": {"x0": "public"}}, "categories"),
-        ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"),
-        ({"categories": {"x0": ["a", "b"]}}, "text is read from frames"),
-        ({"y_bounds": 3.0}, "y_bounds"),
-        ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
-        ({"class_weight": {0: 1, 1: 2}}, "class_weight"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"weights_pub": np.ones(299)}, "300"),
+    ({"weights_pub": np.full(300, -1.0)}, "negative"),
+    ({"weights_pub": np.zeros(300)}, "all zero"),
+    ({"weights_pub": np.full(300, np.nan)}, "finite"),
+    ({"weights_pub": "private"}, "text"),
+    ({"weights_pub": np.where(np.arange(300) == 7, 1.0, 1e-12)}, "worth 1 equal ones"),
+    ({"x_bounds": ([0.0] * 2, [1.0] * 2)}, "x_bounds"),
+    ({"x_bounds": {"z": (0.0, 1.0)}}, "'z'"),
+    ({"x_bounds": {"x0": (1.0, 0.0)}}, "below"),
+    ({"x_bounds": {"x0": (0.0, np.inf)}}, "finite"),
+    ({"x_bounds": {"x0": None}}, "pair"),
+    ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
+    ({"x_bounds": {"x0": (0.0, 9.0)}, "categories": {"x0": "public"}}, "categories"),
+    ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"),
+    ({"categories": {"x0": ["a", "b"]}}, "text is read from frames"),
+    ({"y_bounds": 3.0}, "y_bounds"),
+    ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
+    ({"class_weight": {0: 1, 1: 2}}, "class_weight"),
+])  # fmt: skip
 def test_what_is_refused_before_the_debit_of_stated(changes, words):
     refused(
         train,
@@ -451,13 +445,10 @@ def test_what_is_refused_before_the_debit_of_stated(changes, words):
     )
 
 
-@pytest.mark.parametrize(
-    ("weights", "words"),
-    [
-        ({0: 1.0}, "each of the classes"), ({0: 1.0, 1: -1.0}, "above 0"), ({0: 1.0, 1: np.inf}, "class_weight"),
-        ({0: 1.0, 2: 1.0}, "each of the classes"), ({0: 1.0, 1: 1e-300}, "factor of 1000"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("weights", "words"), [
+    ({0: 1.0}, "each of the classes"), ({0: 1.0, 1: -1.0}, "above 0"), ({0: 1.0, 1: np.inf}, "class_weight"),
+    ({0: 1.0, 2: 1.0}, "each of the classes"), ({0: 1.0, 1: 1e-300}, "factor of 1000"),
+])  # fmt: skip
 def test_balancing_by_private_labels_is_refused(weights, words):
     with pytest.raises(InputError, match=words):
         logistic_regression(**split_of_stated(RARE), class_weight=weights)

@@ -214,21 +214,17 @@ X, Y = table(600, 13)
 GOOD = split(X, Y, 100)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"y_pub": np.full(100, np.nan)}, "at least 2 public rows"),
-        ({"x_pub": np.zeros((100, 5))}, "no column varies"),
-        ({"x_pub": GOOD["x_pub"][:1], "y_pub": GOOD["y_pub"][:1]}, "at least 2 public rows"),
-        ({"x_pub": GOOD["x_pub"][:, :4]}, "4 columns"),
-        ({"categories": {"z": "public"}}, "'z'"),
-        ({"categories": {"x0": "private"}}, "'public'"),
-        ({"categories": "x0"}, "must map"),
-        ({"categories": {"x0": []}}, "x0"),
-        ({"y_scale": -1.0}, "y_scale"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"y_pub": np.full(100, np.nan)}, "at least 2 public rows"),
+    ({"x_pub": np.zeros((100, 5))}, "no column varies"),
+    ({"x_pub": GOOD["x_pub"][:1], "y_pub": GOOD["y_pub"][:1]}, "at least 2 public rows"),
+    ({"x_pub": GOOD["x_pub"][:, :4]}, "4 columns"),
+    ({"categories": {"z": "public"}}, "'z'"),
+    ({"categories": {"x0": "private"}}, "'public'"),
+    ({"categories": "x0"}, "must map"),
+    ({"categories": {"x0": []}}, "x0"),
+    ({"y_scale": -1.0}, "y_scale"),
+], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
     refused(linear_regression, words, **{**GOOD, "budget": ZCDP(1), **changes})
 
@@ -451,20 +447,17 @@ def test_several_classes_that_are_texts():
     assert DescentResult.from_json(result.to_json()).predict([[8.0]]).tolist() == ["B6"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"categories": {"carrier": ["AA", 1]}}, "of numbers or of texts"),
-        ({"categories": {"carrier": ["AA", " "]}}, "none of them empty"),
-        ({"categories": {"carrier": "all"}}, "or 'public'"),
-        ({"categories": {"carrier": "public", "distance": ["AA"]}}, "is not text"),
-        ({"categories": None}, "name a column of text in categories="),
-        ({"categories": {"carrier": [f"c{k}" for k in range(1001)]}}, "at most 1000"),
-        ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late", 1]}, "not of both"),
-        ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late"]}, "classes"),
-        ({"label": "late", "columns": ["carrier", "distance"], "class_weight": {0: 1, 1: 2}}, "'late', 'on time'"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"categories": {"carrier": ["AA", 1]}}, "of numbers or of texts"),
+    ({"categories": {"carrier": ["AA", " "]}}, "none of them empty"),
+    ({"categories": {"carrier": "all"}}, "or 'public'"),
+    ({"categories": {"carrier": "public", "distance": ["AA"]}}, "is not text"),
+    ({"categories": None}, "name a column of text in categories="),
+    ({"categories": {"carrier": [f"c{k}" for k in range(1001)]}}, "at most 1000"),
+    ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late", 1]}, "not of both"),
+    ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late"]}, "classes"),
+    ({"label": "late", "columns": ["carrier", "distance"], "class_weight": {0: 1, 1: 2}}, "'late', 'on time'"),
+])  # fmt: skip
 def test_what_is_refused_before_the_debit_of_texts(changes, words):
     frame, log = FRAME[["carrier", "distance", "delay", "late"]], []
     given = {"label": "delay", "columns": ["carrier", "distance"], "categories": {"carrier": "public"}, **changes}
