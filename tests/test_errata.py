@@ -119,13 +119,9 @@ def test_a14_equal_public_rows(method):
     rng, centers = np.random.default_rng(0), np.array([[0.0, 0.0], [60.0, 0.0]])
     found = fpp.learn_separated_mixture(
         centers[rng.integers(2, size=4_000)] + rng.normal(size=(4_000, 2)),
-        x_pub=np.repeat(centers[rng.integers(2, size=30)] + rng.normal(size=(30, 2)), 2, axis=0),
-        n_components=2,
-        min_weight=0.3,
-        budget=fpp.ZCDP(0.5),
-        method=method,
-        random_state=0,
-    )
+        x_pub=np.repeat(centers[rng.integers(2, size=30)] + rng.normal(size=(30, 2)), 2, axis=0), n_components=2,
+        min_weight=0.3, budget=fpp.ZCDP(0.5), method=method, random_state=0,
+    )  # fmt: skip
     assert sorted(found.means[:, 0]) == pytest.approx([0.0, 60.0], abs=2.0)
 
 

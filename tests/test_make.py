@@ -14,15 +14,10 @@ REST = ("c-checked", "py-rest", "serial-test", "guards-rest")
 ALL = STEPS + REST
 # What a step prints before it ends well, or not.
 GOOD = {
-    "lint": "All checks passed!",
-    "c-test": "fine",
-    "py-test": "120 passed, 3 deselected in 61.20s (0:01:01)",
-    "guards": "22 passed in 50.00s",
-    "c-checked": "fine",
-    "py-rest": "30 passed, 120 deselected in 9.00s",
-    "serial-test": "7 passed in 1.50s",
-    "guards-rest": "5 passed, 49 deselected in 20.00s",
-}
+    "lint": "All checks passed!", "c-test": "fine", "py-test": "120 passed, 3 deselected in 61.20s (0:01:01)",
+    "guards": "22 passed in 50.00s", "c-checked": "fine", "py-rest": "30 passed, 120 deselected in 9.00s",
+    "serial-test": "7 passed in 1.50s", "guards-rest": "5 passed, 49 deselected in 20.00s",
+}  # fmt: skip
 BAD = GOOD | {"py-test": "2 failed, 117 passed, 1 error in 61.20s (0:01:01)", "guards": "1 failed, 21 passed in 50.00s"}
 
 pytestmark = pytest.mark.skipif(not shutil.which("make") or not shutil.which("bash"), reason="needs make and bash")

@@ -179,19 +179,11 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
 def mixture(dim, balls=(), columns=None, status=("ok", "low_count", "ok")):
     rng = np.random.default_rng(dim)
     return MixtureResult(
-        n_priv=100,
-        n_pub=30,
-        dim=dim,
-        spent=ZCDP(0.5),
-        private=True,
-        weights=np.array([0.5, 0.3, 0.2]),
+        n_priv=100, n_pub=30, dim=dim, spent=ZCDP(0.5), private=True, weights=np.array([0.5, 0.3, 0.2]),
         means=rng.normal(size=(3, dim)) * 20.0,
-        covariances=np.array([np.eye(dim) * scale for scale in (1.0, 4.0, 0.25)]),
-        status=status,
-        method="tree",
-        diagnostics={"balls": list(balls)},
-        columns=columns,
-    )
+        covariances=np.array([np.eye(dim) * scale for scale in (1.0, 4.0, 0.25)]), status=status, method="tree",
+        diagnostics={"balls": list(balls)}, columns=columns,
+    )  # fmt: skip
 
 
 def labels(figure):

@@ -304,13 +304,9 @@ def test_a_scale_from_private_rows_is_caught(monkeypatch):
     def release(self, account, rows, executor, *, name, cost):
         spread = float(np.concatenate(list(rows.chunks()))[:, 0].max())
         return plain(
-            dataclasses.replace(self, radius=self.radius * (1.0 + abs(spread))),
-            account,
-            rows,
-            executor,
-            name=name,
+            dataclasses.replace(self, radius=self.radius * (1.0 + abs(spread))), account, rows, executor, name=name,
             cost=cost,
-        )
+        )  # fmt: skip
 
     monkeypatch.setattr(ResidualSum, "release", release)
     caught_of_training("unit")

@@ -53,11 +53,9 @@ def call_weighted(x, budget, **options):
 
 
 ESTIMATORS = {
-    "estimate_mean": call_estimate,
-    "estimate_mean, public covariance": call_public_covariance,
-    "coinpress_mean": call_coinpress,
-    "weighted_mean": call_weighted,
-}
+    "estimate_mean": call_estimate, "estimate_mean, public covariance": call_public_covariance,
+    "coinpress_mean": call_coinpress, "weighted_mean": call_weighted,
+}  # fmt: skip
 WITH_PUBLIC = {name: call for name, call in ESTIMATORS.items() if name != "coinpress_mean"}
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 

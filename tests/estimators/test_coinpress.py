@@ -104,18 +104,10 @@ def test_a_ball_that_misses_the_mean_costs_accuracy_only():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"center": "zero"}, "center"),
-    ({"center": None}, "center"),
-    ({"center": math.nan}, "center"),
-    ({"center": [0.0, 1.0]}, "center"),
-    ({"center": True}, "center"),
-    ({"radius": 0.0}, "radius"),
-    ({"radius": -1.0}, "radius"),
-    ({"radius": math.inf}, "radius"),
-    ({"radius": 1e200}, "radius"),
-    ({"radius": "10"}, "radius"),
-    ({"covariance": "public"}, "covariance"),
-    ({"covariance": 4.0}, "is variance="),
+    ({"center": "zero"}, "center"), ({"center": None}, "center"), ({"center": math.nan}, "center"),
+    ({"center": [0.0, 1.0]}, "center"), ({"center": True}, "center"), ({"radius": 0.0}, "radius"),
+    ({"radius": -1.0}, "radius"), ({"radius": math.inf}, "radius"), ({"radius": 1e200}, "radius"),
+    ({"radius": "10"}, "radius"), ({"covariance": "public"}, "covariance"), ({"covariance": 4.0}, "is variance="),
     ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
     ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
 ])  # fmt: skip

@@ -273,11 +273,9 @@ def test_recursive_preconditioner_cost_is_approached():
     one[0] = one[1] + 1e6 * root[:, 0]
     other[0] = other[1] + 1e6 * root[:, 1]
     report = record_replay(
-        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), method="recursive_preconditioner"),
-        one,
-        other,
+        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), method="recursive_preconditioner"), one, other,
         budget=ZCDP(0.5),
-    )
+    )  # fmt: skip
     # Second moments reach theirs; two orthogonal rows reach half of the mean's tenth.
     assert 0.9 < report.tightness <= 1.0
 
@@ -313,8 +311,6 @@ def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
     budget = ApproxDP(4, 1e-6)
     with pytest.raises(ReplayError, match="logarithm of the centre"):
         record_replay(
-            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, method="group_covariances"),
-            x_priv,
-            neighbour,
+            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, method="group_covariances"), x_priv, neighbour,
             budget=budget,
-        )
+        )  # fmt: skip

@@ -80,12 +80,9 @@ def test_a_planted_fault_is_caught(monkeypatch):
 
     def greedy(rows, law, key, out, *, first=0):
         honest(
-            rows,
-            type(law)(**{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}),
-            key,
-            out,
-            first=first,
-        )
+            rows, type(law)(**{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}),
+            key, out, first=first,
+        )  # fmt: skip
 
     monkeypatch.setattr(door.kernels, "report_integers", greedy)
     assert off(randomizer, row) > 6.0

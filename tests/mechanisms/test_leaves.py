@@ -353,11 +353,9 @@ def test_codes_outside_count_for_nothing():
 def test_several_codings_share_the_price():
     rows = np.arange(12.0)[:, None] % 3
     found, call, released = exact(
-        coded,
-        rows,
-        codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
+        coded, rows, codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
         sizes=(3, 2),
-    )
+    )  # fmt: skip
     assert np.allclose(found, [4, 4, 4, 4, 8])
     assert call.event.l1_sensitivity == 4 * round(1.0 / call.unit)
     assert call.event.epsilon <= 1

@@ -283,9 +283,7 @@ def test_accuracy_warns_from_public_numbers():
 
 # ---- private content is silent --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("method", "dim", "options"), [
-    ("univariate", 1, {}),
-    ("univariate", 1, {"variance": 1.0}),
-    ("anchors", 2, {}),
+    ("univariate", 1, {}), ("univariate", 1, {"variance": 1.0}), ("anchors", 2, {}),
     ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
 ])  # fmt: skip
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):

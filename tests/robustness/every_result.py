@@ -38,14 +38,8 @@ MADE = {
         y_pub=PUBLIC @ [1.0, 0.1], y_scale=0.1, budget=ZCDP(1),
     ),
     "DescentResult": lambda: seeded(
-        fpp.train,
-        pd.DataFrame(ROWS, columns=["age", SECOND]),
-        ROWS @ [1.0, 0.1],
-        loss="squared",
-        x_pub=PUBLIC,
-        y_pub=PUBLIC @ [1.0, 0.1] + [0.1, -0.1] * (len(PUBLIC) // 2),
-        budget=ZCDP(1),
-        method="semi_dp",
+        fpp.train, pd.DataFrame(ROWS, columns=["age", SECOND]), ROWS @ [1.0, 0.1], loss="squared", x_pub=PUBLIC,
+        y_pub=PUBLIC @ [1.0, 0.1] + [0.1, -0.1] * (len(PUBLIC) // 2), budget=ZCDP(1), method="semi_dp",
     ),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(

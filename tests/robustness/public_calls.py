@@ -229,13 +229,9 @@ CALLS = {
             options={"x_pub": PUBLIC, "n_components": k, "min_weight": 0.2, **options},
             notions=notions,
             hostile={
-                "x_pub": PUBLICS,
-                "n_components": COUNTS,
-                "min_weight": PROBABILITIES,
-                "weight_floor": PROBABILITIES,
-                "bounds": BOUNDS,
-                "method": ["auto", "tree", "one_shot", "public_pca", "x"],
-                "mode": MODES,
+                "x_pub": PUBLICS, "n_components": COUNTS, "min_weight": PROBABILITIES,
+                "weight_floor": PROBABILITIES, "bounds": BOUNDS,
+                "method": ["auto", "tree", "one_shot", "public_pca", "x"], "mode": MODES,
             },
         )
         for name, k, options, notions in (
@@ -350,9 +346,7 @@ CALLS = {
         hostile={"min_weight": PROBABILITIES, "mode": MODES, "max_scales": COUNTS},
     ),
     "decode_variances, theory": Call(
-        decode_variances,
-        options={"mode": "theory", "min_weight": 0.9},
-        notions=APPROX,
+        decode_variances, options={"mode": "theory", "min_weight": 0.9}, notions=APPROX,
         hostile={"min_weight": PROBABILITIES, "max_scales": COUNTS},
     ),
     "decode_means": Call(
@@ -384,9 +378,7 @@ CALLS = {
         hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES, "max_scales": [1, 12, 50, 0]},
     ),
     "decode_axis_aligned, known covariance": Call(
-        decode_axis_aligned,
-        options={"covariance": np.eye(2)},
-        notions=APPROX,
+        decode_axis_aligned, options={"covariance": np.eye(2)}, notions=APPROX,
         hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES},
     ),
     **{

@@ -89,11 +89,9 @@ SMALL = ("ball", "narrowed", "weighted")
 def test_where_memory_is_short_nothing_is_debited():
     child = subprocess.run(
         [sys.executable, "-c", WIDE],
-        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1"}, capture_output=True,
+        text=True, timeout=PATIENCE,
+    )  # fmt: skip
     assert child.returncode == 0, child.stderr
     found = {name: (said, spent) for name, said, spent in (line.split(" | ") for line in child.stdout.splitlines())}
     refused = dict.fromkeys(found, ("OutOfMemoryError", "False"))

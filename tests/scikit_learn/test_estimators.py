@@ -275,16 +275,13 @@ BAD = {
     "private weights without a cap": ("Linear", {}, {"weights_priv": np.ones(900)}, "needs weight_cap="),
     "a cap without weights": ("Logistic", {"weight_cap": 2.0}, {}, "belongs to weights_priv="),
     "weights of another length": (
-        "Linear",
-        {"weight_cap": 2.0},
-        {"weights_priv": np.ones(5), "weights_pub": np.ones(100)},
-        "each of the 900",
+        "Linear", {"weight_cap": 2.0}, {"weights_priv": np.ones(5), "weights_pub": np.ones(100)}, "each of the 900",
     ),
     "a class that is missing": ("Logistic", {"classes": [math.nan, 1.0]}, {}, "two classes are needed"),
     "three classes": ("Logistic", {"classes": [0, 1, 2]}, {}, "two classes are needed"),
     "a method of noisy gradients": ("Linear", {"method": "semi_dp"}, {}, "method must be one of"),
     "labels that are text": ("Linear", {}, {"y": np.full(900, "Alice")}, "real numbers"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -195,14 +195,10 @@ def fail_like_us(block):
 
 
 CHANGES = {
-    "longer": lambda block: np.concatenate([block, block[:1]]),
-    "shorter": lambda block: block[1:],
-    "wider": lambda block: np.hstack([block, block[:, :1]]),
-    "empty": lambda block: block[:0],
-    "text": lambda block: np.full(block.shape, TEXT),
-    "error": fail,
-    "our error": fail_like_us,
-}
+    "longer": lambda block: np.concatenate([block, block[:1]]), "shorter": lambda block: block[1:],
+    "wider": lambda block: np.hstack([block, block[:, :1]]), "empty": lambda block: block[:0],
+    "text": lambda block: np.full(block.shape, TEXT), "error": fail, "our error": fail_like_us,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -431,10 +431,8 @@ def long_lines_that_are_no_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(("record", "fault"), [
-    (b"Alice,x,Alice", blanks_of_two_kinds),
-    (b"Alice,x,Alice", a_filter_that_knows_too_little),
-    (b'1,"x,2', quotes_that_join_lines),
-    (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
+    (b"Alice,x,Alice", blanks_of_two_kinds), (b"Alice,x,Alice", a_filter_that_knows_too_little),
+    (b'1,"x,2', quotes_that_join_lines), (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
 ])  # fmt: skip
 def test_planted_faults_are_caught(record, fault, tmp_path, monkeypatch):
     read, records = TEXT_READERS[".csv"], [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]

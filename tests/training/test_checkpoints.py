@@ -144,12 +144,8 @@ def make_socket(path):
 
 
 @pytest.mark.parametrize("make", [
-    make_pipe,
-    make_socket,
-    lambda path: path.mkdir(),
-    lambda path: path.symlink_to("/dev/full"),
-    lambda path: path.symlink_to("/dev/zero"),
-    lambda path: path.symlink_to(path.with_name("elsewhere")),
+    make_pipe, make_socket, lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/full"),
+    lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path.with_name("elsewhere")),
 ], ids=["pipe", "socket", "folder", "link to a device", "link to zeros", "link to nothing"])  # fmt: skip
 def test_what_is_no_regular_file_is_refused(path, ledger, make):
     make(path)

@@ -259,11 +259,9 @@ def split_of_stated(y, m=300):
 
 
 CALLS = [
-    (linear_regression, Y_OF_STATED, "newton"),
-    (linear_regression, Y_OF_STATED, "sufficient_statistics"),
-    (linear_regression, Y_OF_STATED, "throw_away"),
-    (logistic_regression, RARE, "newton"),
-]
+    (linear_regression, Y_OF_STATED, "newton"), (linear_regression, Y_OF_STATED, "sufficient_statistics"),
+    (linear_regression, Y_OF_STATED, "throw_away"), (logistic_regression, RARE, "newton"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("function", "y", "method"), CALLS)
