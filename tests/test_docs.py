@@ -24,7 +24,6 @@ from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.planning.solve import TASKS, task_arguments
 
 ROOT = Path(__file__).resolve().parent.parent
-
 DOCUMENTS = [name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md") if (ROOT / name).exists()]
 # Examples of seeded runs warn on purpose; everything else that warns is a mistake in the document.
 SEEDED = "ignore::fastpubpriv.SeededNoiseWarning"
@@ -101,7 +100,6 @@ def test_a_broken_link_is_noticed(tmp_path):
 # ---- What `help()` says of parameters: each one once, with words; shared texts are filled in; one default of `failure_prob`.
 
 PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
-
 HOMES = [
     "fastpubpriv",
     *(f"fastpubpriv.{part}" for part in ("auditing", "mixtures.list_decoding", "planning", "privacy")),
@@ -270,14 +268,11 @@ STATEMENTS = {
         "Remark": "2.7", "Corollary": "4.5 4.13 E.2", "Claim": "3.3-4 4.3-4 4.8-9 4.11-12", "Algorithm": "1-5",
     },
 }  # fmt: skip
-
 KNOWN = {
     paper: {f"{kind} {number}" for kind, listed in kinds.items() for number in numbers(listed)}
     for paper, kinds in STATEMENTS.items()
 }
-
 NUMBER = r"(?:[A-G]\.)?\d+(?:\.\d+)?"
-
 LISTED = re.compile(rf"\b({KINDS})s? ({NUMBER}(?:(?:, | and | to ){NUMBER})*)|\b({KINDS})s? ([a-z]\S*)")
 # From the name of a paper to the end of the sentence, of the clause, or of the parenthesis that it stands in.
 CITED = re.compile(r"[Pp]aper ([ABC])\b\)?:?((?:[^.;:()]|\.(?=\d))*)")

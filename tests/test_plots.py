@@ -99,7 +99,6 @@ def test_an_unresolved_covariance_says_so():
 
 
 RNG = np.random.default_rng(8)
-
 PUBLIC = RNG.normal(size=(40, 2)) * [1.0, 3.0]
 
 

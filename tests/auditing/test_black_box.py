@@ -25,7 +25,6 @@ from fastpubpriv.sources.fold import Executor
 
 # Fixed seeds: the bounds below were met with room to spare, and a test that passed keeps passing.
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 ALPHA = 1e-9
 
 
@@ -87,7 +86,6 @@ def answers(query, event, budget, runs, *, seed=0, draw=None):
 
 # A sum of three columns whose neighbours are the antipodal extreme rows: q - q' = (2 Q, 0, 0) turned in space.
 SCALE = 20
-
 DIRECTION = np.array([2.0, -1.0, 2.0]) / 3.0
 
 

@@ -23,13 +23,9 @@ from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources.views import pairs as pairs_module
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
-
 DIM = 3
-
 PUBLIC = np.random.default_rng(9).standard_normal((12, DIM)) @ np.diag([1.0, 10.0, 0.1]) + 5.0
-
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
-
 COMMON = {"threads": 1, "progress": False}
 
 
@@ -62,7 +58,6 @@ CASES = [
     for notion, budget in BUDGETS.items()
     for name, run in runs(budget)
 ]
-
 HOSTILE = [
     np.full(DIM, np.nan),
     np.array([np.inf, 0.0, 0.0]),
@@ -297,7 +292,6 @@ def test_the_number_of_rounds_follows_the_releases():
 
 # Enough budget for the counts of norms and of column scales that come before sums.
 COUNTED = {"zcdp": ZCDP(8), "approx": ApproxDP(12, 1e-6), "pure": PureDP(40)}
-
 CONSTANT = np.column_stack([PUBLIC[:, :2], np.full(len(PUBLIC), 5.0)])
 
 

@@ -26,22 +26,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
 ]
-
 DIM = 3
-
 RNG = np.random.default_rng(3)
-
 X = RNG.normal(size=(60, DIM)) * [1.0, 10.0, 0.1]
-
 NUMBERS = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
-
 CLASSES = np.column_stack([X, np.digitize(X[:, 0], [-0.5, 0.5])])
-
 HOSTILE = np.array([
     [np.nan] * 4, [np.inf, 0, 0, 0], [0, 0, 0, np.nan], [0, 0, 0, -np.inf], [1e308] * 4, [-1e308, 1e308, 0, 1e308],
     [5e-324] * 4, [0.0] * 4, [1e30, 0, 0, 1], [0, 0, 1e9, -1e9], [0, 0, 0, 7], [1, 10, 0.1, 1e300],
 ])  # fmt: skip
-
 FIXED = {"step_size": 0.3, "priv_weight": 0.7, "clip_norm": 1.0}
 
 
@@ -196,11 +189,8 @@ def test_a_choice_by_losses_that_are_not_clipped_is_caught(monkeypatch):
 # ---- Record and replay of regressions on neighbours, how near the worst pair comes, and the planted faults that it must catch.
 
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
-
 PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
-
 FEW = np.column_stack([*[X[:2]] * 3, PUBLIC[:2, -1:]])
-
 CLASSES_OF_TRAINING = np.column_stack([X, X[:, 0] > 0.3])
 
 
@@ -337,17 +327,14 @@ def test_residuals_beyond_their_clip_are_held_by_the_norm(monkeypatch):
 # ---- A black-box audit of training over sampled rows by a canary, and of a twin whose noise is a sixth of what it should be.
 
 CLAIM = ApproxDP(1, 1e-3)
-
 FIXED_OF_AUDIT = {
     "steps": 6, "step_size": 1.0, "priv_weight": 1.0, "clip_norm": 1.0, "start": "zero", "scaling": "none",
 }  # fmt: skip
-
 METHODS_OF_AUDIT = {
     "full": SemiDP(**FIXED_OF_AUDIT),
     "poisson": SemiDP(sampling="poisson", batch_rows=2, **FIXED_OF_AUDIT),
     "fixed size": SemiDP(sampling="without_replacement", batch_rows=2, **FIXED_OF_AUDIT),
 }
-
 PUBLIC_OF_AUDIT = np.array([[1.0, 0.5], [-1.0, 0.2], [0.5, -0.1], [2.0, 0.3]])
 
 

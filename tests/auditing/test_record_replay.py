@@ -41,13 +41,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
 ]
-
 DIM = 3
-
 PUBLIC = np.random.default_rng(9).standard_normal((12, DIM))
-
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
-
 EXECUTOR = Executor(threads=1, progress=False)
 
 
@@ -71,7 +67,6 @@ CASES = [
     for notion, budget in BUDGETS.items()
     for name, run in runs(budget)
 ]
-
 HOSTILE = [
     np.full(DIM, np.nan),
     np.array([np.inf, 0.0, 0.0]),
@@ -170,11 +165,8 @@ def account_of(budget):
 
 
 BUG_BUDGET = ZCDP(0.5)
-
 ROWS = np.random.default_rng(3).standard_normal((20, DIM))
-
 OTHER = ROWS.copy()
-
 OTHER[4] = [50.0, -3.0, 1.0]
 
 
@@ -316,9 +308,7 @@ OPTIONS = {
     "one public row": {"x_pub": PUBLIC[:1]}, "many public rows": {"x_pub": PUBLIC},
     "neutral": {"x_pub": PUBLIC, "missing": "neutral"}, "bounds": {"x_pub": PUBLIC, "bounds": (-20.0, 30.0)},
 }  # fmt: skip
-
 BIG = np.random.default_rng(1).standard_normal((3000, DIM))
-
 every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 
 

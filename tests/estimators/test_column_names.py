@@ -36,15 +36,10 @@ from fastpubpriv.estimators import covariance as covariances
 from fastpubpriv.sources import public
 
 NAMES = ["carat", "price", "table"]
-
 SHIFTS = np.array([0.0, 40.0, -90.0])
-
 RNG = np.random.default_rng(8)
-
 PRIVATE = np.round(RNG.normal(size=(1500, 3)) + SHIFTS, 6)
-
 PUBLIC = np.round(RNG.normal(size=(40, 3)) + SHIFTS, 6)
-
 ORDERS = [list(order) for order in itertools.permutations(range(3))]
 
 
@@ -101,7 +96,6 @@ def mixture(function, x_priv, x_pub, **options):
 
 # Matched in tests/training/test_regression.py: what they release are coefficients.
 LABELLED = {"linear_regression", "logistic_regression", "train"}
-
 FUNCTIONS = {
     "estimate_mean": mean_of,
     "weighted_mean": lambda x_priv, x_pub, **options: seeded(
@@ -327,15 +321,10 @@ def test_a_wrong_data_set_is_named(call, bad):
 # ---- `bounds=(lowest, highest)` for people who know what their columns can hold -------------------------------------
 
 RNG_OF_BOUNDS = np.random.default_rng(17)
-
 SCALE = np.array([1.0, 1e-6, 1e9])
-
 ROWS = RNG_OF_BOUNDS.random((4000, 3)) * SCALE
-
 PUBLIC_OF_BOUNDS = RNG_OF_BOUNDS.random((20, 3)) * SCALE
-
 BOUNDS = (np.zeros(3), SCALE)
-
 CALLS = {
     "weighted_mean": lambda x, **o: seeded(weighted_mean, x, **({"budget": ZCDP(0.5)} | o)),
     "weighted_mean, public rows": lambda x, **o: seeded(
@@ -483,7 +472,6 @@ BAD = [
 ]  # fmt: skip
 # A mean or a covariance may be limited at one end alone, in any unit; what needs no bounds needs nothing in their place.
 ENDLESS = ("finite", "change the unit", "leave them out", "bounds=")
-
 OPTIONAL = {
     "estimate_gaussian": ENDLESS,
     "private_pca, public rows": ("bounds=",),

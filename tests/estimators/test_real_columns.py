@@ -15,9 +15,7 @@ from fastpubpriv.estimators.columns.shares import divide
 from fastpubpriv.release import transcript as transcripts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-
 BUDGETS = [ZCDP(0.05), ApproxDP(0.5, 1e-6), PureDP(1)]
-
 EXACT = ZCDP(1e6)  # as good as no noise
 
 
@@ -389,7 +387,6 @@ def test_thresholds_fall_faster_than_a_mistake_costs():
 # Seeded: every run gives the same numbers.
 
 SENTINEL = 9999.0
-
 RUNS = 40
 
 

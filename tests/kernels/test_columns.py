@@ -282,14 +282,12 @@ def test_cells_between_edges_equal_those_of_the_twin(dtype):
 # ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------
 
 up, down = math.inf, -math.inf
-
 HOSTILE = np.array(
     [0.0, -0.0, 5e-324, -5e-324, 2.0**-1074 * 3, 2.0**-1023, 2.0**-1022, np.nextafter(2.0**-1022, 1), 1.0, 2.0, 3.0, 0.5,
      -0.5, 1.5, -1.5, 2.5, 2.0**1023, np.nextafter(2.0**1023, up), 1.7976931348623157e308, np.inf, -np.inf, np.nan,
      2.0**51, 2.0**51 + 0.5, -(2.0**51) - 0.5, 2.0**52 - 0.5, 2.0**52, 2.0**52 + 1, 2.0**53, 2.0**53 + 2, -(2.0**53),
      -(2.0**53) - 2, 1e300, -1e300]
 )  # fmt: skip
-
 RULES = [
     BinRule(), BinRule(1.0), BinRule(0.1), BinRule(0.1, 0.3), BinRule(3.0, -1e9), BinRule(2.0**-1074), BinRule(1e308),
     BinRule(1.0, 0.5),

@@ -155,11 +155,8 @@ def test_counts_of_a_draw_do_not_depend_on_the_others():
 # columns: two fifths; the one for joined components: with AVX-512). What margins above 1/32 get on top has no case:
 # components do not err by as much all at once.
 U = 2.0**-24
-
 OWN, TOP = 31, 32  # of one component around zero; TOP has the largest log density, ten steps above OWN
-
 OTHERS = np.array([j for j in range(PANEL) if j not in (OWN, TOP)])
-
 FAR = [8.0 * (1.0 + 0.98 * U)]
 
 

@@ -18,9 +18,7 @@ from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squa
 from fastpubpriv.residual_maps import GradientMap, ResidualMap
 
 DIMS = (1, 2, 7, 16, 33)
-
 HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 3e38)
-
 BOUND = 2**20
 
 

@@ -16,15 +16,10 @@ from fastpubpriv.kernels._cbuf import check, inp, out
 from fastpubpriv.kernels._cext import ffi, lib
 
 LEVELS = range(lib.fpp_isa_detect() + 1)
-
 LAWS = {"gaussian_floor": 0, "discrete_laplace": 1}
-
 KEY = bytes(range(7, 39))
-
 GOLDEN = Path(__file__).parents[1] / "golden" / "noise_streams.csv"
-
 GOLDEN_KEY = bytes(range(100, 132))
-
 CASES = [
     *[(law, m) for law in LAWS for m in (8, 9, 19, 27, 40)],
     ("uniform",),
@@ -161,7 +156,6 @@ def keystream(key, nonce, counter, n_bytes):
 BLOCK_COUNTING = (  # RFC 8439, section 2.3.2
     "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4ed2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"
 )
-
 ZERO_KEY = {  # RFC 8439, appendix A.1: (counter, key's last byte, nonce's last byte) -> block
     (0, 0, 0): (
         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"

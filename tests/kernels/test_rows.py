@@ -253,7 +253,6 @@ def test_kernel_refuses_outputs_it_cannot_write(sums):
 # ---- Values that private rows may hold (1-12 of the catalogue of bad input): none raises, none warns, none escapes the clip.
 
 BOUND = 2000
-
 PLAIN = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1.0, limit=1990.0)
 
 
@@ -412,7 +411,6 @@ def test_one_row_seen_many_times():
 # says so in exact fractions.
 
 FUSED_DIMS = (24, 25, 31, 50, 127, 128, 129, 257)
-
 SMALL, LARGE = 2.0**-41, 2.0**-12  # 1 + LARGE is a float32, and half a last bit of 1 is SMALL * LARGE
 
 
@@ -527,7 +525,6 @@ def split(**changes):
 ROW_MAP = RowMap(
     dim=2, out_dim=2, quant_bound=9, inv_step=2.0, limit=8.0, kind=MatrixKind.FULL, matrix=np.eye(2), offset=np.ones(2)
 )
-
 TREE = RowTree(2, [split(), None, None], [1, 2])
 
 

@@ -27,7 +27,6 @@ from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
-
 FEW, MANY = 2_000, 200_000
 
 

@@ -30,7 +30,6 @@ from fastpubpriv.local.collector import BatchReader, Collector
 from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 RANDOMIZERS = [
     PrivUnit(6, 2.0), PrivUnitG(6, 2.0, norm_bound=3.0), Duchi(6, 2.0, 1.5), PrivUnit(6, 2.0, form="selection"),
     SubsetSelection(6, 2.0, words=32),
@@ -276,7 +275,6 @@ def test_bad_arguments_are_refused(call):
 # ---- Streams of batches: what is sound is taken once, what is not never does harm -----------------------------------
 
 FIVE = PrivUnit(5, 2.0)
-
 ONE = PrivUnit(1, 2.0)
 
 

@@ -18,7 +18,6 @@ from fastpubpriv.local.reports import directions, integers
 from fastpubpriv.release import reports as door
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 FAMILIES = [PrivUnit, PrivUnitG, lambda dim, epsilon, **more: Duchi(dim, epsilon, 1.0, **more)]
 
 
@@ -89,7 +88,6 @@ def test_a_planted_fault_is_caught(monkeypatch):
 
 
 SIZES = [(1, 1.0), (2, 1.0), (5, 3.0), (64, 2.0), (150, 4.0)]
-
 ALL = [
     *(make(family, *size, form=form) for family in range(3) for size in SIZES for form in ("direct", "selection")),
     *(SubsetSelection(*size, words=words) for size, words in zip(SIZES, (4, 8, 16, 64, 32), strict=True)),

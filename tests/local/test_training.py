@@ -31,7 +31,6 @@ from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bo
 from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 TRUTH = np.array([0.4, -0.3, 0.2])
 
 

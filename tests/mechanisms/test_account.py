@@ -51,7 +51,6 @@ from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
 GAUSS = GaussianEvent(4 * 64**2, 8, 5)  # rho = 1/8
-
 LAPLACE = LaplaceEvent(64, 8, 5)  # epsilon = 1/4
 
 

@@ -29,9 +29,7 @@ from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
 BUDGETS = {"zcdp": ZCDP(10), "approx": ApproxDP(60, 1e-6), "pure": PureDP(10)}
-
 RADII = [4.0, 2.0, 7.0]
-
 COST = Fraction(1)
 
 
@@ -260,9 +258,7 @@ def test_entering_or_leaving_a_node_costs_half():
 # ---- Counts of cells and codes, and sums of statistics: exact queries, sensitivities, prices, refusals --------------
 
 EXECUTOR = Executor(threads=1, progress=False)
-
 EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
-
 HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5, np.nextafter(2.5, 3.0)]
 
 

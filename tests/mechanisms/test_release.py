@@ -39,11 +39,8 @@ from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 RHO_1 = ZCDP(1)
-
 GAUSS = GaussianEvent(4 * 100**2, 10, 3)  # rho = 0.019
-
 LAPLACE = LaplaceEvent(100, 10, 3)
 
 
@@ -238,9 +235,7 @@ def test_privacy_notes_exist_beside_the_code(module, names):
 
 # ---- what a query may say when it fails -----------------------------------------------------------------------------
 SHAPE = "Unable to allocate 7.5 GiB for an array with shape (12345678, 81)"
-
 CHOICE = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=1, candidates=3)
-
 STABLE = StableHistogramEvent("laplace", 1, 128, 10 * 128, 8, 1, 20)
 
 
@@ -302,9 +297,7 @@ def test_a_query_that_fails_outside_of_a_pass_says_nothing(name, error):
 # ---- `release_stable`: order of events, the integer threshold, the slots of noise, and what a transcript keeps; blocks of rows.
 
 BUDGET = ApproxDP(1, 1e-2)
-
 EVENT = StableHistogramEvent("laplace", 1, 128, 8 * 128, 8, Fraction(1, 1), draws=20)
-
 EXECUTOR = Executor(threads=1, progress=False)
 
 

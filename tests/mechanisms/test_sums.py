@@ -25,11 +25,8 @@ from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 EXECUTOR = Executor(threads=1, progress=False)
-
 BUDGETS = [ZCDP(0.5), PureDP(1)]
-
 opened = partial(accounts.opened, draws=10_000)
 
 

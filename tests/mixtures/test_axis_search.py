@@ -51,7 +51,6 @@ def one(weights, means, stds):
 
 
 TRUTH = one([0.3, 0.3, 0.4], [-5.0, 0.0, 4.0], [1.0, 0.3, 2.0])
-
 EDGES = np.concatenate([[-np.inf], np.linspace(-16.0, 16.0, 257), [np.inf]])
 
 
@@ -470,7 +469,6 @@ def test_differences_and_products_give_the_same_step(monkeypatch):
 
 
 FAR = Truth(np.array([0.3, 0.3, 0.4]), np.array([[-1e9], [0.0], [1e9]]), np.array([[1.0], [30.0], [0.2]]))
-
 WIDE = Truth(np.array([0.4, 0.6]), np.array([[-500.0, 0.0], [500.0, 3.0]]), np.array([[1.0, 1.0], [2.0, 1.0]]))
 
 

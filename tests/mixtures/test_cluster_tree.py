@@ -170,15 +170,12 @@ def test_rows_of_a_group_that_coincide_borrow_from_all_rows():
 # species, rounded; the wines of scikit-learn are taken as they are.
 
 CORRELATION = np.array([[1.0, 0.6, 0.6, 0.6], [0.6, 1.0, 0.5, 0.6], [0.6, 0.5, 1.0, 0.6], [0.6, 0.6, 0.6, 1.0]])
-
 DEVIATIONS = np.array([[2.7, 1.2, 6.5, 457.0], [3.3, 1.1, 7.1, 382.0], [3.1, 1.0, 6.5, 502.0]])
-
 PENGUINS = Mixture(
     np.array([[38.8, 18.3, 190.0, 3701.0], [48.8, 18.4, 195.8, 3733.0], [47.5, 15.0, 217.2, 5076.0]]),
     DEVIATIONS[:, :, None] * np.linalg.cholesky(CORRELATION),
     np.array([0.44, 0.2, 0.36]),
 )
-
 METHODS = ("auto", "one_shot", "public_pca")
 
 
@@ -339,9 +336,7 @@ def test_public_rows_alone_are_scaled_too():
 # ---- MixtureResult: densities, posteriors, synthetic rows and the JSON round trip -----------------------------------
 
 WEIGHTS = np.array([0.25, 0.75])
-
 MEANS = np.array([[0.0, 1e6], [5.0, -1e6]])
-
 COVARIANCES = np.array([[[1.0, 500.0], [500.0, 1e6]], [[4.0, 0.0], [0.0, 1e4]]])
 
 

@@ -30,21 +30,13 @@ from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_metho
 from fastpubpriv.release.transcript import recording
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
-
 DIM, K = 3, 3
-
 RNG = np.random.default_rng(5)
-
 MIXTURE = separated(RNG, DIM, K, 30.0)
-
 ROWS, LABELS = MIXTURE.draw(RNG, 30_000)
-
 PUBLIC = MIXTURE.of(RNG, np.arange(36) % K)
-
 FAR = separated(np.random.default_rng(8), DIM, K, 3000.0)
-
 FAR_ROWS, FAR_LABELS = FAR.draw(np.random.default_rng(9), 30_000)
-
 FAR_PUBLIC = FAR.of(np.random.default_rng(10), np.arange(36) % K)
 
 
@@ -243,17 +235,11 @@ def test_baseline_without_public_rows():
 # ---- Bad arguments are refused before anything is paid; bad private content is silent; odd public rows give fewer components.
 
 DIM_OF_EDGES = 3
-
 RNG_OF_EDGES = np.random.default_rng(31)
-
 MIXTURE_OF_EDGES = separated(RNG_OF_EDGES, DIM_OF_EDGES, 2, 40.0)
-
 ROWS_OF_EDGES, LABELS_OF_EDGES = MIXTURE_OF_EDGES.draw(RNG_OF_EDGES, 20_000)
-
 PUBLIC_OF_EDGES = MIXTURE_OF_EDGES.of(RNG_OF_EDGES, np.arange(30) % 2)
-
 GOOD = {"x_pub": PUBLIC_OF_EDGES, "n_components": 2, "min_weight": 0.3, "budget": ZCDP(1), "progress": False}
-
 EDGE_METHODS = [
     pytest.param({"method": "tree"}, id="tree"),
     pytest.param({"method": "one_shot"}, id="one shot"),

@@ -94,7 +94,6 @@ def test_ratios_beside_an_older_file(tmp_path, capsys):
 # ---- Figure 1 of paper A against its closed forms, and those against the table worked out by hand -------------------
 
 SIZES = (1000, 1818, 2636, 4272, 6727, 10_000)
-
 TABLE = {
     figure.NON_PRIVATE: (0.2225, 0.1650, 0.1370, 0.1076, 0.0858, 0.0704),
     "CoinPress, k=10": (0.2824, 0.1880, 0.1499, 0.1138, 0.0889, 0.0721),

@@ -131,7 +131,6 @@ def test_nothing_reaches_an_error_of_zero():
 # ---- plan("axis_aligned_mixture"): slack of the choice, sizes of the theorem, and refusals; and theory mode's own refusals.
 
 APPROX = ApproxDP(1, 1e-6)
-
 TASK = "axis_aligned_mixture"
 
 
@@ -329,7 +328,6 @@ def test_condition_two_holds_from_the_dimension_that_it_needs():
 # ---- What a plan says of its budget is what the result says that is made with it ------------------------------------
 
 RHO = fpp.ZCDP(rho=0.5)
-
 SAID = [
     ("mean", {"n_pub": 60}, lambda x, public: seeded(fpp.estimate_mean, x, x_pub=public, budget=RHO)),
     ("gaussian", {"n_pub": 60}, lambda x, public: seeded(fpp.estimate_gaussian, x, x_pub=public, budget=RHO)),
@@ -364,11 +362,8 @@ def test_a_plan_and_its_result_say_the_same_epsilon(task, arguments, call):
 # ---- order ----------------------------------------------------------------------------------------------------------
 
 BUDGETS = {ZCDP: ZCDP(rho=0.25), PureDP: PureDP(epsilon=0.5), ApproxDP: ApproxDP(epsilon=0.5, delta=1e-6)}
-
 COMMON = {"dim": 20, "accuracy": 0.1, "failure_prob": 0.05}
-
 MIXTURE = {"n_components": 4, "min_weight": 0.2, "mean_radius": 100.0, "cond_max": 50.0}
-
 CASES = [(theorem, notion) for theorem, (notions, _) in THEOREMS.items() for notion in notions]
 
 
@@ -514,7 +509,6 @@ TASKS = {
     "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0},
     "select_hypothesis": {"dim": 1, "candidates": 500},
 }
-
 BUDGETS_OF_PLAN = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 
 

@@ -54,9 +54,7 @@ from fastpubpriv.release.release import release
 AMOUNTS = st.floats(min_value=2.0**-20, max_value=2.0**10) | st.fractions(
     Fraction(1, 999), Fraction(100), max_denominator=999
 )
-
 DIMS = st.integers(1, 2000)
-
 ROWS = st.integers(0, 10**10)
 
 
@@ -250,7 +248,6 @@ def test_clip_steps_and_step():
 # ---- Sampling schemes, the cost of a run and the noise for a budget, and the event of one step of it ----------------
 
 ADD_REMOVE = Neighbors.ADD_REMOVE_ONE
-
 RUNS = [
     (ApproxDP(2, 1e-5), Poisson(Fraction(1, 54)), 5000, Neighbors.REPLACE_ONE),
     (ApproxDP(4, 1e-5), Poisson(Fraction(1, 3)), 5000, Neighbors.REPLACE_ONE),
@@ -391,7 +388,6 @@ QUADRATURES = [
     (0.1, 1 / 60, 2.49, 7.017041e-9), (0.5, 1 / 6, 3.0, 1.372414e-6), (1.0, 0.5, 1.5, 0.0249286328),
     (0.02, 1 / 54, 5.2292, 7.3025017e-6), (2.0, 0.9, 0.8, 0.3563962708),
 ]  # fmt: skip
-
 POINTS = [
     (epsilon, q, z)
     for epsilon in (0.0, 1e-6, 1e-3, 0.1, 1.0, 5.0, 29.0, 31.0, 80.0)

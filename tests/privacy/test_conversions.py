@@ -405,7 +405,6 @@ def test_planted_fault_a_window_of_the_untilted_law_is_caught(monkeypatch):
 
 
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
-
 ADD_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 
 

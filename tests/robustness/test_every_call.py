@@ -14,7 +14,6 @@ from fastpubpriv.privacy import Cost
 from fastpubpriv.sources import fold
 
 LIGHT = {name: call for name, call in CALLS.items() if not call.heavy}
-
 light = pytest.mark.parametrize("call", LIGHT.values(), ids=LIGHT)
 
 
@@ -96,7 +95,6 @@ WRONG = {
     "x_pub": [np.full((9, 2), np.nan), np.full((9, 2), np.inf), np.empty((0, 2)), [["a", "b"]] * 5, np.ones((9, 5)), "none.csv"],
     "x_priv": [np.zeros((0, 2)), np.zeros((5, 2), dtype=complex), [["a", "b"]] * 5, np.zeros((2, 2, 2)), 5, {"a": [1.0]}],
 }  # fmt: skip
-
 ADVICE = (
     "pass", "must", "need", "give", "use", "check", "accepted", "choose", "drop", "change", "open it", "split the rows",
     "there is no", "debit a", "debit the",

@@ -20,13 +20,9 @@ from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gauss
 from fastpubpriv.sources import Rows
 
 RNG = np.random.default_rng(29)
-
 LINE = np.concatenate([RNG.normal(size=150), RNG.normal(size=150) + 40.0])[RNG.permutation(300)]
-
 PUBLIC = np.concatenate([RNG.normal(size=12), RNG.normal(size=12) + 40.0])
-
 PLANE, PUBLIC_PLANE = RNG.normal(size=(300, 2)), RNG.normal(size=(24, 2))
-
 LINES = {
     "array": lambda x: x,
     "list": lambda x: x.tolist(),
@@ -39,18 +35,14 @@ LINES = {
     "polars Series": pl.Series,
     "polars Series with a name": lambda x: pl.Series("delay", x),
 }
-
 PLANES = {
     "list of lists": lambda x: x.tolist(),
     "list of arrays": list,
     "pandas frame": lambda x: pd.DataFrame(x, columns=["a", "b"]),
     "polars frame": lambda x: pl.DataFrame(x, schema=["a", "b"]),
 }
-
 LISTED = (np.full((3, 2), 0.5), np.array([[[0.0], [40.0]], [[1.0], [39.0]], [[5.0], [6.0]]]), np.ones((3, 2, 1)))
-
 GAUSSIAN, APPROX = {"budget": ZCDP(0.5)}, {"budget": ApproxDP(1, 1e-6)}
-
 WITH_PUBLIC = {
     "estimate_mean": lambda x, p, **o: fpp.estimate_mean(x, x_pub=p, **GAUSSIAN, **o),
     "estimate_mean, public covariance": lambda x, p, **o: fpp.estimate_mean(
@@ -65,7 +57,6 @@ WITH_PUBLIC = {
         x, x_pub=p, n_components=2, method="dp_em", **GAUSSIAN, **o
     ),
 }
-
 PRIVATE_ONLY = {
     "coinpress_mean": lambda x, **o: fpp.coinpress_mean(x, center=0.0, radius=99.0, **GAUSSIAN, **o),
     "coinpress_covariance": lambda x, **o: fpp.coinpress_covariance(x, scale=1000.0, **GAUSSIAN, **o),
@@ -77,18 +68,14 @@ PRIVATE_ONLY = {
     "decode_gaussians": lambda x, **o: decode_gaussians(x, **APPROX, **o),
     "decode_axis_aligned": lambda x, **o: decode_axis_aligned(x, **APPROX, **o),
 }
-
 LINE_ONLY = {"select_hypothesis": lambda x, **o: fpp.select_hypothesis(x, hypotheses=LISTED, **GAUSSIAN, **o)}
-
 PUBLIC_ONLY = {
     "precondition": lambda p: fpp.precondition(p),
     "public_only": lambda p: fpp.public_only(p, n_components=2),
     "supercluster": lambda p: fpp.supercluster(p, n_components=2),
     "terrific_ball": lambda p: fpp.terrific_ball(p, min_count=2, radius_max=9.0),
 }
-
 LABELS, PUBLIC_LABELS = 2.0 * LINE + RNG.normal(size=300), 2.0 * PUBLIC + RNG.normal(size=24)
-
 LABELLED = {
     "linear_regression": lambda x, y, p, q, **o: fpp.linear_regression(x, y, x_pub=p, y_pub=q, **GAUSSIAN, **o),
     "logistic_regression": lambda x, y, p, q, **o: fpp.logistic_regression(

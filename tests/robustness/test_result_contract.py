@@ -37,12 +37,10 @@ def test_every_class_of_results_is_here():
 
 
 EVERY = pytest.mark.parametrize("name", MADE)
-
 VALUES = {
     "AuditReport", "Ball", "ClusterTree", "ColumnReport", "Histogram", "MixtureNeeds", "OrderBounds", "Plan",
     "Preconditioner",
 }  # fmt: skip
-
 RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in VALUES])
 
 
@@ -233,9 +231,7 @@ def test_the_density_of_a_histogram():
 # ---- Results: frozen, read-only, free of private content, and the same after JSON, pickle and copy ------------------
 
 PRIVATE = np.random.default_rng(1).standard_normal((2500, 4)) * 7
-
 PUBLIC = np.random.default_rng(2).standard_normal((6, 4)) * 7
-
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)]
 
 

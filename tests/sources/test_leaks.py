@@ -28,9 +28,7 @@ from fastpubpriv.threads import guard
 from fastpubpriv.threads.progress import Progress
 
 NUMBER = 1.23456789e77
-
 TEXT = "Alice-SSN-123"
-
 MARKERS = re.compile(r"1\.2345|12345678|Alice|SSN")
 
 
@@ -213,7 +211,6 @@ def test_the_scrape_sees_planted_leaks(monkeypatch):
 # ---- What code of others raises while rows are read: only an interrupt comes through, and nothing of any text -------
 
 SECRET = "Alice-SSN-123"
-
 X = np.ones((40, 2))
 
 

@@ -23,7 +23,6 @@ from fastpubpriv.threads.pool import Crew
 from fastpubpriv.threads.steps import share_out
 
 X = np.random.default_rng(4).normal(size=(257, 5))
-
 SOURCES = {
     "array": lambda: private_rows(X),
     "chunks": lambda: Rows.from_chunks(lambda: [X[:100], X[100:]], n=257, dim=5),

@@ -25,15 +25,10 @@ from fastpubpriv.sources.labelled import labelled_rows
 from fastpubpriv.sources.views.pairs import distant_pairs, pair_rows
 
 TEXT = "Alice-SSN-123"
-
 N = 203
-
 X = np.random.default_rng(3).normal(size=(N, 3))
-
 X[4, 1], X[9], X[50] = np.nan, np.inf, 1e300
-
 NAMES = ["a", "b", "c"]
-
 TABLE = pa.table({name: X[:, k] for k, name in enumerate(NAMES)})
 
 
@@ -287,7 +282,6 @@ def test_bad_declarations():
 # ---- Files that another program makes shorter after they were opened: fatal where they are mapped, harmless where they are not.
 
 X_OF_TRUNCATED = np.random.default_rng(0).normal(size=(40_000, 3))
-
 READERS = {"npy": Rows.from_npy, "arrow": Rows.from_arrow, "feather": Rows.from_arrow, "parquet": Rows.from_parquet}
 
 

@@ -205,17 +205,13 @@ def test_a_file_that_changes(tmp_path):
 # The short run is an ordinary test; the long one belongs to `make audit`. What they find goes to hostile_records.csv.
 
 SLOW = [HealthCheck.too_slow]
-
 SHORT = settings(max_examples=80, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)
-
 LONG = settings(max_examples=10_000, deadline=None, suppress_health_check=SLOW)
-
 WORDS = [
     *(b'"', b",", b"\r", b"\v", b" ", b"\t", b"\f", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xc3", b"\xe2\x80\xa8"),
     *(b"1", b"-2.5", b"+4", b"1e400", b"1e-400", b".5", b"6.", b"e5", b"E", b"nan", b"-INF", b"infinity", b"nan(1)"),
     *(b"NA", b"null", b"0x10", b"1_0", b"Alice", b'""', b'","', b'1,"', b"x" * 50, b"7" * 50),
 ]
-
 records = st.one_of(
     st.sampled_from([record for _, record in CORPUS]),
     st.lists(st.sampled_from(WORDS), max_size=9).map(b"".join),
@@ -257,7 +253,6 @@ def check_replacement(some, index, record, piece):
 
 
 FILES = given(files(), st.sampled_from([b"", b"\xef\xbb\xbf"]), st.integers(1, 80), st.sampled_from([40, 100, 1 << 24]))
-
 REPLACEMENTS = given(st.lists(records, min_size=1, max_size=12), st.integers(0, 11), records, st.integers(1, 80))
 
 
@@ -297,7 +292,6 @@ def test_the_fuzzer_finds_quotes_that_join_lines(monkeypatch):
 # ---- One record of a text file is one row: replacing it, by anything, changes no other row, not n, and raises nothing.
 
 MIB = 1 << 20
-
 READERS = pytest.mark.parametrize("read", TEXT_READERS.values(), ids=TEXT_READERS.keys())
 
 

@@ -21,9 +21,7 @@ from fastpubpriv.kernels.reports import report_integers
 from fastpubpriv.laws import ReportLaw
 
 ALPHA = 1e-9
-
 CHUNK = 1024 * 4096
-
 DRAW = {"gaussian": noise.gaussian_floor, "laplace": noise.discrete_laplace}
 
 
@@ -314,9 +312,7 @@ def test_light_and_heavy_tails_are_caught():
 # A Kolmogorov-Smirnov test fails below 1e-6, so one of the tests here fails falsely once in 20,000 runs of the file.
 
 N = 20_000
-
 LEVEL = 1e-6
-
 CAPS = [(2, 0.5), (3, 0.2), (3, 0.9), (10, 0.1), (10, 0.6), (64, 0.05), (64, 0.3), (1000, 0.02), (1000, 0.1)]
 
 

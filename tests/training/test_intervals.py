@@ -28,7 +28,6 @@ from fastpubpriv.training.stated import Stated
 from fastpubpriv.training.whitening import QUANTILE, Whitener, quantile, water_filled, weighting
 
 BUDGET = ApproxDP(1, 1e-5)
-
 RUNS = 120
 
 
@@ -279,7 +278,6 @@ def test_one_impossible_cell_moves_little():
 # ---- Newton steps for the Huber loss: the coefficients it has without privacy, labels far out, intervals, and its public fit.
 
 STRONG = ApproxDP(4, 1e-5)
-
 BETA = np.array([1.0, -2.0, 0.5])
 
 

@@ -20,21 +20,14 @@ from fastpubpriv.training import methods, rotated, weighing
 from fastpubpriv.training.stated import Importance
 
 M, CAP = 400, 2.0
-
 RNG = np.random.default_rng(5)
-
 X = RNG.normal(size=(12_400, 2)) * [1.0, 10.0]
 # The slope is another one for a hidden half of the rows, which is heavy, so that weights matter.
 HALF = RNG.integers(0, 2, len(X))
-
 WEIGHT = np.where(HALF == 1, 2.0, 0.2) * RNG.uniform(0.5, 1.0, len(X))
-
 Y = X @ [1.0, 0.1] + 0.6 * HALF * X[:, 0] + 2.0 * RNG.normal(size=len(X))
-
 ILL = (RNG.random(len(X)) < 1.0 / (1.0 + np.exp(-X @ [1.0, 0.05] - 0.6 * HALF * X[:, 0]))) * 1.0
-
 STRONG = ApproxDP(4, 1e-5)
-
 SUM = weighing.SUM_OF_WEIGHTS
 
 
@@ -240,11 +233,8 @@ def test_what_is_refused_before_the_debit(changes, words):
 # ---- What a caller states about labelled rows: weights of public rows, ranges, weights of classes; and what is refused in words.
 
 RNG_OF_STATED = np.random.default_rng(3)
-
 X_OF_STATED = RNG_OF_STATED.normal(size=(4300, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 2.0]
-
 Y_OF_STATED = X_OF_STATED @ [1.0, 0.2, 5.0] + 7.0 + RNG_OF_STATED.normal(size=4300)
-
 RARE = (
     RNG_OF_STATED.random(4300)
     < 1.0 / (1.0 + np.exp(2.5 - (X_OF_STATED - [0.0, 5.0, 2.0]) / [1.0, 10.0, 0.1] @ [1, -1, 0.5]))

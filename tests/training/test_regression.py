@@ -27,7 +27,6 @@ from fastpubpriv.training.opened import opened
 from fastpubpriv.training.stated import Stated
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])
-
 STRONG = ApproxDP(4, 1e-5)
 
 
@@ -210,7 +209,6 @@ def test_few_public_rows_of_many_columns():
 
 
 X, Y = table(600, 13)
-
 GOOD = split(X, Y, 100)
 
 
@@ -297,7 +295,6 @@ def test_rows_without_a_label_make_no_term():
 # ---- Columns and labels of text in training: the same bits as codes from every source, private surprises, and what is refused.
 
 CARRIERS = ("AA", "B6", "DL")
-
 PUBLIC = 300
 
 
@@ -312,7 +309,6 @@ def flights(n=6300):
 
 
 FRAME, CODE = flights()
-
 WANTED = {"budget": STRONG, "method": "newton"}
 
 
