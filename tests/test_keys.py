@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
 from fastpubpriv.keys import KEY_BYTES, key_source
@@ -66,8 +67,7 @@ def test_large_seeds_are_not_truncated():
     "bad", [True, False, 1.0, "1", b"1", -1, np.float64(2), np.bool_(True), [1], np.random.default_rng(0)]
 )
 def test_unfit_random_states_are_refused(bad):
-    with pytest.raises(InputError, match="random_state"):
-        key_source(bad)
+    raises(InputError, "random_state", key_source, bad)
 
 
 @pytest.mark.parametrize("failure", [OSError("no device"), NotImplementedError("no source")])
@@ -76,14 +76,12 @@ def test_no_entropy_is_an_error_without_fallback(monkeypatch, failure):
         raise failure
 
     monkeypatch.setattr(os, "urandom", broken)
-    with pytest.raises(EntropyError, match="nothing was released"):
-        key_source(None).fresh()
+    raises(EntropyError, "nothing was released", key_source(None).fresh)
 
 
 def test_short_entropy_is_an_error(monkeypatch):
     monkeypatch.setattr(os, "urandom", lambda n: b"\0" * (n - 1))
-    with pytest.raises(EntropyError):
-        key_source(None).fresh()
+    raises(EntropyError, None, key_source(None).fresh)
 
 
 @pytest.mark.fresh_keys("keys of the operating system differ")

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, GaussianResult, InputError, MeanResult, estimate_gaussian
@@ -126,8 +127,7 @@ def test_public_rows_of_a_frame_are_found_by_name():
     frame = pd.DataFrame({"b": PUBLIC[:, 1], "other": 0.0, "a": PUBLIC[:, 0]})
     for j, axes in enumerate(mean().plot(x_pub=frame).axes):
         assert axes.containers[1].lines[0].get_ydata()[0] == pytest.approx(PUBLIC[:, j].mean())
-    with pytest.raises(InputError, match="3"):
-        mean().plot(x_pub=np.zeros((5, 3)))
+    raises(InputError, "3", mean().plot, x_pub=np.zeros((5, 3)))
 
 
 def test_an_endless_interval_is_an_arrow():
@@ -168,8 +168,7 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
         (("x", 1.0), "numbers"),
         (([0.0] * 3, 1.0), "2 columns"),
     ):
-        with pytest.raises(InputError, match=words):
-            found.plot(bounds=bad)
+        raises(InputError, words, found.plot, bounds=bad)
 
 
 # ---- Pictures of a mixture: what is in them, and that nothing private could be --------------------------------------
@@ -233,5 +232,4 @@ def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
 
 @pytest.mark.parametrize("level", [0.0, 1.0, "0.9", True, np.nan])
 def test_bad_levels(level):
-    with pytest.raises(InputError, match="level"):
-        mixture(2).plot(level=level)
+    raises(InputError, "level", mixture(2).plot, level=level)

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.neighbors import replaced
 from spies import seeded
 
@@ -202,8 +203,7 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
         return lifted.learn(run, base, problem, rounds=rounds + (largest > 100.0))
 
     plant(monkeypatch, adaptive)
-    with pytest.raises(ReplayError):
-        record_replay(gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
 
 
 def test_catches_clipping_to_a_private_radius(monkeypatch):
@@ -230,8 +230,7 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     other = rows.copy()
     other[0, 0] = 1e12
     run = gaussian(ZCDP(0.5), method="pairs", rounds=2)
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(run, rows, other, budget=ZCDP(0.5))
+    raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=ZCDP(0.5))
     monkeypatch.undo()
     record_replay(run, rows, other, budget=ZCDP(0.5))
 
@@ -329,8 +328,7 @@ def test_catches_edges_that_follow_private_rows(monkeypatch):
     rows = np.random.default_rng(73).standard_normal((300, DIM))
     other = rows.copy()
     other[4] = 1e3
-    with pytest.raises(ReplayError):
-        record_replay(ladder(COUNTED["zcdp"], "mean"), rows, other, budget=COUNTED["zcdp"])
+    raises(ReplayError, None, record_replay, ladder(COUNTED["zcdp"], "mean"), rows, other, budget=COUNTED["zcdp"])
 
 
 def test_catches_rounds_that_follow_private_rows(monkeypatch):
@@ -345,8 +343,7 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
         return original(run, *arguments)
 
     monkeypatch.setattr(learn, "_second_moments", adaptive)
-    with pytest.raises(ReplayError):
-        record_replay(ladder(BUDGETS["zcdp"], "full"), *hostile_pair(), budget=BUDGETS["zcdp"])
+    raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "full"), *hostile_pair(), budget=BUDGETS["zcdp"])
 
 
 def test_catches_a_mean_that_bypasses_release_of_ladder(monkeypatch):
@@ -372,8 +369,7 @@ def test_catches_features_that_depend_on_the_company(monkeypatch):
     rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
     other = rows.copy()
     other[4] = 1e3
-    with pytest.raises(ReplayError):
-        record_replay(ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
+    raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
 
 
 def test_catches_clipping_to_a_private_radius_of_ladder(monkeypatch):

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression, train
@@ -115,8 +116,7 @@ BUDGET = ApproxDP(1, 1e-6)
 
 
 def caught(words, method=METHODS["full"], budget=BUDGET, loss="squared"):
-    with pytest.raises(ReplayError, match=words):
-        record_replay(run_of(method, budget, loss), *opposite(), budget=budget)
+    raises(ReplayError, words, record_replay, run_of(method, budget, loss), *opposite(), budget=budget)
 
 
 def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
@@ -146,8 +146,7 @@ def test_a_batch_that_depends_on_rows_is_caught(monkeypatch):
     tries = (
         record_replay(run_of(METHODS["poisson"], BUDGET, "squared"), *opposite(), budget=BUDGET) for _ in range(40)
     )
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        list(tries)
+    raises(ReplayError, r"moved by|sensitivity", list, tries)
 
 
 def test_a_unit_from_private_rows_is_caught(monkeypatch):
@@ -246,8 +245,7 @@ def caught_of_training(words, *, run=None):
     other = rows.copy()
     rows[0], other[0] = [9.0, 90.0, 0.9, 1e6], [-9.0, -90.0, -0.9, 1e6]
     given = run or (lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton"))
-    with pytest.raises(ReplayError, match=words):
-        record_replay(given, rows, other, budget=ZCDP(0.5))
+    raises(ReplayError, words, record_replay, given, rows, other, budget=ZCDP(0.5))
 
 
 def test_a_term_that_is_not_clipped_is_caught(monkeypatch):

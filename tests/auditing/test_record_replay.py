@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.neighbors import replaced
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
@@ -262,8 +263,7 @@ def far_from_nineteen_others():
     (with_sensitivity(2 / np.sqrt(2)), antipodal(), "sensitivity allows"),
 ])  # fmt: skip
 def test_planted_bugs_are_caught(bug, pair, message):
-    with pytest.raises(ReplayError, match=message):
-        record_replay(bug, *pair, budget=BUG_BUDGET)
+    raises(ReplayError, message, record_replay, bug, *pair, budget=BUG_BUDGET)
 
 
 @pytest.mark.parametrize("budget", [ApproxDP(1, 1e-6), PureDP(1)])
@@ -272,15 +272,13 @@ def test_spending_twice_is_caught_under_every_notion(budget):
         return coinpress_mean(x, budget=budget, center=0, radius=9, steps=1).mean
 
     record_replay(once, ROWS, OTHER, budget=budget)
-    with pytest.raises(ReplayError, match="exceed the budget"):
-        record_replay(lambda x: [once(x), once(x)], ROWS, OTHER, budget=budget)
+    raises(ReplayError, "exceed the budget", record_replay, lambda x: [once(x), once(x)], ROWS, OTHER, budget=budget)
 
 
 def test_an_account_refuses_what_replay_would_catch():
     account = account_of(BUG_BUDGET)
     noisy_sum(account, ROWS, 3.0)
-    with pytest.raises(BudgetError, match="exceed"):
-        noisy_sum(account, ROWS, 3.0)
+    raises(BudgetError, "exceed", noisy_sum, account, ROWS, 3.0)
 
 
 def test_an_estimator_that_works_in_place_is_replayed_all_the_same():

@@ -159,8 +159,7 @@ def test_a_statistic_that_depends_on_its_chunk_is_rejected():
 
     # The pair itself shows nothing: neither of its rows is the largest.
     record_replay(mean_of(scaled), ROWS, OTHER, budget=BUDGET)
-    with pytest.raises(ReplayError, match="cut into chunks"):
-        record_replay(mean_of(scaled), ROWS, OTHER, budget=BUDGET, pieces=7)
+    raises(ReplayError, "cut into chunks", record_replay, mean_of(scaled), ROWS, OTHER, budget=BUDGET, pieces=7)
 
 
 def test_a_statistic_whose_rounding_depends_on_its_chunk_is_rejected():

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.neighbors import replaced
 
 from fastpubpriv import (
@@ -121,8 +122,7 @@ def test_catches_suppressed_bins_in_the_result(monkeypatch):
 
 def test_catches_blocks_that_overlap(monkeypatch):
     monkeypatch.setattr(decoders, "split_rows", lambda rows, *shares: (rows, rows))
-    with pytest.raises(ReplayError, match="disjoint"):
-        record_replay(RUNS["axis"], ROWS, neighbour(3, [50.0, 50.0]), budget=BUDGET)
+    raises(ReplayError, "disjoint", record_replay, RUNS["axis"], ROWS, neighbour(3, [50.0, 50.0]), budget=BUDGET)
 
 
 def test_catches_blocks_that_follow_the_values(monkeypatch):
@@ -146,8 +146,7 @@ def test_catches_pairs_that_follow_the_values(monkeypatch):
     rows[:, 1] = np.where(np.arange(1200) // 2 % 2, 1.0, 1e3) * np.arange(1200) ** 2
     other = rows.copy()
     other[0, 0] = 1e12
-    with pytest.raises(ReplayError, match="moved by more than one row"):
-        record_replay(RUNS["variances"], rows, other, budget=BUDGET)
+    raises(ReplayError, "moved by more than one row", record_replay, RUNS["variances"], rows, other, budget=BUDGET)
 
 
 def test_catches_scales_taken_from_the_data(monkeypatch):
@@ -158,8 +157,7 @@ def test_catches_scales_taken_from_the_data(monkeypatch):
         return original(run, [[*column, largest] for column in scales], thresholds, **options)
 
     monkeypatch.setattr(decoders, "release_means", adaptive)
-    with pytest.raises(ReplayError):
-        record_replay(RUNS["axis"], ROWS, neighbour(1199, [50.0, 5e4]), budget=BUDGET)
+    raises(ReplayError, None, record_replay, RUNS["axis"], ROWS, neighbour(1199, [50.0, 5e4]), budget=BUDGET)
 
 
 def test_catches_an_event_that_is_too_cheap(monkeypatch):
@@ -309,8 +307,7 @@ def test_catches_a_list_that_follows_the_rows(monkeypatch):
         return method, Adaptive()
 
     monkeypatch.setattr(public, "prepare", adaptive)
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(runner(PureDP(1), 3), *hostile_pair(3), budget=PureDP(1))
+    raises(ReplayError, "sensitivity", record_replay, runner(PureDP(1), 3), *hostile_pair(3), budget=PureDP(1))
 
 
 def test_catches_a_score_in_the_result(monkeypatch):
@@ -323,8 +320,7 @@ def test_catches_a_score_in_the_result(monkeypatch):
     monkeypatch.setattr(public.HypothesisChoice, "release", leaky)
     result = public._result
     monkeypatch.setattr(public, "_result", lambda *arguments, **named: [result(*arguments, **named), leaked[-1]])
-    with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(runner(PureDP(1), 1), *hostile_pair(), budget=PureDP(1))
+    raises(ReplayError, "leaked past release", record_replay, runner(PureDP(1), 1), *hostile_pair(), budget=PureDP(1))
 
 
 def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monkeypatch):

@@ -112,8 +112,7 @@ def test_a_ball_that_misses_the_mean_costs_accuracy_only():
     ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
 ])  # fmt: skip
 def test_arguments_are_checked(options, message):
-    with pytest.raises(InputError, match=message):
-        mean_of(gaussian(), **options)
+    raises(InputError, message, mean_of, gaussian(), **options)
 
 
 # ---- Public preconditioning: closed forms, coverage over draws of the public rows, equivariance, refusals -----------

@@ -145,8 +145,7 @@ def test_principal_components_match_names():
     for order in ORDERS:
         found = components(frame(PRIVATE, NAMES), frame(PUBLIC[:, order], [NAMES[k] for k in order]))
         np.testing.assert_array_equal(found, wanted)
-    with pytest.raises(InputError):
-        components(frame(PRIVATE, NAMES), frame(PUBLIC, ["carat", "price", "depth"]))
+    raises(InputError, None, components, frame(PRIVATE, NAMES), frame(PUBLIC, ["carat", "price", "depth"]))
 
 
 @pytest.mark.parametrize("call", FUNCTIONS.values(), ids=FUNCTIONS)
@@ -255,8 +254,7 @@ def test_released_results_match_the_names_of_rows():
         ):
             np.testing.assert_array_equal(method(rows), wanted)
         np.testing.assert_array_equal(method(pd.DataFrame(PUBLIC)), wanted)
-        with pytest.raises(InputError, match=r"no column 'table'.*column 'depth'"):
-            method(table.rename(columns={"table": "depth"}))
+        raises(InputError, r"no column 'table'.*column 'depth'", method, table.rename(columns={"table": "depth"}))
     points = found.plot(x_pub=table).axes[0].lines[0].get_xydata()
     np.testing.assert_array_equal(points, found.plot(x_pub=PUBLIC).axes[0].lines[0].get_xydata())
     np.testing.assert_array_equal(points, found.plot(x_pub=table.assign(name="x")).axes[0].lines[0].get_xydata())

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, plan, weighted_mean
@@ -159,8 +160,7 @@ def test_public_recentring():
     result = mean_of(private, public, center="public", norm_bound=2.0)
     assert np.all(np.abs(result.mean - 1e6 - 0.5) < 8 * result.standard_error)
     assert result.provenance["center"] == "public rows"
-    with pytest.raises(InputError, match="center"):
-        mean_of(private, center="public")
+    raises(InputError, "center", mean_of, private, center="public")
 
 
 @pytest.mark.filterwarnings("ignore:.*public rows are beyond norm_bound")
@@ -201,14 +201,12 @@ def test_replaced_extreme_row_moves_the_query_by_the_sensitivity():
 ])  # fmt: skip
 def test_arguments_are_checked_before_anything_is_read(options):
     log = []
-    with pytest.raises(InputError, match=next(iter(options))):
-        mean_of(SpyRows(np.ones((10, 2)), log), np.ones((4, 2)), **options)
+    raises(InputError, next(iter(options)), mean_of, SpyRows(np.ones((10, 2)), log), np.ones((4, 2)), **options)
     assert log == []
 
 
 @pytest.mark.parametrize("row_weight", ["throw_away", 0.0, 0.05])
 def test_without_public_rows_private_rows_carry_the_weight(row_weight):
-    with pytest.raises(InputError, match="whole weight"):
-        mean_of(np.ones((10, 2)), row_weight=row_weight)
+    raises(InputError, "whole weight", mean_of, np.ones((10, 2)), row_weight=row_weight)
     for named in ("optimal", "gaussian", "private", 0.1):
         assert mean_of(np.ones((10, 2)), row_weight=named).releases[0]["private_weight"] == 1.0

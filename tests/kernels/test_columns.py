@@ -254,8 +254,7 @@ def test_what_is_no_kernel_argument_is_refused():
     rows, center = np.ones((3, 2)), np.zeros(2)
     raises(KernelError, "shape", kernels.columns_count, rows, center, 0, False, np.zeros((2, 5), dtype=np.int64))
     raises(KernelError, r"out of range|shape", counted, kernels, rows, center, 3)
-    with pytest.raises(KernelError, match="float64 or float32"):
-        counted(kernels, rows.astype(int), center, 0)
+    raises(KernelError, "float64 or float32", counted, kernels, rows.astype(int), center, 0)
     box = {"center": center, "lower": -np.ones(2), "upper": np.ones(2), "middle": center, "absent": center}
     for width in (np.zeros(2), np.ones(3), np.array([1.0, np.nan])):
         raises(InputError, None, ColumnBox, **box, width=width)

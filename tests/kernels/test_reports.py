@@ -185,12 +185,9 @@ def test_laws_out_of_range_are_refused(changes):
 def test_numbers_of_reports_end():
     out = np.empty((1, 3), np.int32)
     reports.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX - 1)
-    with pytest.raises(KernelError):
-        reports.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
-    with pytest.raises(KernelError):
-        reports.report_integers(np.ones((1, 3)), law(3), KEY[:31], out)
-    with pytest.raises(KernelError):
-        reports.report_integers(np.ones((1, 3), np.float32), law(3), KEY, out)
+    raises(KernelError, None, reports.report_integers, np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
+    raises(KernelError, None, reports.report_integers, np.ones((1, 3)), law(3), KEY[:31], out)
+    raises(KernelError, None, reports.report_integers, np.ones((1, 3), np.float32), law(3), KEY, out)
 
 
 def test_a_seed_that_is_never_taken_is_an_error():

@@ -220,8 +220,7 @@ def ball(**changes):
     {"radius_sq": float("nan")},
 ], ids=str)  # fmt: skip
 def test_split_refuses_bad_public_arguments(changes):
-    with pytest.raises(InputError):
-        Split(**ball(**changes))
+    raises(InputError, None, Split, **ball(**changes))
 
 
 def test_tree_refuses_what_is_none():

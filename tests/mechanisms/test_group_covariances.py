@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy.linalg import logm
 
 from fastpubpriv.errors import BudgetError, KernelError
@@ -71,8 +72,7 @@ def test_groups_have_the_same_bits_for_any_chunks():
 
 def test_parts_of_the_rows_are_never_put_together():
     query = mechanism.GroupQuery(base=AffineMap(dim=2), groups=3)
-    with pytest.raises(KernelError, match="in the order of the source"):
-        query.merge(query.zeros(), query.zeros())
+    raises(KernelError, "in the order of the source", query.merge, query.zeros(), query.zeros())
     # Nor does an executor with many threads try to: it has one part.
     data = np.random.default_rng(7).normal(size=(400_000, 2))
     found = Executor(threads=4, progress=False).run(query, private_rows(data))
@@ -178,8 +178,7 @@ def test_laplace_beside_gaussian_is_taken_off_the_budget():
     whole.charge(LaplaceEvent(2**39, 40, 1))
     with pytest.raises(BudgetError, match="two accounts"):
         whole.charge(GaussianEvent(1, 20, 1))
-    with pytest.raises(BudgetError, match="ApproxDP"):
-        account_of(ZCDP(1), reserved=price)
+    raises(BudgetError, "ApproxDP", account_of, ZCDP(1), reserved=price)
 
 
 # ---- the centre -----------------------------------------------------------------------------------------------------
@@ -356,5 +355,4 @@ def test_ordinary_groups_of_ordinary_sizes_are_usable():
 def test_the_bound_is_what_makes_it_so(monkeypatch):
     """Planted fault: without the least trace the exact check finds groups that agree in rounding only."""
     monkeypatch.setattr(mechanism, "LEAST_TRACE", 0.0)
-    with pytest.raises(AssertionError):
-        test_what_agrees_does_so_exactly(3)
+    raises(AssertionError, None, test_what_agrees_does_so_exactly, 3)

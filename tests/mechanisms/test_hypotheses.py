@@ -429,8 +429,7 @@ def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
         assert mechanism.prepare(listed, 2**31 - 1, score=score, draws=16)[0] == "densities"
     raises(InputError, "up to 2\\^31 - 1 rows", mechanism.prepare, THREE, 2**31, method="densities")
     monkeypatch.setattr(densities, "LARGEST_COUNT", 9)
-    with pytest.raises(KernelError, match="32 bits"):
-        DensitySets.prepare(listed, draws=16).scores(private_rows(np.zeros((10, 2))), ONE)
+    raises(KernelError, "32 bits", DensitySets.prepare(listed, draws=16).scores, private_rows(np.zeros((10, 2))), ONE)
 
 
 def test_required_rows():

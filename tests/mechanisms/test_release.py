@@ -117,8 +117,7 @@ def test_nothing_is_refunded_when_the_query_fails():
     (lambda: np.zeros(3, dtype=np.int32), "int32"),
 ])  # fmt: skip
 def test_a_query_that_is_not_the_declared_integers_is_refused(query, problem):
-    with pytest.raises(KernelError, match="int64 array of shape"):
-        ask(opened(), query)
+    raises(KernelError, "int64 array of shape", ask, opened(), query)
 
 
 def test_an_event_that_counts_too_few_draws_is_refused_before_reading():
@@ -208,8 +207,7 @@ def test_replay_forces_answers_and_refuses_another_course():
         again = ask(opened(), lambda: np.full(3, 9, dtype=np.int64))
         again_bytes = again.tobytes()
         again += 1.0
-        with pytest.raises(ReplayError, match="no counterpart"):
-            ask(opened(), zeros)
+        raises(ReplayError, "no counterpart", ask, opened(), zeros)
     assert again_bytes == first.tobytes() == recorded.calls[0].answer.tobytes()
     with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
         ask(opened(), zeros, name="other")
@@ -347,29 +345,25 @@ def test_charged_by_basic_composition():
     raises(BudgetError, "exceed the budget", ask_of_stable, account, [3], half)
     # delta alone is enough to refuse.
     account = opened_of_stable(ApproxDP(10, 1e-3))
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        ask_of_stable(account, [3], small(threshold=5 * 128))
+    raises(BudgetError, "exceed the budget", ask_of_stable, account, [3], small(threshold=5 * 128))
 
 
 @pytest.mark.parametrize("budget", [ZCDP(10), PureDP(10)])
 def test_a_notion_without_a_delta_is_refused(budget):
-    with pytest.raises(BudgetError, match="pass ApproxDP"):
-        ask_of_stable(opened_of_stable(budget), [3], small())
+    raises(BudgetError, "pass ApproxDP", ask_of_stable, opened_of_stable(budget), [3], small())
 
 
 def test_not_together_with_gaussian_releases():
     gaussian, account = GaussianEvent(4, 20, 1), opened_of_stable()
     account.charge(gaussian)
-    with pytest.raises(BudgetError, match="two accounts"):
-        account.charge(small())
+    raises(BudgetError, "two accounts", account.charge, small())
     account = opened_of_stable()
     account.charge(small())
     raises(BudgetError, "two accounts", account.charge, gaussian)
 
 
 def test_more_draws_than_announced_are_refused():
-    with pytest.raises(BudgetError, match="more noise is drawn"):
-        ask_of_stable(opened_of_stable(draws=19), [3], small())
+    raises(BudgetError, "more noise is drawn", ask_of_stable, opened_of_stable(draws=19), [3], small())
 
 
 def test_the_noise_and_the_threshold():
@@ -451,8 +445,7 @@ def test_a_query_of_the_wrong_form_is_a_bug():
     for query in wrong:
         with pytest.raises(KernelError, match="at most one for each slot"):
             release_stable(opened_of_stable(), name="x", query=lambda q=query: q, event=small(), slots=(20,))
-    with pytest.raises(KernelError, match="do not add up"):
-        ask_of_stable(opened_of_stable(), [1], small(), slots=(19,))
+    raises(KernelError, "do not add up", ask_of_stable, opened_of_stable(), [1], small(), slots=(19,))
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
@@ -561,8 +554,7 @@ def test_release_of_many_histograms():
 
 def test_refused_partitions():
     rows = private_rows(rows_of())
-    with pytest.raises(InputError, match="at least one"):
-        release_histograms(opened_of_stable(), rows, [], name="h", executor=EXECUTOR)
+    raises(InputError, "at least one", release_histograms, opened_of_stable(), rows, [], name="h", executor=EXECUTOR)
     with pytest.raises(InputError, match="outside"):
         release_histograms(opened_of_stable(), rows, [Partition((3,), (BinRule(1.0),))], name="h", executor=EXECUTOR)
     for columns, rules, levels in (

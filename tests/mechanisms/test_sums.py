@@ -190,8 +190,7 @@ def test_shell_edges_are_checked_before_reading(edges):
         release_shell_counts(opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
         assert log
         return
-    with pytest.raises(InputError, match="ascending"):
-        release_shell_counts(opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
+    raises(InputError, "ascending", release_shell_counts, opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
     assert log == []
 
 

@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from axis_cases import APPROX, BLOBS, COMMON, FAR_APART, learn, matched
+from helpers.errors import raises
 from scipy import stats
 from spies import SpyLedger, SpyRows, seeded
 
@@ -265,10 +266,8 @@ def test_refusals_read_nothing(options, kind, words):
 
 
 def test_too_few_rows_for_blocks():
-    with pytest.raises(InputError, match="at least"):
-        learn_axis_aligned_mixture(np.zeros(15), n_components=1, budget=APPROX)
-    with pytest.raises(InputError, match="at least"):
-        learn_axis_aligned_mixture(np.zeros((20, 2)), n_components=1, budget=APPROX)
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), n_components=1, budget=APPROX)
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), n_components=1, budget=APPROX)
 
 
 def test_a_column_at_a_time_for_univariate():
@@ -609,5 +608,4 @@ def test_too_few_rows_held_out_for_an_accuracy_are_told():
 ])  # fmt: skip
 def test_what_cannot_be_held_out(change, text):
     options = {"x": np.zeros((200, 2)), "method": "dp_em", "x_pub": np.arange(8.0).reshape(4, 2), **change}
-    with pytest.raises(InputError, match=text):
-        learn(options.pop("x"), 2, budget=ZCDP(0.1), **options)
+    raises(InputError, text, learn, options.pop("x"), 2, budget=ZCDP(0.1), **options)

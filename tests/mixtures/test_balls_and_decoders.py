@@ -109,8 +109,7 @@ def test_balls_are_closed_and_silent():
 ])  # fmt: skip
 def test_arguments_out_of_range_are_refused(options, message):
     arguments = {"x_pub": np.zeros((4, 2)), "min_count": 1, "radius_max": 2.0, **options}
-    with pytest.raises(InputError, match=message):
-        terrific_ball(arguments.pop("x_pub"), **arguments)
+    raises(InputError, message, terrific_ball, arguments.pop("x_pub"), **arguments)
 
 
 def test_widest_gap():

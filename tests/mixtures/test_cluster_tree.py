@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from mixture_cases import Mixture, matched, order_of
 from scipy import stats
 from spies import seeded
@@ -81,8 +82,7 @@ def test_growth_keeps_the_old_tree_and_its_ids():
 def test_routes_to_some_nodes():
     tree = grown()
     assert tree._labels(ROWS, tree.routes((4, 1))).tolist() == [1, 1, 0, -1, 0, -1, -1, -1]
-    with pytest.raises(InputError, match="below another"):
-        tree.routes((1, 7))
+    raises(InputError, "below another", tree.routes, (1, 7))
 
 
 def test_json_round_trip_bit_for_bit():
@@ -119,8 +119,7 @@ def test_json_round_trip_bit_for_bit():
     lambda tree: ClusterTree.from_dict({"dim": 2, "nodes": [{"rule": "cone"}]}),
 ])  # fmt: skip
 def test_refuses_bad_public_arguments(split):
-    with pytest.raises(InputError):
-        split(grown())
+    raises(InputError, None, split, grown())
 
 
 # ---- The covariance of a few public rows: whatever the units of the columns, and named where a column says nothing.
@@ -371,10 +370,8 @@ def test_synthetic_rows_follow_the_mixture():
 
 
 def test_wrong_shapes_and_kinds_are_refused():
-    with pytest.raises(InputError, match="shape"):
-        mixture().predict(np.zeros((3, 5)))
-    with pytest.raises(InputError, match="MixtureResult"):
-        MixtureResult.from_json('{"kind": "MeanResult"}')
+    raises(InputError, "shape", mixture().predict, np.zeros((3, 5)))
+    raises(InputError, "MixtureResult", MixtureResult.from_json, '{"kind": "MeanResult"}')
 
 
 # ---- bounds of columns ------------------------------------------------------------------------------------------------

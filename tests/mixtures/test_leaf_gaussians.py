@@ -259,8 +259,7 @@ def test_draws_are_an_upper_bound(mixture):
 
 
 def test_wrong_number_of_frames(mixture):
-    with pytest.raises(InputError, match="3 leaves need 3 frames"):
-        mixture.fit(ZCDP(1), frames=mixture.frames()[:2])
+    raises(InputError, "3 leaves need 3 frames", mixture.fit, ZCDP(1), frames=mixture.frames()[:2])
 
 
 # Replay.
@@ -346,8 +345,7 @@ def test_catches_division_by_private_counts(monkeypatch):
         return replace(released, value=np.array([(labels == leaf).sum() for leaf in SMALL.tree.leaves], dtype=float))
 
     monkeypatch.setattr(leaf_gaussians.LeafCounts, "release", exact)
-    with pytest.raises(ReplayError):
-        record_replay(replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
 
 def test_catches_rounds_that_private_rows_chose():

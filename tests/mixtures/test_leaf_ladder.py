@@ -6,6 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
 from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs, replayed
 
@@ -193,13 +194,11 @@ def test_a_constant_column_of_a_leaf_borrows_from_above(mixture):
     only = rows[(np.arange(60) % 3 == 0)][:2]
     path = leaf_bases(deep, (4,), np.concatenate([only, rows[np.arange(60) % 3 == 2]]))
     assert path[0].covariance[1, 1] == pytest.approx(np.var([0.0] * 2 + [1.0] * 20, ddof=1))
-    with pytest.raises(InputError, match="no public row reaches node"):
-        leaf_bases(tree, tree.leaves, rows[np.arange(60) % 3 > 0])
+    raises(InputError, "no public row reaches node", leaf_bases, tree, tree.leaves, rows[np.arange(60) % 3 > 0])
 
 
 def test_wrong_number_of_bases(mixture):
-    with pytest.raises(InputError, match="3 leaves need as many bases"):
-        fit(mixture, ZCDP(1), bases=bases_of(mixture)[:2])
+    raises(InputError, "3 leaves need as many bases", fit, mixture, ZCDP(1), bases=bases_of(mixture)[:2])
 
 
 def test_draws_are_an_upper_bound(mixture):
@@ -326,8 +325,7 @@ def test_catches_rungs_that_private_rows_chose():
         _, learned = fit(SMALL, ZCDP(0.5), x=data, bases=BASES, structure="mean" if data[0, 2] > 100.0 else "full")
         return [learned.means]
 
-    with pytest.raises(ReplayError):
-        record_replay(adaptive, x, y, budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
 
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
@@ -338,8 +336,7 @@ def test_catches_routes_that_differ_between_releases(monkeypatch):
         return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
     monkeypatch.setattr(leaf_ladder.LeafVectors, "release", elsewhere)
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        fit(SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
+    raises(BudgetError, "exceed the budget", fit, SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
     monkeypatch.undo()
     fit(SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
 

@@ -487,8 +487,7 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
 def test_a_name_that_is_taken_is_refused():
     registry = Registry(lifted.METHOD)
     raises(InputError, "already", registry.add, lifted.METHOD)
-    with pytest.raises(InputError, match="already"):
-        registry.add(replace(lifted.METHOD, name="auto"))
+    raises(InputError, "already", registry.add, replace(lifted.METHOD, name="auto"))
     assert registry.choices == ("lifted_coinpress",)
 
 

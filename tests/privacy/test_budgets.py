@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,20 +57,17 @@ def test_numbers_are_kept_exactly():
 ])  # fmt: skip
 @pytest.mark.parametrize("make", [PureDP, lambda e: ApproxDP(e, 1e-6)])
 def test_bad_epsilon_is_refused(make, value):
-    with pytest.raises(BudgetError, match="epsilon"):
-        make(value)
+    raises(BudgetError, "epsilon", make, value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0**-61, 1e6 + 1, float("nan"), float("inf"), True, "0.5", None])
 def test_bad_rho_is_refused(value):
-    with pytest.raises(BudgetError, match="rho"):
-        ZCDP(value)
+    raises(BudgetError, "rho", ZCDP, value)
 
 
 @pytest.mark.parametrize("value", [0, 1, 1.5, -1e-6, 1e-31, float("nan"), True, "1e-6", None])
 def test_bad_delta_is_refused(value):
-    with pytest.raises(BudgetError, match="delta"):
-        ApproxDP(1, value)
+    raises(BudgetError, "delta", ApproxDP, 1, value)
 
 
 def test_range_ends_are_allowed():
@@ -80,12 +78,9 @@ def test_range_ends_are_allowed():
 
 
 def test_messages_say_what_to_pass_instead():
-    with pytest.raises(BudgetError, match=r"use PureDP\(epsilon\)"):
-        ApproxDP(1, 0)
-    with pytest.raises(BudgetError, match=r"\[2\^-30, 2\^10\]"):
-        PureDP(1e-12)
-    with pytest.raises(BudgetError, match="abstract"):
-        Budget(1)
+    raises(BudgetError, r"use PureDP\(epsilon\)", ApproxDP, 1, 0)
+    raises(BudgetError, r"\[2\^-30, 2\^10\]", PureDP, 1e-12)
+    raises(BudgetError, "abstract", Budget, 1)
 
 
 def test_ten_tenths_are_exactly_one():
@@ -113,8 +108,7 @@ def test_split_adds_up_exactly(weights):
 def test_split_accepts_floats_and_refuses_nonsense():
     assert ZCDP(1).split(0.25, 0.75) == (ZCDP(0.25), ZCDP(0.75))
     for bad in ((), (0, 1), (-1, 2), (float("nan"),), (True, 1), ("1",)):
-        with pytest.raises(BudgetError):
-            ZCDP(1).split(*bad)
+        raises(BudgetError, None, ZCDP(1).split, *bad)
 
 
 def test_arithmetic():
@@ -168,15 +162,12 @@ def test_round_trips(budget):
      {"notion": "ZCDP", "rho": "1/2\n"}, {"notion": "ApproxDP", "epsilon": "1/1"}, {"notion": ["ZCDP"], "rho": "1/2"}],
 )  # fmt: skip
 def test_bad_dicts_are_refused(data):
-    with pytest.raises(BudgetError):
-        Budget.from_dict(data)
-    with pytest.raises(BudgetError):
-        Cost.from_dict(data)
+    raises(BudgetError, None, Budget.from_dict, data)
+    raises(BudgetError, None, Cost.from_dict, data)
 
 
 def test_from_dict_on_a_notion_refuses_the_others():
-    with pytest.raises(BudgetError, match="expected a ZCDP"):
-        ZCDP.from_dict(PureDP(1).to_dict())
+    raises(BudgetError, "expected a ZCDP", ZCDP.from_dict, PureDP(1).to_dict())
 
 
 def test_frozen_and_short_repr():
@@ -196,10 +187,8 @@ def test_cost_is_checked():
         (Budget, ()),
         (int, (1,)),
     ]:
-        with pytest.raises(BudgetError):
-            Cost(notion, amounts)
-    with pytest.raises(BudgetError, match="bits"):
-        Cost(ZCDP, (Fraction(1, 3**9000),))
+        raises(BudgetError, None, Cost, notion, amounts)
+    raises(BudgetError, "bits", Cost, ZCDP, (Fraction(1, 3**9000),))
 
 
 def test_weak_delta_warns_from_public_n():
@@ -236,13 +225,11 @@ def test_laplace_cost_is_exact():
     "arguments", [(-1, 8, 1), (1.0, 8, 1), (True, 8, 1), (1, 7, 1), (1, 41, 1), (1, 8.0, 1), (1, 8, -1), (1, 8, None)]
 )
 def test_bad_events_are_refused(kind, arguments):
-    with pytest.raises(BudgetError):
-        kind(*arguments)
+    raises(BudgetError, None, kind, *arguments)
 
 
 def test_relation_is_a_type():
-    with pytest.raises(BudgetError, match="Neighbors"):
-        GaussianEvent(1, 8, 1, "replace_one")
+    raises(BudgetError, "Neighbors", GaussianEvent, 1, 8, 1, "replace_one")
     with pytest.raises(BudgetError, match="relation"):
         ComposedEvent((GaussianEvent(1, 8, 1), GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE)))
 
@@ -258,8 +245,7 @@ def test_composition_adds_exactly():
     assert 0 <= mpmath.mpf(float(mixed.rho - gaussian.rho)) - exact < 1e-14
     with pytest.raises(BudgetError):
         _ = mixed.epsilon
-    with pytest.raises(BudgetError):
-        ComposedEvent((ZCDP(1),))
+    raises(BudgetError, None, ComposedEvent, (ZCDP(1),))
 
 
 def test_report_uses_gdp_exactly_when_all_is_gaussian():

@@ -370,8 +370,7 @@ def test_the_event_is_charged_and_released():
     epsilon, delta = account.approx_left
     assert epsilon <= 2 - event().epsilon
     assert delta <= account.budget.delta - event().delta
-    with pytest.raises(BudgetError, match="exceed"):
-        account.charge(event(log2_scale=8, steps=3000))
+    raises(BudgetError, "exceed", account.charge, event(log2_scale=8, steps=3000))
 
 
 def test_the_event_checks_its_promise():

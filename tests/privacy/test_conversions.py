@@ -472,8 +472,7 @@ def test_poisson_is_below_the_renyi_bound():
 
 
 def test_too_little_noise_for_the_grid_is_refused():
-    with pytest.raises(BudgetError, match="noise is too small"):
-        pld.composed_epsilon(poisson_replace(0.5, 1e-4), 10, 1e-6)
+    raises(BudgetError, "noise is too small", pld.composed_epsilon, poisson_replace(0.5, 1e-4), 10, 1e-6)
 
 
 def test_a_large_delta_needs_no_epsilon():

@@ -71,8 +71,7 @@ def test_events_and_notions(place):
 
 
 def test_other_notions_get_advice():
-    with pytest.raises(BudgetError, match="open a ledger with ZCDP or ApproxDP"):
-        Ledger(PureDP(1)).debit(ZCDP(0.1), name="x")
+    raises(BudgetError, "open a ledger with ZCDP or ApproxDP", Ledger(PureDP(1)).debit, ZCDP(0.1), name="x")
     with pytest.raises(BudgetError, match="from which the noise was calibrated"):
         Ledger(ApproxDP(1, 1e-6)).debit(GaussianEvent(1, 8, 1), name="x")
     ledger = Ledger(ApproxDP(1, 1e-6))

@@ -193,8 +193,7 @@ def test_short_write_and_full_disk_charge_nothing(path, monkeypatch):
         assert ledger.spent == ZCDP(0.375).cost
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
-        with pytest.raises(LedgerError, match="disk is full"):
-            Ledger(ZCDP(1), path=path.with_name("new.ledger"))
+        raises(LedgerError, "disk is full", Ledger, ZCDP(1), path=path.with_name("new.ledger"))
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert ledger.debit(ZCDP(0.125), name="x") == 4
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 from every_result import MADE, ROWS, SECOND, STRONG, made
+from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -54,10 +55,8 @@ def test_json_comes_back_whole(name, tmp_path):
     assert again.to_json() == text
     assert repr(again) == repr(result)
     assert again.summary() == result.summary()
-    with pytest.raises(InputError):
-        type(result).from_json('{"kind": "Other"}')
-    with pytest.raises(InputError):
-        type(result).from_json(json.dumps(result.to_dict() | {"more": 1}))
+    raises(InputError, None, type(result).from_json, '{"kind": "Other"}')
+    raises(InputError, None, type(result).from_json, json.dumps(result.to_dict() | {"more": 1}))
 
 
 @RESULTS
@@ -130,8 +129,7 @@ def test_without_pandas_a_frame_is_refused_in_words(name, monkeypatch):
 
     result = made(name)
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(InputError, match="pip install pandas"):
-        result.to_frame()
+    raises(InputError, "pip install pandas", result.to_frame)
 
 
 def held(value):
@@ -153,8 +151,7 @@ def test_nothing_in_a_result_can_be_changed(name):
         type(made(name)).from_json(made(name).to_json()),
     ):
         for field in dataclasses.fields(result):
-            with pytest.raises(dataclasses.FrozenInstanceError):
-                setattr(result, field.name, None)
+            raises(dataclasses.FrozenInstanceError, None, setattr, result, field.name, None)
             for value in held(getattr(result, field.name)):
                 assert not isinstance(value, list | dict | set)
                 assert not isinstance(value, np.ndarray) or not value.flags.writeable

@@ -406,8 +406,7 @@ def test_parquet_lists_and_broken_files(tmp_path):
     raises(InputError, "directory", private_rows, tmp_path / "dir.parquet")
     rows = private_rows(a)
     pq.write_table(pa.table({"x": [1.0], "y": [1]}), a)
-    with pytest.raises(InputError, match="has 1 rows"):
-        list(rows.chunks())
+    raises(InputError, "has 1 rows", list, rows.chunks())
 
 
 @pytest.mark.parametrize("path", ["data.txt", "Alice-SSN-123", "x.parquet.zip"])

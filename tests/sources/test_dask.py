@@ -244,8 +244,7 @@ def test_no_task_is_named_by_content():
 
 
 def test_masked_chunks_are_refused():
-    with pytest.raises(InputError, match="masked"):
-        Rows.from_dask(da.from_array(np.ma.masked_invalid(X), chunks=100))
+    raises(InputError, "masked", Rows.from_dask, da.from_array(np.ma.masked_invalid(X), chunks=100))
 
 
 def test_an_error_of_the_step_is_withheld():

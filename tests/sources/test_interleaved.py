@@ -80,8 +80,7 @@ def test_positions_are_those_of_the_mask(n, begin, length):
 
 
 def test_too_few_rows():
-    with pytest.raises(InputError, match="too few"):
-        interleave_rows(Rows.from_array(numbered(2)), 1, 1, 1)
+    raises(InputError, "too few", interleave_rows, Rows.from_array(numbered(2)), 1, 1, 1)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 1001])
@@ -168,8 +167,7 @@ def test_any_range_and_chunk_size(chunk_rows):
 
 
 def test_one_row_makes_no_pair():
-    with pytest.raises(InputError, match="two rows"):
-        pair_rows(Rows.from_array(np.ones((1, 2))))
+    raises(InputError, "two rows", pair_rows, Rows.from_array(np.ones((1, 2))))
 
 
 def test_one_replaced_row_changes_one_pair():
@@ -250,8 +248,7 @@ def test_a_split_covers_every_row_once(n, shares):
 
 
 def test_too_few_rows_to_split():
-    with pytest.raises(InputError, match="too few"):
-        split_rows(private_rows(X[:1]), 1, 1)
+    raises(InputError, "too few", split_rows, private_rows(X[:1]), 1, 1)
 
 
 @pytest.mark.parametrize("make", [lambda: private_rows(X), stream], ids=["array", "stream"])

@@ -188,8 +188,7 @@ ABOVE = ds.field("a") > 0
     lambda: next(ds.dataset(TABLE).get_fragments()),
 ])  # fmt: skip
 def test_arrow_plans_are_refused(source):
-    with pytest.raises(InputError):
-        private_rows(source())
+    raises(InputError, None, private_rows, source())
 
 
 PANDAS = pd.DataFrame({"a": HELD["a"], "b": HELD["b"], "f": HELD["f"]})

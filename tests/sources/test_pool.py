@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 import pytest
 from clocks import PATIENCE, ten_times, wait_until
+from helpers.errors import raises
 from helpers_sources import add_sums, column_sums, direct_sums, fold, make_sums
 from spies import SpyLedger
 
@@ -78,8 +79,7 @@ def test_errors_and_progress_are_as_with_threads(no_threads, capsys):
         raise ValueError("Alice-SSN-123")
 
     for make in SOURCES.values():
-        with pytest.raises(FastPubPrivError, match="withheld"):
-            fold(make(), make_sums(5), step, threads=2, chunk_rows=10)
+        raises(FastPubPrivError, "withheld", fold, make(), make_sums(5), step, threads=2, chunk_rows=10)
         assert column_sums(make(), threads=2, chunk_rows=10, progress=True) == direct_sums(X)
     assert "257" in capsys.readouterr().err
 
@@ -104,8 +104,7 @@ def test_planted_an_error_of_a_thread_that_cannot_start(monkeypatch):
     pool._forget()
     monkeypatch.setattr(pool, "_start_thread", lambda pool: refused(None, ()))
     log = []
-    with pytest.raises(FastPubPrivError):
-        mean(SpyLedger(ZCDP(1), log), 4)
+    raises(FastPubPrivError, None, mean, SpyLedger(ZCDP(1), log), 4)
     assert log == ["debit"]
     pool._forget()
 
@@ -128,8 +127,7 @@ def test_planted_a_caller_that_waits_for_a_thread_that_does_not_come(monkeypatch
         return False
 
     monkeypatch.setattr(Crew, "wait", wait)
-    with pytest.raises(FastPubPrivError):
-        column_sums(private_rows(X), threads=2, chunk_rows=10)
+    raises(FastPubPrivError, None, column_sums, private_rows(X), threads=2, chunk_rows=10)
     assert len(looks) > 50
     pool._forget()
 
@@ -265,8 +263,7 @@ def test_our_own_error_comes_through_and_stops_the_rest(threads):
             raise KernelError("refused")
         time.sleep(0.02)
 
-    with pytest.raises(KernelError, match="refused"):
-        share_out(work, 1000, threads=threads)
+    raises(KernelError, "refused", share_out, work, 1000, threads=threads)
     assert len(started) < 900
 
 

@@ -63,8 +63,7 @@ def test_a_row_of_a_frame_is_matched_by_its_index():
     np.testing.assert_array_equal(public_rows(row, columns=["b", "a"], dim=2), X[4:5, [1, 0]])
     np.testing.assert_array_equal(public_rows(pd.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
     np.testing.assert_array_equal(public_rows(pl.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
-    with pytest.raises(InputError, match="'z'"):
-        public_rows(row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
+    raises(InputError, "'z'", public_rows, row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
     for single in (frame[["b"]].iloc[4], frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
         np.testing.assert_array_equal(public_rows(single, dim=1, names=("b",)), X[4:5, 1:2])
 
@@ -74,8 +73,7 @@ def test_a_series_keeps_its_name():
     assert private_rows(series).columns == ("delay",)
     assert private_rows(pl.Series("delay", X[:, 0])).columns == ("delay",)
     assert private_rows(pd.Series(X[:, 0])).columns == private_rows(pl.Series(X[:, 0])).columns == ("0",)
-    with pytest.raises(InputError, match="matched by name"):
-        public_rows(series.rename("other"), dim=1, names=("delay",))
+    raises(InputError, "matched by name", public_rows, series.rename("other"), dim=1, names=("delay",))
     raises(InputError, "share memory", refuse_shared_memory, series, series[3:9])
 
 
@@ -145,8 +143,7 @@ def test_data_kept_apart_are_accepted(tmp_path):
     ):
         refuse_shared_memory(ours, theirs)
     refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
-    with pytest.raises(InputError, match="share memory"):
-        refuse_shared_memory(table.slice(0, 21), table.slice(20), columns=["a"])
+    raises(InputError, "share memory", refuse_shared_memory, table.slice(0, 21), table.slice(20), columns=["a"])
 
 
 def test_overlap_too_hard_to_decide_counts_as_shared(monkeypatch):
@@ -253,8 +250,7 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"),
 ], ids=str)  # fmt: skip
 def test_what_is_refused(given, words):
-    with pytest.raises(InputError, match=words):
-        labelled_rows(FRAME, given.get("y"), label=given.get("label"), columns=None)
+    raises(InputError, words, labelled_rows, FRAME, given.get("y"), label=given.get("label"), columns=None)
 
 
 def test_names_are_needed_for_a_label_by_name():

@@ -248,8 +248,7 @@ def test_refusals(changes, said):
 
 
 def test_other_budgets_are_refused():
-    with pytest.raises(BudgetError, match="ApproxDP"):
-        prepare(rows(), budget=fpp.ZCDP(1))
+    raises(BudgetError, "ApproxDP", prepare, rows(), budget=fpp.ZCDP(1))
 
 
 def test_the_examples_of_the_reference_run():

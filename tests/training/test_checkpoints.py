@@ -255,8 +255,7 @@ def test_a_disk_that_fails_later_says_what_was_paid(path, ledger, call, after):
 
 
 def test_a_file_of_a_call_that_is_refused_holds_nothing(path):
-    with pytest.raises(BudgetError):
-        fitted(path, ledger=fpp.Ledger(ApproxDP(0.5, 1e-6)))
+    raises(BudgetError, None, fitted, path, ledger=fpp.Ledger(ApproxDP(0.5, 1e-6)))
     assert path.stat().st_size == 0
 
 

@@ -185,8 +185,7 @@ def test_a_loss_that_fails_is_found_before_the_debit():
         Loss(name="words", residual=lambda prediction, label: str(prediction), residuals=lambda p, y: y - p),
         Loss(name="numbers", residual=lambda prediction: prediction, residuals=lambda p, y: y - p),
     ):
-        with pytest.raises(InputError, match="first public row"):
-            train(rows, loss=loss, ledger=SpyLedger(ZCDP(5), log), **given)
+        raises(InputError, "first public row", train, rows, loss=loss, ledger=SpyLedger(ZCDP(5), log), **given)
     assert log == []
 
 

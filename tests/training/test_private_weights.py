@@ -438,5 +438,4 @@ def test_what_is_refused_before_the_debit_of_stated(changes, words):
     ({0: 1.0, 2: 1.0}, "each of the classes"), ({0: 1.0, 1: 1e-300}, "factor of 1000"),
 ])  # fmt: skip
 def test_balancing_by_private_labels_is_refused(weights, words):
-    with pytest.raises(InputError, match=words):
-        logistic_regression(**split_of_stated(RARE), class_weight=weights)
+    raises(InputError, words, logistic_regression, **split_of_stated(RARE), class_weight=weights)
