@@ -51,8 +51,7 @@ def test_a_wrong_name_would_be_noticed():
 def test_a4_the_radius_of_algorithm_2(dim):
     """The exact radius is within that of Lemma 2.5; the printed one holds as often as it must, which the proof does not say."""
     public = np.random.default_rng(dim).standard_normal((dim + 1, dim))
-    tail = math.log(6 / 0.1)
-    ours = fpp.precondition(public, failure_prob=0.05).mean_radius
+    tail, ours = math.log(6 / 0.1), fpp.precondition(public, failure_prob=0.05).mean_radius
     assert ours == pytest.approx(math.sqrt((dim + 2 * math.sqrt(dim * tail) + 2 * tail) / (dim + 1)))
     assert ours <= math.sqrt(5 * tail)
     for each in (math.log(6), tail, 20.0):

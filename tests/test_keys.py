@@ -87,8 +87,7 @@ def test_short_entropy_is_an_error(monkeypatch):
 @pytest.mark.fresh_keys("keys of the operating system differ")
 @pytest.mark.parametrize("make", [lambda: key_source(None), lambda: seeded(5)], ids=["system", "seeded"])
 def test_threads_get_distinct_keys(make):
-    source, lists = make(), [[] for _ in range(8)]
-    start = threading.Barrier(8)
+    source, lists, start = make(), [[] for _ in range(8)], threading.Barrier(8)
 
     def take(mine):
         start.wait()

@@ -46,8 +46,7 @@ def run(folder, command, broken):
 @pytest.mark.parametrize("broken", [[], ["lint", "serial-test"], ["c-test", "py-rest", "py-test"], list(ALL)], ids=str)
 def test_every_step_runs_and_what_failed_is_listed(tmp_path, broken, target, steps):
     done = run(tmp_path, ["make", target], broken)
-    failed = [step for step in steps if step in broken]
-    lines = done.stdout.splitlines()
+    failed, lines = [step for step in steps if step in broken], done.stdout.splitlines()
     assert [line for line in lines if line.startswith("== ")] == [f"== make {step}" for step in steps]
     assert (done.returncode != 0) == bool(failed)
     assert lines[-1] == f"make {target}: " + ("failed: " + " ".join(failed) if failed else "passed: " + " ".join(steps))

@@ -116,8 +116,7 @@ def test_tracing_audits_a_mean():
 
 def test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean():
     """Confidence 1 - 1e-9 for what must pass; the event is fixed before the runs."""
-    honest, weak = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5)
-    rows = np.zeros((10, 3))
+    honest, weak, rows = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5), np.zeros((10, 3))
     levels = [
         weighted_mean(rows, budget=budget, norm_bound=1.0, project=False).noise_std[0] for budget in (honest, weak)
     ]

@@ -284,8 +284,7 @@ def epsilon_bound_of_histograms(one, other, delta):
 
 @pytest.mark.audit
 def test_neighbours_are_no_easier_to_tell_apart_than_declared(monkeypatch):
-    budget, runs = ApproxDP(1, 1e-3), 6000
-    values = np.zeros(40)
+    budget, runs, values = ApproxDP(1, 1e-3), 6000, np.zeros(40)
     neighbour = values.copy()
     neighbour[0] = 1e6
     pairs = released_count(values, runs, budget), released_count(neighbour, runs, budget)

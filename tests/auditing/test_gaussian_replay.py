@@ -163,8 +163,7 @@ def test_orthogonal_extreme_rows_of_the_matrix_estimators():
 
 def test_pure_extremes_come_close():
     # In l1 the all-equal vectors are extreme: v v^T and the same with alternating signs.
-    budget = BUDGETS["pure"]
-    rows, other = np.full((5, 4), 5.0), np.full((5, 4), 5.0)
+    budget, rows, other = BUDGETS["pure"], np.full((5, 4), 5.0), np.full((5, 4), 5.0)
     rows[0] += 1e12
     other[0] += 1e12 * np.array([1.0, -1.0, 1.0, -1.0])
     report = record_replay(

@@ -69,8 +69,7 @@ def mean_of(statistic, *, draws=DIM):
     """The sum of a statistic of the rows, with all of a budget."""
 
     def run(x):
-        rows = private_rows(x)
-        account = Account("mean of a statistic", BUDGET, draws=draws)
+        rows, account = private_rows(x), Account("mean of a statistic", BUDGET, draws=draws)
         account.open()
         total = release_statistic_sum(
             account, rows, statistic, name="sum", dim=DIM, radius=3.0, cost=account.allowance, row_cost=DIM,

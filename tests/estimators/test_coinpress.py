@@ -192,8 +192,7 @@ def test_coverage_is_as_specified(dim, failure_prob):
 def test_bounds_hold_in_the_stated_coordinates():
     rng = np.random.default_rng(6)
     factor = np.tril(rng.standard_normal((4, 4)), -1) + np.diag([0.01, 1.0, 30.0, 1e4])
-    covariance, mean = factor @ factor.T, np.array([1e5, -2.0, 0.0, 7.0])
-    misses = 0
+    covariance, mean, misses = factor @ factor.T, np.array([1e5, -2.0, 0.0, 7.0]), 0
     for _ in range(200):
         guarantee = precondition(rng.standard_normal((12, 4)) @ factor.T + mean, failure_prob=0.1)
         whitening = guarantee.whitening()

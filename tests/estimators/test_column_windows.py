@@ -21,8 +21,7 @@ def test_thresholds_rise_with_the_distance():
 
 
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
-    rng = np.random.default_rng(17)
-    shares = divide(3, 5_000, Fraction(1, 10), pure=False)
+    rng, shares = np.random.default_rng(17), divide(3, 5_000, Fraction(1, 10), pure=False)
     edges, size = scales.edges_of(shares.log2_parts), EXPONENTS << shares.log2_parts
     for _ in range(5):
         counts = rng.normal(size=2 * size + 2) * shares.count_std
@@ -68,8 +67,7 @@ def slowly_stand(found, cells, known, passes):
 
 
 def test_windows_that_stand_make_others_stand():
-    rng = np.random.default_rng(18)
-    shares = divide(2, 5_000, Fraction(1, 10), pure=False)
+    rng, shares = np.random.default_rng(18), divide(2, 5_000, Fraction(1, 10), pure=False)
     size, counted = EXPONENTS << shares.log2_parts, []
     for place in (0, -1) * 6:
         counts = rng.normal(size=(1, 2 * size + 2)) * shares.count_std

@@ -117,8 +117,7 @@ def real_columns():
     counts = rng.negative_binomial(0.6, 0.2, size=50_000)
     delays = rng.lognormal(2.5, 1.1, size=50_000) - 9.0
     atoms = rng.choice([0.0, 0.25, 0.5, 1.0], size=50_000, p=[0.6, 0.1, 0.1, 0.2])
-    sizes = 1e4 * rng.pareto(3.5, size=50_000)
-    answers = rng.integers(1, 6, size=50_000)
+    sizes, answers = 1e4 * rng.pareto(3.5, size=50_000), rng.integers(1, 6, size=50_000)
     return np.column_stack([counts, delays, atoms, sizes, answers]).astype(float)
 
 

@@ -342,11 +342,9 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
     # Public N(0, I); private differs along the first column only, so that its total variation is one-dimensional.
     gap = total_variation(shift, spread) + 1e-6
     assert 0.3 < gap < 1.0
-    rng = np.random.default_rng(2)
-    draws, dim = 200, 4
+    rng, draws, dim = np.random.default_rng(2), 200, 4
     misses, unaware = np.zeros(2, dtype=int), 0
-    private = np.diag([spread**2, 1.0, 1.0, 1.0])
-    mean = np.array([shift, 0.0, 0.0, 0.0])
+    private, mean = np.diag([spread**2, 1.0, 1.0, 1.0]), np.array([shift, 0.0, 0.0, 0.0])
     for _ in range(draws):
         public = rng.standard_normal((120, dim))
         for index, told in enumerate((gap, 0.0)):
@@ -374,8 +372,7 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
 
 def test_falls_back_without_enough_rows_in_general_position():
     rng = np.random.default_rng(3)
-    arguments = {"failure_prob": 0.05, "pub_priv_gap": 0.0, "cond_max": 100.0}
-    sources = {}
+    arguments, sources = {"failure_prob": 0.05, "pub_priv_gap": 0.0, "cond_max": 100.0}, {}
     for name, rows in {
         "enough": rng.standard_normal((6, 5)),
         "few": rng.standard_normal((5, 5)),
@@ -393,8 +390,7 @@ def test_falls_back_without_enough_rows_in_general_position():
 
 def test_collinear_private_and_public_columns_give_an_answer():
     # Three columns, of which the third is the sum of the others: no preconditioner, and a singular truth.
-    rng = np.random.default_rng(4)
-    mix = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    rng, mix = np.random.default_rng(4), np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
     private, public = rng.standard_normal((40_000, 2)) @ mix, rng.standard_normal((9, 2)) @ mix
     result = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF)
     assert result.provenance["scale"] == "public rows (trace bound)"

@@ -33,8 +33,7 @@ def names(result):
 @pytest.mark.parametrize("others", [4, 200])
 def test_one_public_value_far_from_all_others_costs_nothing(budget, others):
     """The error is that of the same public rows without it, and the column is named."""
-    rng = np.random.default_rng(1)
-    errors, held = [], 0
+    rng, errors, held = np.random.default_rng(1), [], 0
     for seed in range(8):
         rows, public = rng.normal(size=(5000, 1)), rng.normal(size=(others, 1))
         result = mean_of(rows, np.vstack([public, [[1e6]]]), budget, random_state=seed)
@@ -287,8 +286,7 @@ def test_tails_without_a_variance_are_called_heavy():
 
 def test_a_tail_that_would_have_shown_further_out_is_not_heavy():
     """Octaves 100, 150, 180 and nothing beyond: with the first of noise, a power law would go on with 67 rows."""
-    edges = scales.edges_of(0)
-    values, last = np.zeros(2047), 1100
+    edges, values, last = scales.edges_of(0), np.zeros(2047), 1100
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
     def side(std):

@@ -110,8 +110,7 @@ def estimates(draw, n_pub, n=300):
     """Error of the covariance, the result and the words of its warnings, for 15 sets of public rows."""
     population = draw(np.random.default_rng(0), 100_000)
     covariance = np.cov(population.T)
-    problem = Problem("", draw, population.mean(axis=0), covariance, n, n_pub)
-    found = []
+    problem, found = Problem("", draw, population.mean(axis=0), covariance, n, n_pub), []
     for seed in range(15):
         rng = np.random.default_rng([seed, n_pub])
         private, public = draw(rng, n), draw(rng, n_pub)

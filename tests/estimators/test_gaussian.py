@@ -135,8 +135,7 @@ def test_equivariant_under_lower_triangular_maps():
 @pytest.mark.statistical
 def test_equivariant_in_law_under_any_map():
     rng = np.random.default_rng(6)
-    mix = rng.standard_normal((4, 4)) * [1.0, 10.0, 100.0, 0.1]
-    errors = np.empty((2, 150))
+    mix, errors = rng.standard_normal((4, 4)) * [1.0, 10.0, 100.0, 0.1], np.empty((2, 150))
     for run in range(150):
         private, public = rng.standard_normal((8000, 4)), rng.standard_normal((5, 4))
         for index, map_ in enumerate([np.eye(4), mix]):

@@ -188,8 +188,7 @@ def test_shrinkage_at_the_ends():
 
 
 def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
-    rng = np.random.default_rng(8)
-    dim, n = 12, 400
+    rng, dim, n = np.random.default_rng(8), 12, 400
     truth = np.diag(np.geomspace(1.0, 30.0, dim))
     rows = rng.normal(size=(n, dim)) * np.sqrt(np.diag(truth))
     released = rows.T @ rows / n
@@ -360,8 +359,7 @@ def test_shares_follow_public_numbers():
 
 
 def test_a_shift_is_measured_and_chance_is_not():
-    strength, rng = plain_strength(4, 50), np.random.default_rng(4)
-    found = []
+    strength, rng, found = plain_strength(4, 50), np.random.default_rng(4), []
     for _ in range(2000):
         gap = rng.normal(size=4) / math.sqrt(50) + rng.normal(size=4) / math.sqrt(1000) + 0.05 * rng.normal(size=4)
         found.append(shift_of(float(gap @ gap), 4 * 0.05**2, strength, 1000).beyond_chance)

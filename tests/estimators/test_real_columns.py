@@ -140,8 +140,7 @@ def test_a_negated_column_mirrors(budget):
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("dim", [1, 2, 7])
 def test_costs_add_up_to_the_budget(budget, dim):
-    rows = np.random.default_rng(5).normal(size=(20_000, dim))
-    ledger = Ledger(budget)
+    rows, ledger = np.random.default_rng(5).normal(size=(20_000, dim)), Ledger(budget)
     result = mean_of(rows, rows[:1].copy(), budget, ledger=ledger)
     assert result.spent == budget
     names = [release["name"] for release in result.releases]
@@ -215,8 +214,7 @@ def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
 
 def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
     """Clip points move outwards only, and the width stays the deviation of the rows."""
-    shares = divide(10, 2000, Fraction(1), pure=True)
-    rng = np.random.default_rng(18)
+    shares, rng = divide(10, 2000, Fraction(1), pure=True), np.random.default_rng(18)
     rows = np.column_stack([rng.normal(size=2000), rng.random(2000), rng.gamma(2.0, size=2000)])
     edges, columns = scales.edges_of(shares.log2_parts), []
     for values in rows.T:
@@ -255,8 +253,7 @@ def test_a_constant_column_is_a_point_mass_at_its_value():
 
 def test_a_rare_yes_is_clipped_near_one():
     rate = 8.0 * divide(1, 20_000, BUDGETS[0].rho, pure=False).count_std / 20_000
-    rng = np.random.default_rng(6)
-    errors, clips = [], []
+    rng, errors, clips = np.random.default_rng(6), [], []
     for seed in range(40):
         rows = (rng.random((20_000, 1)) < rate).astype(float)
         result = mean_of(rows, np.zeros((1, 1)), random_state=seed)

@@ -107,8 +107,7 @@ def test_monte_carlo_error_agrees_closely():
 def test_throw_away_reads_and_spends_nothing(row_weight):
     log = []
     poisoned = SpyRows(np.full((1000, 3), np.nan), log, fails=RuntimeError("the private rows were read"))
-    ledger = SpyLedger(ZCDP(1), log)
-    public = np.random.default_rng(0).random((40, 3))
+    ledger, public = SpyLedger(ZCDP(1), log), np.random.default_rng(0).random((40, 3))
     result = mean_of(poisoned, public, row_weight=row_weight, ledger=ledger)
     assert log == []
     assert ledger.spent.is_zero
@@ -165,8 +164,7 @@ def test_public_recentring():
 
 @pytest.mark.filterwarnings("ignore:.*public rows are beyond norm_bound")
 def test_variance_from_public_rows_stays_below_the_bound():
-    private = np.zeros((100, 2))
-    wild = np.array([[1e3, 0.0], [-1e3, 0.0], [0.0, 1e3]])
+    private, wild = np.zeros((100, 2)), np.array([[1e3, 0.0], [-1e3, 0.0], [0.0, 1e3]])
     result = mean_of(private, wild, norm_bound=1.0)
     share = result.releases[0]["private_weight"]
     energy = noise_energy(2, 1.0, 0.5, pure=False)

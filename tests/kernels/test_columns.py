@@ -23,8 +23,7 @@ SIDE = [2047 << parts for parts in range(3)]
 def hostile_rows(rng, n, dim, dtype=np.float64):
     """Any bit pattern, ordinary numbers, and the notorious ones."""
     bits = rng.integers(0, 256, size=(n, dim, np.dtype(dtype).itemsize), dtype=np.uint8)
-    rows = bits.view(dtype).reshape(n, dim).copy()
-    ordinary = rng.random((n, dim)) < 0.5
+    rows, ordinary = bits.view(dtype).reshape(n, dim).copy(), rng.random((n, dim)) < 0.5
     rows[ordinary] = rng.normal(size=int(ordinary.sum())) * 10.0 ** rng.integers(-5, 6)
     special, largest = rng.random((n, dim)) < 0.2, np.finfo(dtype).max
     notorious = [

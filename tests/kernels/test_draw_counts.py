@@ -140,8 +140,7 @@ def test_a_narrow_component_that_matters_and_one_that_does_not(components):
 
 
 def test_counts_of_a_draw_do_not_depend_on_the_others():
-    table = mixtures(9, 130, 2, 3, 0.1)
-    rows = np.random.default_rng(5).normal(size=(50, 3))
+    table, rows = mixtures(9, 130, 2, 3, 0.1), np.random.default_rng(5).normal(size=(50, 3))
     rows[11] = 1e5  # its group is coded
     whole = agreed(rows, table, [77])
     parts = sum(agreed(rows[i : i + 1], table, [77]) for i in range(50))
@@ -317,8 +316,7 @@ def test_where_polynomials_change(gap):
 
 def test_many_hypotheses_near_each_other():
     """Lists as they are chosen from: a million codes, from rows near and far."""
-    rng = np.random.default_rng(3)
-    size, dim = 900, 3
+    rng, size, dim = np.random.default_rng(3), 900, 3
     weights = rng.dirichlet([20.0, 20.0], size)
     weights[7::50] = [1.0, 0.0]
     means = rng.normal(size=(2, dim)) + 0.1 * rng.normal(size=(size, 2, dim))

@@ -95,8 +95,7 @@ def test_equals_the_twin(name, rows_are):
 def adversarial(seed):
     """Few rows with ties, copies, tails, heaps within heaps, and scales nine decades apart or where squares leave the range."""
     rng = np.random.default_rng(seed)
-    m, dim = int(rng.integers(1, 50)), int(rng.integers(1, 9))
-    kind = seed % 8
+    m, dim, kind = int(rng.integers(1, 50)), int(rng.integers(1, 9)), seed % 8
     if kind == 0:
         x = rng.integers(0, int(rng.integers(1, 4)), (m, dim)).astype(float)
     elif kind == 1:

@@ -99,8 +99,7 @@ def at_each_level(function, *arguments):
 @pytest.mark.parametrize("dim", [100, 250, 1030])  # groups of eight rows, of four, and rows that are read a second time
 def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
     rng = np.random.default_rng(dim)
-    rows = rows_of(rng, 21, dim, dtype)
-    places = np.array([20, 3, 3, 0, 7], dtype=np.int64)
+    rows, places = rows_of(rng, 21, dim, dtype), np.array([20, 3, 3, 0, 7], dtype=np.int64)
     for shape, residual in (((dim,), squared_residual), ((2, dim), several)):
         chosen = map_of(rng, shape, residual)
         slow = summed(reference.gradient_sum, rows, chosen)

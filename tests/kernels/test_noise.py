@@ -28,8 +28,7 @@ CASES = [
 
 
 def forced(key, count, law, log2_scale, window_log2):
-    draws = np.empty(count, dtype=np.int64)
-    key_in = inp(np.frombuffer(key, dtype=np.uint8))
+    draws, key_in = np.empty(count, dtype=np.int64), inp(np.frombuffer(key, dtype=np.uint8))
     check(lib.fpp_test_noise_i64(key_in, 0, count, law, log2_scale, window_log2, out(draws)))
     return draws
 

@@ -69,8 +69,7 @@ def test_codes_equal_twin(size, components, dim, full):
             assert (codes[:, 39:] == 0).all()
     for codes in seen[1:]:
         np.testing.assert_array_equal(codes, seen[0])
-    flat = reference.flattened(seen[0])[:size, 2:39]
-    finite = np.isfinite(rows).all(axis=1)
+    flat, finite = reference.flattened(seen[0])[:size, 2:39], np.isfinite(rows).all(axis=1)
     assert (flat[:, ~finite] == 0).all()
     assert (flat[:, finite].max(axis=0) == 32767).all()
 

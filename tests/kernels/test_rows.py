@@ -144,8 +144,7 @@ def dyadic_cases(draw):
 def exact_steps(row, case):
     """The row in grid steps before the clip, as fractions."""
     t = [Fraction(x) - Fraction(c) for x, c in zip(row, case["center"], strict=True)]
-    m, kind = case["matrix"], case["kind"]
-    steps = []
+    m, kind, steps = case["matrix"], case["kind"], []
     for i in range(case["out_dim"]):
         if kind is MatrixKind.IDENTITY:
             y = t[i]
@@ -483,8 +482,7 @@ def test_many_planted_rows():
 @pytest.mark.parametrize("magnitude", [2.0**30, 2.0**36, 2.0**42])
 def test_products_that_cancel(magnitude, limit):
     """Large products with small sums: rounding errors of the products decide many integers, and for the largest all of them."""
-    rng = np.random.default_rng(1)
-    dim, n = 50, 400
+    rng, dim, n = np.random.default_rng(1), 50, 400
     matrix = rng.standard_normal((dim, dim))
     matrix -= matrix.mean(axis=1, keepdims=True)
     x = magnitude + 8.0 * rng.standard_normal((n, dim))
@@ -548,8 +546,7 @@ def test_a_pickle_keeps_the_fields_and_their_arrays_read_only(value):
 
 def test_a_pickled_tree_gives_the_same_labels():
     chunk = np.random.default_rng(0).normal(size=(100, 2))
-    labels = np.empty((2, 100), dtype=np.int32)
-    again = pickle.loads(pickle.dumps(TREE))
+    labels, again = np.empty((2, 100), dtype=np.int32), pickle.loads(pickle.dumps(TREE))
     for tree, out in zip((TREE, again), labels, strict=True):
         tree_assign(chunk, tree, out)
     np.testing.assert_array_equal(*labels)

@@ -157,13 +157,11 @@ def test_double_test_is_well_inside_its_window(header, name, log2_scale):
         fraction = [0, 2**64 - 1, int(rng.integers(0, 2**64, dtype=np.uint64))][int(rng.integers(0, 3))]
         if name == "gaussian":
             y = (float(low) + float(fraction) * 2.0**-64) * unit
-            x = y * (b * 2.0**-6 + 0.5 * y)
-            k = (((b << low_bits) | low) << 64) | fraction
+            x, k = y * (b * 2.0**-6 + 0.5 * y), (((b << low_bits) | low) << 64) | fraction
             truth = exp_minus(k * k, 1 << (2 * log2_scale + 129))
         else:
             x, truth = low * unit, exp_minus((b << low_bits) | low, 1 << log2_scale)
-        bound = header[f"{name}_ratio"][b] * series(x)
-        truth = scale * truth / weight[b]
+        bound, truth = header[f"{name}_ratio"][b] * series(x), scale * truth / weight[b]
         # The fraction is cut at 64 bits here: that moves s by at most 16 * 2^-8 * 2^-64 more.
         assert abs(arb(bound) - truth) <= truth * arb(2) ** -43
 

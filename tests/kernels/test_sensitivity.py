@@ -98,8 +98,7 @@ def neighbours(rng, dim, row_map):
 
 def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
     """Largest squared move over its claim, or inf if a claim fails; maps clip below the bound, above it, or not at all."""
-    rng, worst = np.random.default_rng(seed), 0.0
-    maps = []
+    rng, worst, maps = np.random.default_rng(seed), 0.0, []
     for dim in (1, 2, 3, 64) + ((257, 1000) if pairs >= 500 and not gram else ()):
         for kind in MatrixKind if dim < 64 else (MatrixKind.IDENTITY, MatrixKind.DIAGONAL):
             for bound in (20 * math.isqrt(dim) + 8, 2896) + (() if gram else (2**20,)):
@@ -223,8 +222,7 @@ def test_planted_bug_in_a_gram_is_caught(bug):
 
 def test_clip_without_the_integer_check_fails_on_a_fine_grid():
     """At Q = 2^50 the float clip passes the bound in its last place: invisible to a float test, plain to an integer one."""
-    bound, rng = 2**50, np.random.default_rng(6)
-    escaped = 0
+    bound, rng, escaped = 2**50, np.random.default_rng(6), 0
     for _ in range(200):
         (q,) = whole(clip(rng.standard_normal((1, 5)) * 2.0**52, float(bound)))
         escaped += sum(v * v for v in q) > bound**2
@@ -288,8 +286,7 @@ def test_largest_entries_do_not_overflow_an_accumulator(level):
 @pytest.mark.parametrize("dim", [5, 64, 260])
 def test_splits_change_nothing(dim):
     rng = np.random.default_rng(3)
-    row_map = make_map(rng, dim, MatrixKind.LOWER)
-    x = make_rows(rng, 700, dim, [np.nan])
+    row_map, x = make_map(rng, dim, MatrixKind.LOWER), make_rows(rng, 700, dim, [np.nan])
     whole = gram_of(x, row_map)
     for size in (1, 3, 7, 64, 255, 256, 257):
         total = np.zeros_like(whole)

@@ -254,11 +254,9 @@ def test_kernel_refuses_arrays_it_cannot_use():
 
 def test_lineage_names_what_decides():
     row_tree = make_tree(np.random.default_rng(2), 3, 4)
-    splits, parents = row_tree.splits, maps.parents_of(row_tree.splits)
-    names = {}
+    splits, parents, names = row_tree.splits, maps.parents_of(row_tree.splits), {}
     for node in range(len(splits)):
-        lineage = RowTree(3, splits, [node]).lineage
-        path = maps.path_to(parents, node)
+        lineage, path = RowTree(3, splits, [node]).lineage, maps.path_to(parents, node)
         assert len(lineage) == len(path)
         assert lineage[:-1] == (names[path[-2]] if node else ())
         names[node] = lineage
@@ -289,8 +287,7 @@ def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
     rng = np.random.default_rng(3)
     base = rng.standard_normal((30_000, 7)).astype(dtype)[:, 1:6]
     base[rng.random(base.shape) < 1e-4] = np.nan
-    kept, routed = KeptNodes.of(base, None), []
-    plain = kernels.tree_assign
+    kept, routed, plain = KeptNodes.of(base, None), [], kernels.tree_assign
     monkeypatch.setattr(
         kernels, "tree_assign", lambda chunk, row_tree, into: (routed.append(row_tree), plain(chunk, row_tree, into))[1]
     )
@@ -420,8 +417,7 @@ def test_without_splits_all_finite_rows_count():
 
 def test_refusals():
     rng = np.random.default_rng(1)
-    base = rng.standard_normal((20_000, 3))
-    tree = grown(rng, RowTree(3, [None], [0]))
+    base, tree = rng.standard_normal((20_000, 3)), grown(rng, RowTree(3, [None], [0]))
     wrong, right = make_map(rng, 4, MatrixKind.DIAGONAL), make_map(rng, 3, MatrixKind.DIAGONAL)
     n = tree.n_labels
     with pytest.raises(InputError, match="as many maps"):

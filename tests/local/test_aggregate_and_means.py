@@ -131,8 +131,7 @@ def test_many_users_are_told_apart():
     """Names in several layers, against a plain set."""
     from fastpubpriv.local.users import Users, hashed_names
 
-    rng, kept = np.random.default_rng(0), Users(1)
-    seen = set()
+    rng, kept, seen = np.random.default_rng(0), Users(1), set()
     for size in (1, 50_000, 3, 70_000, 1, 9):
         found = hashed_names(rng.integers(0, 50, size=(size, 16), dtype=np.uint8) // 13, size)
         allowed, new = kept.admit(found)
@@ -147,8 +146,7 @@ def test_many_users_are_told_apart():
 
 def test_names_of_users_are_checked():
     randomizer = RANDOMIZERS[0]
-    reports = some_reports(randomizer, 2)
-    once = Aggregator(randomizer, reports_per_user=1)
+    reports, once = some_reports(randomizer, 2), Aggregator(randomizer, reports_per_user=1)
     bad = (None, names(1), ["anna", "bert"], [b"short", b"short"], np.zeros((2, 8), np.uint8), np.zeros((2, 16)), 5)
     for users in bad:
         raises(InputError, "hash", once.add, reports, users=users)
@@ -278,8 +276,7 @@ ONE = PrivUnit(1, 2.0)
 
 def batches(randomizer, sizes, seed=1):
     rows = np.random.default_rng(seed).normal(size=(sum(sizes), randomizer.dim))
-    reports = randomizer.privatize(rows, random_state=seed)
-    ends = np.cumsum([0, *sizes])
+    reports, ends = randomizer.privatize(rows, random_state=seed), np.cumsum([0, *sizes])
     return [reports[int(a) : int(b)].to_bytes() for a, b in itertools.pairwise(ends)]
 
 

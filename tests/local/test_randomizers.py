@@ -74,8 +74,7 @@ def test_the_cap_is_hit_as_often_as_it_should(family, dim, epsilon, form):
 
 def test_a_planted_fault_is_caught(monkeypatch):
     """A door that draws from the cap a little more often than the randomizer says."""
-    row, randomizer = np.ones(10), PrivUnit(10, 2.5)
-    honest = door.kernels.report_integers
+    row, randomizer, honest = np.ones(10), PrivUnit(10, 2.5), door.kernels.report_integers
 
     def greedy(rows, law, key, out, *, first=0):
         honest(
@@ -96,16 +95,14 @@ ALL = [
 
 @pytest.mark.parametrize("randomizer", ALL, ids=lambda each: f"{type(each).__name__} {each.dim} {each.form}")
 def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
-    n = 4000
-    row = np.random.default_rng(randomizer.dim).standard_normal(randomizer.dim)
+    n, row = 4000, np.random.default_rng(randomizer.dim).standard_normal(randomizer.dim)
     row /= np.linalg.norm(row)
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=2).vectors()
     along = found @ row
     assert abs(along.mean() - 1.0) < 6.0 * along.std() / math.sqrt(n) + 1e-4
     across = found - along[:, None] * row
     assert np.all(np.abs(across.mean(axis=0)) < 6.0 * across.std(axis=0) / math.sqrt(n) + 1e-9)
-    errors = np.sum((found - row) ** 2, axis=1)
-    closed = randomizer.mean_squared_error()
+    errors, closed = np.sum((found - row) ** 2, axis=1), randomizer.mean_squared_error()
     assert abs(errors.mean() - closed) < 6.0 * errors.std() / math.sqrt(n) + 1e-3 * closed
 
 

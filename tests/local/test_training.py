@@ -422,8 +422,7 @@ def test_the_error_in_a_ball_is_the_predicted_one():
     variance = dim * 0.1**2
     known = {"n_reports": n, "n_pub": n_pub, "variance": variance}
     predicted = mean_error(randomizer, **known, mean_square=variance + float(center @ center))
-    rng = np.random.default_rng(3)
-    errors, told = [], []
+    rng, errors, told = np.random.default_rng(3), [], []
     for run in range(runs):
         reports = randomizer.privatize(rng.normal(center, 0.1, (n, dim)), random_state=run)
         alone = estimate_mean(reports)

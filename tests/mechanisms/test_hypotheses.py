@@ -70,8 +70,7 @@ def permute_and_flip_law(scores, rate):
 def permute_and_flip_by_orders(scores, rate):
     """The same law from the loop itself: all orders, all coins."""
     p = coins(scores, rate)
-    law = [Fraction(0)] * len(p)
-    orders = list(itertools.permutations(range(len(p))))
+    law, orders = [Fraction(0)] * len(p), list(itertools.permutations(range(len(p))))
     for order in orders:
         none_yet = Fraction(1, len(orders))
         for candidate in order:
@@ -204,8 +203,7 @@ EVALUATIONS = {
 
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_privacy_over_all_neighbours(name):
-    scores = all_scores(EVALUATIONS[name])
-    sensitivity = EVALUATIONS[name].sensitivity
+    scores, sensitivity = all_scores(EVALUATIONS[name]), EVALUATIONS[name].sensitivity
     assert len(set(scores.values())) >= 10
     moves = {
         max(abs(a - b) for a, b in zip(mine, scores[other], strict=True))
@@ -289,8 +287,7 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
 def test_cell_scores_against_a_direct_count(n):
     rng = np.random.default_rng(n)
     listed = random_list(rng, 9, 2, 1)
-    evaluation = CellSets.prepare(listed, n, cells=40)
-    values = 2.0 * rng.normal(size=n)
+    evaluation, values = CellSets.prepare(listed, n, cells=40), 2.0 * rng.normal(size=n)
     values[0] = np.nan
     edges = np.concatenate([[-np.inf], evaluation.edges, [np.inf]])
     masses = np.array([np.diff(cdf(listed, i, edges)) for i in range(9)])
@@ -309,8 +306,7 @@ def test_cell_scores_against_a_direct_count(n):
 @pytest.mark.parametrize("components", [1, 2, 3])
 def test_exact_scores_against_a_direct_count(components):
     """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
-    rng = np.random.default_rng(components)
-    size, n = 12, 2000
+    rng, size, n = np.random.default_rng(components), 12, 2000
     listed, values = random_list(rng, size, components, 1), 2.0 * rng.normal(size=n)
     logs = np.array([listed.log_density(values[:, None], i) for i in range(size)])
     grid = np.linspace(-25.0, 25.0, 200_001)
@@ -351,8 +347,7 @@ def test_density_scores_against_a_direct_count(full):
     rows = 2.0 * rng.normal(size=(n, dim))
     logs = np.array([listed.log_density(rows, i) for i in range(size)])
     # Hypotheses more than 32 below the likeliest are not told apart.
-    logs = np.maximum(logs - logs.max(axis=0), -32.0)
-    want = np.zeros(size, dtype=int)
+    logs, want = np.maximum(logs - logs.max(axis=0), -32.0), np.zeros(size, dtype=int)
     for i, j in itertools.combinations(range(size), 2):
         held = int((logs[i] > logs[j]).sum())
         for h, drawn in ((i, evaluation.masses[i, j]), (j, evaluation.masses[j, i])):
@@ -368,8 +363,7 @@ def test_masses_from_draws_are_near_the_true_ones():
     grid = np.linspace(-20.0, 20.0, 40001)
     middle = (grid[1:] + grid[:-1])[:, None] / 2
     logs = np.array([listed.log_density(middle, i) for i in range(12)])
-    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)])
-    worst = 0.0
+    masses, worst = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)]), 0.0
     for i, j in itertools.combinations(range(12), 2):
         inside = logs[i] > logs[j]
         worst = max(worst, abs(masses[i][inside].sum() - evaluation.masses[i, j] / 1024))

@@ -380,8 +380,7 @@ def test_a_crafted_stay_nearly_reaches_the_cost():
 def test_a_crafted_walk_reaches_the_cost_of_a_scope():
     def run(x, depth=3):
         rows, account = private_rows(x), opened(ZCDP(1))
-        scope, tree = account.tree(Fraction(1), max_depth=depth), deep_tree(3)
-        answers = []
+        scope, tree, answers = account.tree(Fraction(1), max_depth=depth), deep_tree(3), []
         for level, node in enumerate(chain(tree)[:depth]):
             affine, cost = AffineMap(dim=DIM), scope.share
             answers.append(
@@ -444,8 +443,7 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
 def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
     def run(x):
         rows, account = private_rows(x), opened(ZCDP(1))
-        scope, tree = account.tree(Fraction(1), max_depth=2), deep_tree(3)
-        answers = []
+        scope, tree, answers = account.tree(Fraction(1), max_depth=2), deep_tree(3), []
         for node in chain(tree)[:3]:
             answers += spend(scope_module.NodePayer(scope, 0), tree, node, rows)
         return answers

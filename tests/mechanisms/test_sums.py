@@ -347,8 +347,7 @@ def test_planted_double_counting_is_caught():
 
 
 def test_scores_against_a_direct_count():
-    cover = tiny_cover()
-    values = np.random.default_rng(1).normal(scale=0.5, size=400)
+    cover, values = tiny_cover(), np.random.default_rng(1).normal(scale=0.5, size=400)
     edges, direct = cover.edges, []
     for i in range(cover.size):
         gammas = []
@@ -377,8 +376,7 @@ def ask(account, scores, epsilon=1):
 
 
 def test_choices_follow_their_law():
-    scores, draws = [4, 2, 4, 0, 1], 3000
-    counts = np.zeros(5)
+    scores, draws, counts = [4, 2, 4, 0, 1], 3000, np.zeros(5)
     for seed in range(draws):
         counts[ask(accounts.opened(PureDP(2), random_state=seed), scores)] += 1
     want = np.array([float(p) for p in probabilities(scores, HALF)]) * draws

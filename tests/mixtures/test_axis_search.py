@@ -125,8 +125,7 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
 def test_standard_errors_are_those_of_repeated_fits():
     truth = one([0.6, 0.4], [-3.0, 3.0], [1.0, 1.5])
     fits = [refine(noisy(truth, 4000, seed), truth, steps=25) for seed in range(200)]
-    means = np.array([fit.mixtures.means[0] for fit in fits])
-    factor = fits[0].spread[0]
+    means, factor = np.array([fit.mixtures.means[0] for fit in fits]), fits[0].spread[0]
     claimed = np.sqrt(np.diag(factor @ factor.T))[2:4] * truth.stds[0]
     # 200 repeats estimate a standard deviation to 5 %: four of these.
     assert np.allclose(means.std(axis=0), claimed, rtol=0.22)
@@ -135,8 +134,7 @@ def test_standard_errors_are_those_of_repeated_fits():
 def test_fits_of_one_batch_do_not_see_each_other():
     cells = noisy(TRUTH, 5000, 0)
     starts = joined([TRUTH, one([0.5, 0.5], [-4.0, 4.0], [1.0, 1.0])])
-    together = refine(cells, starts, steps=15)
-    alone = refine(cells, starts[[1]], steps=15)
+    together, alone = refine(cells, starts, steps=15), refine(cells, starts[[1]], steps=15)
     assert np.allclose(together.mixtures.means[1], alone.mixtures.means[0], rtol=1e-9)
 
 
@@ -554,8 +552,7 @@ def test_pairs_describe_a_component_that_em_has_too_few_rows_for():
 def test_scatter_is_of_the_size_of_standard_errors():
     heads = Batch(np.array([[0.5, 0.5]]), np.array([[[0.0], [10.0]]]), np.array([[[1.0], [2.0]]]))
     found = scattered(heads, np.zeros(1), 100, 4000, known_std=False)
-    error = np.array([1.0, 2.0]) / np.sqrt(50.0)
-    measured = found.means[:, :, 0].std(axis=0)
+    error, measured = np.array([1.0, 2.0]) / np.sqrt(50.0), found.means[:, :, 0].std(axis=0)
     assert (measured > 0.8 * error).all()
     assert (measured < 1.2 * error).all()
     fixed = scattered(heads, np.zeros(1), 100, 50, known_std=True)

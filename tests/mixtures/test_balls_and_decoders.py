@@ -431,8 +431,7 @@ def test_columns_together(seed):
 
 def test_known_covariance():
     rng, covariance = np.random.default_rng(0), np.array([[4.0, 1.5], [1.5, 1.0]])
-    factor = np.linalg.cholesky(covariance)
-    centers = np.array([[1e5, -3.0], [0.0, 40.0]])
+    factor, centers = np.linalg.cholesky(covariance), np.array([[1e5, -3.0], [0.0, 40.0]])
     rows = centers[rng.integers(0, 2, 30_000)] + rng.normal(size=(30_000, 2)) @ factor.T
     lists = seeded(decode_axis_aligned, rows, budget=BUDGET, min_weight=0.4, covariance=covariance)
     assert len(lists.releases) == 1

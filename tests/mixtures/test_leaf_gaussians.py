@@ -122,8 +122,7 @@ def test_control_too_few_rounds_do_not():
 
 
 def test_a_leaf_without_rows_gets_the_public_summary(mixture):
-    x = mixture.private[mixture.tree.assign(mixture.private) != 2]
-    frames = mixture.frames()
+    x, frames = mixture.private[mixture.tree.assign(mixture.private) != 2], mixture.frames()
     _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x)
     assert learned.status == ("ok", "low_count", "ok")
     np.testing.assert_array_equal(learned.means[1], frames[1].mean)

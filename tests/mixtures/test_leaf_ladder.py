@@ -303,8 +303,7 @@ def test_replay(notion, rungs, mixed_rungs):
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
 def test_replay_of_hostile_rows(structure):
-    run = replayable(ZCDP(0.5), structure=structure)
-    plain = np.tile(SMALL.means, (4, 1))
+    run, plain = replayable(ZCDP(0.5), structure=structure), np.tile(SMALL.means, (4, 1))
     for one in range(len(HOSTILE)):
         rows, other = plain.copy(), plain.copy()
         rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]

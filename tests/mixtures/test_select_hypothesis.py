@@ -289,8 +289,7 @@ def test_required_n_checks_its_arguments():
 def test_bound_holds_over_many_lists():
     """Over 120 lists and data sets the bound 3 OPT + slack fails in no more than the 5 % it may; in practice never."""
     rng = np.random.default_rng(12)
-    truth = random_arrays(rng, 1, 2, 1)
-    failures, arbitrary = 0, 0
+    truth, failures, arbitrary = random_arrays(rng, 1, 2, 1), 0, 0
     for seed in range(120):
         arrays, rows = random_arrays(rng, 40, 2, 1), draw(rng, truth, 0, 3000)
         errors = [total_variation([part[0] for part in truth], [part[i] for part in arrays]) for i in range(40)]

@@ -395,8 +395,7 @@ def test_one_component():
 
 @pytest.mark.parametrize("options", EDGE_METHODS[:3])
 def test_one_column(options):
-    line = separated(np.random.default_rng(3), 1, 1, 0.0)
-    rng = np.random.default_rng(4)
+    line, rng = separated(np.random.default_rng(3), 1, 1, 0.0), np.random.default_rng(4)
     labels = rng.integers(2, size=10_000)
     rows = line.of(rng, np.zeros(10_000, dtype=int)) + 50.0 * labels[:, None]
     public = line.of(rng, np.zeros(30, dtype=int)) + 50.0 * (np.arange(30) % 2)[:, None]

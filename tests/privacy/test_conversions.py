@@ -212,8 +212,7 @@ def test_p5_half_zcdp_is_not_the_claimed_approximate_dp():
 def exact_response_delta(epsilon0, count, epsilon):
     """delta of `count` randomised responses, by an exact binomial sum in high precision."""
     with mpmath.workdps(60):
-        e0, e = mpmath.mpf(epsilon0), mpmath.mpf(epsilon)
-        total = mpmath.mpf(0)
+        e0, e, total = mpmath.mpf(epsilon0), mpmath.mpf(epsilon), mpmath.mpf(0)
         for wrong in range(count + 1):
             gap = mpmath.exp((count - wrong) * e0) - mpmath.exp(e + wrong * e0)
             if gap > 0:

@@ -316,8 +316,7 @@ def test_a_link_that_fails_for_another_reason_is_told(tmp_path, monkeypatch):
 
 
 def test_openers_with_different_totals_agree_on_one(tmp_path):
-    path = tmp_path / "a.ledger"
-    barrier, results = FORK.Barrier(4), FORK.SimpleQueue()
+    path, barrier, results = tmp_path / "a.ledger", FORK.Barrier(4), FORK.SimpleQueue()
 
     def child(rho):
         barrier.wait()

@@ -69,8 +69,7 @@ NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory
 
 def estimators_of(dim):
     """(name, call) for every public function that takes private rows, in its variants, on small input."""
-    rng = np.random.default_rng(dim)
-    centers = np.stack([np.zeros(dim), np.full(dim, 40.0)])
+    rng, centers = np.random.default_rng(dim), np.stack([np.zeros(dim), np.full(dim, 40.0)])
     private, m = centers[np.arange(N) % K] + rng.normal(size=(N, dim)), 2 * dim + 8
     public = centers[np.arange(m) % K] + rng.normal(size=(m, dim))
     one, one_public = rng.normal(size=(N, dim)), rng.normal(size=(m, dim))

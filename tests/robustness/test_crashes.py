@@ -71,8 +71,7 @@ def kill_many(count, folder, seed):
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         assert child.exitcode == -signal.SIGKILL
-        entries = len(Ledger.from_file(ledger_path).entries)
-        marks = read_marks(marks_path)
+        entries, marks = len(Ledger.from_file(ledger_path).entries), read_marks(marks_path)
         check(marks, entries)
         outputs += sum(kind == "output" for kind, _ in marks)
         reads += sum(kind == "read" for kind, _ in marks)

@@ -87,8 +87,7 @@ def test_reports_are_summed_where_they_are(randomizer):
 
 def test_reports_are_drawn_here():
     """Rows of a collection are read in order: the coins of a row depend on its place."""
-    rows = np.random.default_rng(1).normal(size=(90, 4))
-    randomizer = PrivUnit(4, 2.0)
+    rows, randomizer = np.random.default_rng(1).normal(size=(90, 4)), PrivUnit(4, 2.0)
     drawn = [quiet(randomizer.privatize, x, random_state=2).to_bytes() for x in (rows, chunked(rows, 6))]
     assert drawn[0] == drawn[1]
 

@@ -82,8 +82,7 @@ def true_delta(epsilon, delta):
     query = gradients.RowGradient(weights=weights, gradient=Absolute().gradient).query(grid, 1.0)
     labels = np.array([[-1e6, label, label, label], [1e6, label, label, label]])
     data = [np.column_stack([np.tile(row, (4, 1)), each]) for each in labels]
-    sums = [sums_of_batches(query, rows) for rows in data]
-    along = row / np.linalg.norm(row)
+    sums, along = [sums_of_batches(query, rows) for rows in data], row / np.linalg.norm(row)
     across = [total - (total @ along) * along for each in sums for _, total in each]
     assert np.max(np.abs(across)) <= 4 * DIM  # nothing but rounding leaves the line
     return max(
@@ -288,8 +287,7 @@ def values_of_many(scores, labels):
 
 def test_a_function_that_fails_at_one_row_is_refused_before_the_debit():
     x, y = table()
-    ledger = Ledger(PureDP(2))
-    given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
+    ledger, given = Ledger(PureDP(2)), {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
     options = {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0}
     broken = Loss(name="own", residual=lambda prediction: prediction, residuals=lambda scores, labels: labels - scores)
     for loss, words in ((Crowd(), "no spread"), (Squeezed(), "shape"), (broken, "fails")):

@@ -52,8 +52,7 @@ for name, call in wide.items():
 def calls(dim, n=10):
     rng = np.random.default_rng(0)
     x, pub = rng.normal(size=(n, dim)), rng.normal(size=(10, dim))
-    y, y_pub = np.arange(n) % 2.0, np.arange(10) % 2.0
-    given = {"budget": fpp.ZCDP(1)}
+    y, y_pub, given = np.arange(n) % 2.0, np.arange(10) % 2.0, {"budget": fpp.ZCDP(1)}
     ball = {"center": 0.0, "radius": 1e3, **given}
     some = {"n_components": 2, "min_weight": 0.3, "x_pub": pub, **given}
     return {

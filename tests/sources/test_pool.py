@@ -87,8 +87,7 @@ def test_errors_and_progress_are_as_with_threads(no_threads, capsys):
 def mean(ledger, threads):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededNoiseWarning)
-        public = np.random.default_rng(5).normal(size=(20, 5))
-        rows = np.tile(X, (400, 1))
+        public, rows = np.random.default_rng(5).normal(size=(20, 5)), np.tile(X, (400, 1))
         return estimate_mean(rows, x_pub=public, budget=ZCDP(0.5), ledger=ledger, threads=threads, random_state=3).mean
 
 

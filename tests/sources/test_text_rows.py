@@ -417,8 +417,7 @@ def long_lines_that_are_no_rows(monkeypatch):
     read = lines._lines
 
     def without_long_ones(text, feeds, at_start):
-        found = read(text, feeds, at_start)
-        keep = np.diff(feeds, prepend=-1) <= 1000
+        found, keep = read(text, feeds, at_start), np.diff(feeds, prepend=-1) <= 1000
         return lines.Lines(found.text, found.begin[keep], found.end[keep])
 
     monkeypatch.setattr(lines, "_lines", without_long_ones)

@@ -98,8 +98,7 @@ def mean_magnitude_p(law, log2_scale, counts):
     first, probabilities = pmf(law, log2_scale)
     magnitude = np.abs(first + np.arange(len(counts)) + 0.5)
     weights = probabilities / probabilities.sum()
-    mean, square = weights @ magnitude, weights @ magnitude**2
-    n = counts.sum()
+    mean, square, n = weights @ magnitude, weights @ magnitude**2, counts.sum()
     return two_sided(((counts @ magnitude) / n - mean) / np.sqrt((square - mean**2) / n))
 
 

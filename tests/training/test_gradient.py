@@ -110,8 +110,7 @@ class Plain:
 def test_accelerated_descent_keeps_its_bound():
     """Noiseless least squares: excess at most 2 nu |w0 - w*|^2 / (T (T + 1)) (Ghadimi and Lan)."""
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02]
-    w = rng.normal(size=6)
+    x, w = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02], rng.normal(size=6)
     y, curvature = x @ w, float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
     for steps in (5, 20, 80):
         method = SemiDP(
@@ -207,8 +206,7 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     x, y = rng.normal(size=(50, 4)), rng.normal(size=50)
     given = {"x_pub": x.copy(), "y_pub": y, "loss": "squared", "budget": ZCDP(0.5), "method": method}
     found = [seeded(train, x[:9], y[:9], random_state=seed, **given) for seed in range(400)]
-    weights = np.array([each.weights for each in found])
-    std = found[0].noise_std / 9
+    weights, std = np.array([each.weights for each in found]), found[0].noise_std / 9
     assert std == pytest.approx(2 * 2.0 / 9, rel=1e-6)  # 2 C / sqrt(2 rho), over the rows
     off = weights - weights.mean(axis=0)
     assert 0.8 < float(np.mean(off**2)) / std**2 < 1.22

@@ -81,8 +81,7 @@ def test_auto_and_newton_in_one_small_case():
 def drawn(dim, m, seed, *, n=6_000, strength=3.0, shift=1.0):
     """Public and private rows of columns with different sizes and shifts; and the loss above the best of given coefficients."""
     rng = np.random.default_rng([dim, m, seed])
-    slopes = rng.normal(size=dim) * strength / np.sqrt(dim)
-    z = rng.normal(size=(n, dim))
+    slopes, z = rng.normal(size=dim) * strength / np.sqrt(dim), rng.normal(size=(n, dim))
     label = (rng.random(n) < 1.0 / (1.0 + np.exp(-z @ slopes))).astype(float)
     x = (z + shift) * np.arange(1, dim + 1)
     best = np.mean(np.logaddexp(0.0, z @ slopes) - label * (z @ slopes))

@@ -271,8 +271,7 @@ def test_equal_weights_change_no_bit_and_zero_leaves_out(function, y, method):
 @pytest.mark.parametrize(("function", "y"), [(linear_regression, Y_OF_STATED), (logistic_regression, RARE)])
 def test_public_rows_of_another_law_are_weighted_back(function, y):
     # Two thirds of the public rows have shuffled labels: with a small weight they hardly count, and neither does their number.
-    given = {**split_of_stated(y, 900), "method": "throw_away"}
-    bad = np.arange(900) % 3 > 0
+    given, bad = {**split_of_stated(y, 900), "method": "throw_away"}, np.arange(900) % 3 > 0
     given["y_pub"] = given["y_pub"].copy()
     given["y_pub"][bad] = RNG_OF_STATED.permutation(given["y_pub"][bad])
     alone = seeded(function, **{**given, "x_pub": X_OF_STATED[:900][~bad], "y_pub": given["y_pub"][~bad]})

@@ -86,8 +86,7 @@ def test_logistic_regression_on_raw_columns(budget):
 def test_auto_spends_nothing_where_public_rows_do_as_well():
     x, y = table(1040, 4)
     log = []
-    ledger = SpyLedger(ZCDP(10), log)
-    rows = SpyRows(np.column_stack([x, y])[1000:], log)
+    ledger, rows = SpyLedger(ZCDP(10), log), SpyRows(np.column_stack([x, y])[1000:], log)
     public = np.column_stack([x, y])[:1000]
     result = linear_regression(rows, label=-1, x_pub=public, budget=ZCDP(0.01), ledger=ledger)
     assert result.method == "throw_away"
