@@ -76,11 +76,9 @@ def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
     assert many < 1.2 * enough
 
 
-@pytest.mark.parametrize(
-    ("budget", "dim", "n"),
-    [(ZCDP(rho=0.5), 4, 20_000), (ApproxDP(epsilon=2.0, delta=1e-6), 4, 40_000), (PureDP(epsilon=4.0), 3, 200_000)],
-    ids=["zcdp", "approx", "pure"],
-)
+@pytest.mark.parametrize(("budget", "dim", "n"), [
+    (ZCDP(rho=0.5), 4, 20_000), (ApproxDP(epsilon=2.0, delta=1e-6), 4, 40_000), (PureDP(epsilon=4.0), 3, 200_000),
+], ids=["zcdp", "approx", "pure"])  # fmt: skip
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_every_notion_and_learner(budget, dim, n, method):
     found = [fit(dim, n, 30.0, seed, budget=budget, method=method) for seed in range(5)]

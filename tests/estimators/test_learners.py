@@ -209,10 +209,9 @@ def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, opti
     assert not any(ledger.spent.amounts)
 
 
-@pytest.mark.parametrize(
-    ("method", "budget"),
-    [("group_covariances", ZCDP(1)), ("group_covariances", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6))],
-)
+@pytest.mark.parametrize(("method", "budget"), [
+    ("group_covariances", ZCDP(1)), ("group_covariances", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6)),
+])  # fmt: skip
 def test_wrong_notions_are_refused(method, budget):
     x_priv, x_pub, _ = gaussian(20_000, 60, 1)
     with pytest.raises(BudgetError, match=r"pass .*DP"):

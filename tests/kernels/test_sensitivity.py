@@ -130,10 +130,9 @@ def test_gram_stays_within_its_sensitivity(pairs):
     assert 0.9 <= worst_ratio(gram_of, moved_gram, gram_claim, pairs, seed=2, gram=True) <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("kernel", "moved", "claim", "bound"),
-    [(sum_of, moved_sum, sum_claim, 2**20), (gram_of, moved_gram, gram_claim, 2896)],
-)
+@pytest.mark.parametrize(("kernel", "moved", "claim", "bound"), [
+    (sum_of, moved_sum, sum_claim, 2**20), (gram_of, moved_gram, gram_claim, 2896),
+])  # fmt: skip
 def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
     """From a random pair, keep changes that move the result further: the claim is not loose, and the search not blind."""
     rng = np.random.default_rng(3)

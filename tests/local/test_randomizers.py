@@ -107,11 +107,9 @@ def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.7, 2.0, 50.0])
-@pytest.mark.parametrize(
-    "randomizer",
-    [PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0)],
-    ids=["unit", "words"],
-)
+@pytest.mark.parametrize("randomizer", [
+    PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0),
+], ids=["unit", "words"])  # fmt: skip
 def test_rows_of_a_ball_keep_their_length(norm, randomizer):
     n, row = 20_000, norm * np.array([0.6, 0.0, 0.8])
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=3).vectors()

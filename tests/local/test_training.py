@@ -391,10 +391,9 @@ def test_the_bound_is_the_longest_public_row(make):
     assert dataclasses.replace(found, epsilon=3.0).norm_bound == found.norm_bound
 
 
-@pytest.mark.parametrize(
-    ("longest", "bound"),
-    [(3.0, 3.0), (2.68694, 2.687), (9.99991, 10.0), (1.00001e-7, 1.001e-7), (123456.7, 123500.0), (4e149, 4e149)],
-)
+@pytest.mark.parametrize(("longest", "bound"), [
+    (3.0, 3.0), (2.68694, 2.687), (9.99991, 10.0), (1.00001e-7, 1.001e-7), (123456.7, 123500.0), (4e149, 4e149),
+])  # fmt: skip
 def test_the_bound_has_four_digits(longest, bound):
     """Whatever the last bits of a norm are: the two ends of a pipe may compute them otherwise."""
     for last in (1.0 - 1e-15, 1.0, 1.0 + 1e-15):

@@ -164,10 +164,9 @@ def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     assert abs(result.means[0, 0] - 1e6) < 0.3
 
 
-@pytest.mark.parametrize(
-    ("coarse", "kept", "word"),
-    [([[1, 2], [3]], [[1, 2], [3]], "ok"), ([[1, 2], [3]], [[1], [3]], "shortlist"), ([[1], []], [[1], []], "empty")],
-)
+@pytest.mark.parametrize(("coarse", "kept", "word"), [
+    ([[1, 2], [3]], [[1, 2], [3]], "ok"), ([[1, 2], [3]], [[1], [3]], "shortlist"), ([[1], []], [[1], []], "empty"),
+])  # fmt: skip
 def test_words_of_the_lists(coarse, kept, word):
     assert decoded_lists._status(coarse, kept) == word
 

@@ -203,10 +203,9 @@ def test_left_out_hypotheses_are_never_chosen():
     assert 9 in listed.positions
     rows = draw(rng, (weights, means, np.ones_like(variances)), 9, 3000)
     for seed in range(10):
-        result = seeded(
-            select_hypothesis, rows, hypotheses=(weights, means, variances), budget=PureDP(0.001),
-            random_state=seed, **COMMON,
-        )  # fmt: skip
+        result = seeded(select_hypothesis, rows, hypotheses=(
+            weights, means, variances,
+        ), budget=PureDP(0.001), random_state=seed, **COMMON)  # fmt: skip
         assert result.index in listed.positions
         assert (result.candidates, result.left_out) == (21, 9)
         np.testing.assert_array_equal(result.means[0], means[result.index][0])

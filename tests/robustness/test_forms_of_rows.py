@@ -323,10 +323,9 @@ def test_labels_in_a_file_of_their_own(tmp_path):
     (tmp_path / "labels").mkdir()
     labels = Rows.from_parquet(parquet_file(tmp_path / "labels", both[:, -1:], ["label"]), columns=["label"])
     public = call.options["x_pub"]
-    found = outcome(
-        call, features, y_priv=labels, columns=["x0"], label=None, x_pub=pd.DataFrame({"x0": public[:, 0]}),
-        y_pub=public[:, 1],
-    )  # fmt: skip
+    found = outcome(call, features, y_priv=labels, columns=[
+        "x0",
+    ], label=None, x_pub=pd.DataFrame({"x0": public[:, 0]}), y_pub=public[:, 1])  # fmt: skip
     assert found == outcome(call, both)
 
 

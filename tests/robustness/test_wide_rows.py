@@ -86,11 +86,9 @@ SMALL = ("ball", "narrowed", "weighted")
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
 def test_where_memory_is_short_nothing_is_debited():
-    child = subprocess.run(
-        [sys.executable, "-c", WIDE],
-        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1"}, capture_output=True,
-        text=True, timeout=PATIENCE,
-    )  # fmt: skip
+    child = subprocess.run([sys.executable, "-c", WIDE], env={
+        **os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1",
+    }, capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
     assert child.returncode == 0, child.stderr
     found = {name: (said, spent) for name, said, spent in (line.split(" | ") for line in child.stdout.splitlines())}
     refused = dict.fromkeys(found, ("OutOfMemoryError", "False"))

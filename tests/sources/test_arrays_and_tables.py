@@ -159,10 +159,9 @@ def test_wrong_forms_say_what_to_pass(x, words):
     assert "Alice" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [X[:, 1], X[::2, 1], X[:, 1].tolist(), tuple(X[:, 1]), X[:, 1].astype("f4"), memoryview(X[:, 1].copy()), [1, None]],
-)
+@pytest.mark.parametrize("line", [
+    X[:, 1], X[::2, 1], X[:, 1].tolist(), tuple(X[:, 1]), X[:, 1].astype("f4"), memoryview(X[:, 1].copy()), [1, None],
+])  # fmt: skip
 def test_one_dimension_is_rows_of_one_number(line):
     found = np.concatenate(list(private_rows(line).chunks()))
     np.testing.assert_array_equal(found, np.array(line, dtype=float).reshape(-1, 1))

@@ -382,10 +382,9 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         big = np.lib.format.open_memmap(path, mode="w+", dtype="f8", shape=(n, dim), fortran_order="fortran" in kind)
         big[7, 3] = 1.0
         del big
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, kind.split()[0], str(path)], capture_output=True, text=True,
-        timeout=PATIENCE, check=False, env=here(),
-    )  # fmt: skip
+    done = subprocess.run([
+        sys.executable, "-c", MEMORY, kind.split()[0], str(path),
+    ], capture_output=True, text=True, timeout=PATIENCE, check=False, env=here())  # fmt: skip
     assert done.returncode == 0, done.stderr
     found, extra = map(int, done.stdout.split())
     assert found == n + (kind != "parquet")

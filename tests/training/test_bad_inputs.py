@@ -108,11 +108,9 @@ def raises(gradient, place):
     raise ValueError(f"row {place[0]} has the label {SECRET}")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [raises, lambda gradient, place: gradient[:-1], lambda gradient, place: "text", lambda gradient, place: None],
-    ids=["raises", "another shape", "text", "nothing"],
-)
+@pytest.mark.parametrize("change", [
+    raises, lambda gradient, place: gradient[:-1], lambda gradient, place: "text", lambda gradient, place: None,
+], ids=["raises", "another shape", "text", "nothing"])  # fmt: skip
 def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
     ledger, labels = fpp.Ledger(TOTAL), with_label(Y[100:], SECRET)
     method = SemiDP(steps=2, step_size=0.1, priv_weight=0.5, scaling="none")

@@ -102,11 +102,9 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(method, factor, monke
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_sum_of_weights_that_noise_would_hide_is_not_released():
-    result = seeded(
-        linear_regression,
-        **{**split(Y), "x_priv": X[-60:], "y_priv": Y[-60:], "weights_priv": WEIGHT[-60:], "budget": ZCDP(0.01)},
-        method="newton",
-    )
+    result = seeded(linear_regression, **{
+        **split(Y), "x_priv": X[-60:], "y_priv": Y[-60:], "weights_priv": WEIGHT[-60:], "budget": ZCDP(0.01),
+    }, method="newton")  # fmt: skip
     assert result.provenance["sum of weights"] == "public rows"
     assert SUM not in [each["name"] for each in result.releases]
 
@@ -425,11 +423,9 @@ def test_an_infinite_label_is_a_missing_one(method, label):
     ({"class_weight": {0: 1, 1: 2}}, "class_weight"),
 ])  # fmt: skip
 def test_what_is_refused_before_the_debit_of_stated(changes, words):
-    refused(
-        train,
-        words,
-        **{**split_of_stated(Y_OF_STATED), "budget": ZCDP(1), "loss": "squared", "method": "newton", **changes},
-    )
+    refused(train, words, **{
+        **split_of_stated(Y_OF_STATED), "budget": ZCDP(1), "loss": "squared", "method": "newton", **changes,
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(("weights", "words"), [
