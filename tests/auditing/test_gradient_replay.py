@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
+from own_losses import Squared
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression, train
@@ -39,16 +40,6 @@ HOSTILE = np.array([
 FIXED = {"step_size": 0.3, "priv_weight": 0.7, "clip_norm": 1.0}
 
 
-class Own:
-    """A loss of a user."""
-
-    def value(self, weights, x, y):
-        return 0.5 * (np.sum(x * weights, axis=1) - y) ** 2
-
-    def gradient(self, weights, x, y):
-        return (np.sum(x * weights, axis=1) - y)[:, None] * x
-
-
 METHODS = {
     "full": SemiDP(steps=4, **FIXED),
     "accelerated": SemiDP(steps=4, accelerated=True, **FIXED),
@@ -72,9 +63,9 @@ CASES = [
 ] + [
     pytest.param(ZCDP(0.5), METHODS["full"], "softmax", id="softmax"),
     pytest.param(ZCDP(0.5), METHODS["full"], "huber", id="huber"),
-    pytest.param(ZCDP(0.5), METHODS["full"], Own(), id="a loss of a user"),
+    pytest.param(ZCDP(0.5), METHODS["full"], Squared(), id="a loss of a user"),
     pytest.param(PureDP(2), METHODS["full"], "poisson", id="poisson loss"),
-    pytest.param(ApproxDP(1, 1e-6), METHODS["poisson"], Own(), id="a loss of a user, sampled"),
+    pytest.param(ApproxDP(1, 1e-6), METHODS["poisson"], Squared(), id="a loss of a user, sampled"),
     pytest.param(PureDP(2), Exponential(candidates=9), "huber", id="exponential, pure"),
     pytest.param(ZCDP(0.5), Exponential(candidates=9), "squared", id="exponential, zCDP"),
     pytest.param(PureDP(2), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, pure"),
@@ -162,7 +153,7 @@ def test_a_unit_from_private_rows_is_caught(monkeypatch):
 
 
 def test_rows_that_a_loss_mixes_are_caught():
-    class Mixed(Own):
+    class Mixed(Squared):
         """Remembers the label of the row before, since a call sees one row."""
 
         before = 0.0

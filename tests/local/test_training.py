@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 from helpers.errors import raises
+from own_losses import Absolute
 from scipy import stats
 
 from fastpubpriv import InputError, PureDP
@@ -263,16 +264,6 @@ def test_labels_must_fit():
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
 
 PUBLIC = {"start": "public", "clip_norm": "public", "radius": "public"}
-
-
-class Absolute:
-    """A loss of one's own, with a kink."""
-
-    def value(self, weights, x, y):
-        return np.abs(x @ weights - y)
-
-    def gradient(self, weights, x, y):
-        return np.sign(x @ weights - y)[:, None] * x
 
 
 class NoValue:

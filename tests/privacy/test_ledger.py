@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from clocks import PATIENCE
 from helpers.errors import raises
-from ledger_cases import reopen
+from ledger_cases import forked, reopen
 
 import fastpubpriv
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
@@ -184,18 +184,6 @@ def test_threads_never_overdraw():
         thread.join()
     assert ledger.remaining.is_zero
     assert len(refused) == 16 * 200 - 1000
-
-
-def forked(work):
-    """Run work() in a forked child; its exit code is 0 when work returns true."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_memory_ledger_refuses_a_forked_copy_and_a_file_ledger_works_there(path):

@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 import shutil
-import signal
 import tempfile
 from decimal import Decimal
 from fractions import Fraction
@@ -13,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from case_names import shown
-from clocks import PATIENCE
 from helpers.errors import raises
-from ledger_cases import HEADER, as_body, forge
+from ledger_cases import HEADER, as_body, forge, forked
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, Neighbors
@@ -177,22 +174,6 @@ def test_names_too_long_and_files_as_folders(opener, path):
             OPENERS[opener](path.parent / place)
 
 
-def unprivileged(work):
-    """Run work() in a forked child that is not root; its exit code is 0 when work returns true."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            signal.alarm(int(PATIENCE))
-            if os.geteuid() == 0:
-                os.setgid(65534)
-                os.setuid(65534)
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 @pytest.fixture
 def open_folder():
     """A folder that every user can reach, unlike pytest's own."""
@@ -218,7 +199,7 @@ def test_places_without_permission(opener, what, open_folder):
         except LedgerError as error:
             return "Permission denied" in str(error) or "cannot be read" in str(error)
 
-    assert unprivileged(refused) == 0
+    assert forked(refused, unprivileged=True) == 0
     folder.chmod(0o700)
     assert [p.name for p in folder.iterdir()] == ([] if what == "folder of a new file" else ["a.ledger"])
 
@@ -237,7 +218,7 @@ def test_a_ledger_that_may_only_be_read(open_folder):
         except LedgerError as error:
             return "cannot be opened: Permission denied" in str(error)
 
-    assert unprivileged(reads_and_cannot_debit) == 0
+    assert forked(reads_and_cannot_debit, unprivileged=True) == 0
     assert path.read_bytes() == before
 
 

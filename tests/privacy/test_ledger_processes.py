@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 from clocks import PATIENCE
-from ledger_cases import reopen
+from ledger_cases import forked, reopen
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
@@ -25,19 +25,6 @@ EIGHTH = ZCDP(0.125)
 def check_unlocked(path):
     """Nobody holds the lock now: a debit that does not wait goes through."""
     return reopen(path, timeout=0).debit(EIGHTH, name="not locked")
-
-
-def forked(work):
-    """Run work() in a forked child; its exit code is 0 when work returns true. A child that hangs is killed."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            signal.alarm(int(PATIENCE))
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def python_fork():

@@ -236,14 +236,6 @@ def result_of(budget=BUDGETS[0], **options):
     return estimate_mean(PRIVATE, x_pub=PUBLIC, variance=49.0, budget=budget, **options)
 
 
-def same(one, other):
-    assert type(one) is type(other)
-    assert one.to_dict() == other.to_dict()
-    assert one.mean.tobytes() == other.mean.tobytes()
-    for name in ("mean", "noise_std", "sampling_std"):
-        assert not getattr(other, name).flags.writeable
-
-
 def holds(blob, array):
     """How many values of `array` have their bytes in `blob`."""
     return sum(value.tobytes() in blob or value.byteswap().tobytes() in blob for value in array.ravel())

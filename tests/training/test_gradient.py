@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from helpers.errors import raises
+from own_losses import Squared
 from spies import SpyLedger, SpyRows, refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
-from fastpubpriv.losses import LOSSES, predictions
+from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, huber_loss
 
@@ -93,18 +94,8 @@ def test_without_noise_it_is_clipped_gradient_descent():
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         weights = weights - 0.3 * (gradients * np.minimum(1.0, 1.5 / norms)).mean(axis=0)
     np.testing.assert_allclose(result.coefficients[0], weights, atol=3e-5)
-    own = seeded(train, x, y, loss=Plain(), x_pub=x[:50] + 0.0, y_pub=y[:50], budget=ZCDP(10**6), method=method)
+    own = seeded(train, x, y, loss=Squared(), x_pub=x[:50] + 0.0, y_pub=y[:50], budget=ZCDP(10**6), method=method)
     np.testing.assert_allclose(own.coefficients[0], weights, atol=3e-5)
-
-
-class Plain:
-    """A loss of a user: the squared one, by per-sample gradients."""
-
-    def value(self, weights, x, y):
-        return 0.5 * (predictions(weights, x) - y) ** 2
-
-    def gradient(self, weights, x, y):
-        return (predictions(weights, x) - y)[:, None] * x
 
 
 def test_accelerated_descent_keeps_its_bound():
@@ -262,7 +253,7 @@ def test_a_choice_among_public_models(budget):
     (Exponential(candidates="many"), {}, "candidates"),
     (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
     (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
-    (Exponential(), {"loss": Plain()}, "one prediction"),
+    (Exponential(), {"loss": Squared()}, "one prediction"),
     (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
 ], ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"])  # fmt: skip
 def test_choices_that_are_refused(method, options, words):
