@@ -10,9 +10,8 @@ from twins import gradients as reference
 from twins import residuals as residuals_twin
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import _labelled
+from fastpubpriv.kernels import _labelled, residuals
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.kernels import residuals as residuals
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
 from fastpubpriv.residual_maps import GradientMap, ResidualMap
@@ -65,11 +64,11 @@ def map_of(rng, shape, residual, *, clip=1.5, bound=BOUND):
 
 
 def replaced(chosen, **changes):
-    return GradientMap(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
+    return type(chosen)(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
 
 
 def summed(function, rows, chosen, *places):
-    sums = np.zeros(chosen.weights.shape, dtype=np.int64)
+    sums = np.zeros(getattr(chosen, "weights", getattr(chosen, "slope", None)).shape, dtype=np.int64)
     function(rows, chosen, sums, *places)
     return sums
 
@@ -199,10 +198,12 @@ def test_by_hand():
 def test_a_row_does_not_see_its_neighbours(size):
     rng = np.random.default_rng(1)
     rows = rows_of(rng, 50, 9, np.float64)
-    for shape, residual in (((9,), squared_residual), ((3, 9), several)):
-        chosen = map_of(rng, shape, residual)
-        pieces = [summed(kernels.gradient_sum, rows[at : at + size], chosen) for at in range(0, 50, size)]
-        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernels.gradient_sum, rows, chosen))
+    for kernel, chosen in (
+        (kernels.gradient_sum, map_of(rng, (9,), squared_residual)), (kernels.gradient_sum, map_of(rng, (3, 9), several)),
+        (residuals.residual_sum, residual_map_of(rng, 9, squared_residual)),
+    ):  # fmt: skip
+        pieces = [summed(kernel, rows[at : at + size], chosen) for at in range(0, 50, size)]
+        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernel, rows, chosen))
 
 
 def test_no_row_passes_the_bound():
@@ -222,20 +223,20 @@ def test_no_row_passes_the_bound():
 
 
 def test_wrong_arguments():
-    chosen = map_of(np.random.default_rng(0), (3,), squared_residual)
-    good = np.zeros(3, dtype=np.int64)
+    good, rng = np.zeros(3, dtype=np.int64), np.random.default_rng(0)
+    chosen, other = map_of(rng, (3,), squared_residual), residual_map_of(rng, 3, squared_residual)
     for rows, sums in (
-        (np.zeros((2, 3)), good),
-        (np.zeros((2, 4), dtype=np.int64), good),
-        (np.zeros((2, 4)), good.astype(np.int32)),
-        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
-        (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
-    ):
+        (np.zeros((2, 3)), good), (np.zeros((2, 4), dtype=np.int64), good), (np.zeros((2, 4)), good.astype(np.int32)),
+        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)), (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
+    ):  # fmt: skip
         raises(KernelError, None, kernels.gradient_sum, rows, chosen, sums)
+        raises(KernelError, None, residuals.residual_sum, rows, other, sums)
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):
         raises(KernelError, None, kernels.gradient_sum, np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
         raises(InputError, name, replaced, chosen, **{name: value})
+    for name, value in (("scale", 0.0), ("clip", math.nan), ("radius", math.inf), ("quant_bound", 2**27)):
+        raises(InputError, name, replaced, other, **{name: value})
 
 
 # ---- The sum of residuals times rows: equal to its twin in every integer, whatever the rows and the residual function do.
@@ -253,22 +254,16 @@ def residual_map_of(rng, dim, residual, *, radius=0.8, bound=2**20):
     )  # fmt: skip
 
 
-def summed_residuals(function, rows, residual_map):
-    sums = np.zeros(residual_map.dim, dtype=np.int64)
-    function(rows, residual_map, sums)
-    return sums
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("residual", [squared_residual, raising], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dim", DIMS)
 def test_equal_integers_of_residuals(dim, residual, dtype):
     rng = np.random.default_rng(dim)
     rows, fast = rows_of(rng, 67, dim, dtype), residual_map_of(rng, dim, residual)
-    slow = ResidualMap(**{name: getattr(fast, name) for name in fast.__slots__} | {"residual": plain(residual)})
-    found = summed_residuals(residuals.residual_sum, rows, fast)
+    slow = replaced(fast, residual=plain(residual))
+    found = summed(residuals.residual_sum, rows, fast)
     assert found.any()
-    np.testing.assert_array_equal(found, summed_residuals(residuals_twin.residual_sum, rows, slow))
+    np.testing.assert_array_equal(found, summed(residuals_twin.residual_sum, rows, slow))
 
 
 def test_logistic_residuals_are_those_of_python():
@@ -276,7 +271,7 @@ def test_logistic_residuals_are_those_of_python():
     rows = rng.standard_normal((200, 6))
     rows[:, -1] = rng.integers(0, 3, 200)  # 2 is no class
     chosen = residual_map_of(rng, 5, logistic_residual)
-    found, wanted = (summed_residuals(f, rows, chosen) for f in (residuals.residual_sum, residuals_twin.residual_sum))
+    found, wanted = (summed(f, rows, chosen) for f in (residuals.residual_sum, residuals_twin.residual_sum))
     # The two exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
     assert np.max(np.abs(found - wanted)) <= 4
 
@@ -287,19 +282,10 @@ def test_by_hand_of_residuals():
         quant_bound=60
     )  # fmt: skip
     # Prediction 1, residual (2 - 1) / 2; |z| = 2 is inside of the radius: 0.5 (2, 0) 10 = (10, 0).
-    assert summed_residuals(residuals.residual_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
+    assert summed(residuals.residual_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
     # Prediction 3, residual clipped to -1; |z| = 10 shortened by a half: -(3, 4) 10.
-    assert summed_residuals(residuals.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
-    assert summed_residuals(residuals.residual_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("size", [1, 2, 15, 16, 17])
-def test_a_row_does_not_see_its_neighbours_of_residuals(size):
-    rng = np.random.default_rng(1)
-    rows = rows_of(rng, 50, 9, np.float64)
-    chosen = residual_map_of(rng, 9, squared_residual)
-    pieces = [summed_residuals(residuals.residual_sum, rows[at : at + size], chosen) for at in range(0, 50, size)]
-    np.testing.assert_array_equal(np.sum(pieces, axis=0), summed_residuals(residuals.residual_sum, rows, chosen))
+    assert summed(residuals.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
+    assert summed(residuals.residual_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("residual", [squared_residual, raising, dividing], ids=lambda f: f.__name__)
@@ -308,35 +294,17 @@ def test_no_row_passes_the_bound_of_residuals(residual):
     rng = np.random.default_rng(8)
     for dim in DIMS:
         fair = residual_map_of(rng, dim, residual, bound=1000)
-        wrong = ResidualMap(
-            **{name: getattr(fair, name) for name in fair.__slots__} | {"inv_step": fair.inv_step * rng.choice([1.0, 1.01, 3.0])}
-        )  # fmt: skip
+        wrong = replaced(fair, inv_step=fair.inv_step * rng.choice([1.0, 1.01, 3.0]))
         for row in rows_of(rng, 40, dim, np.float64):
-            q = summed_residuals(residuals.residual_sum, row[None], wrong).astype(object)
+            q = summed(residuals.residual_sum, row[None], wrong).astype(object)
             assert sum(q * q) <= 1000**2
 
 
 def test_the_check_of_the_bound_is_what_holds_it(monkeypatch):
     """A reference without the checks lets a row through that the kernel drops: the test above can fail."""
     chosen = residual_map_of(np.random.default_rng(0), 2, squared_residual, bound=1000)
-    long = ResidualMap(**{name: getattr(chosen, name) for name in chosen.__slots__} | {"inv_step": 1e5})
+    long = replaced(chosen, inv_step=1e5)
     row = np.array([[3.0, 4.0, 50.0]])
-    assert not summed_residuals(residuals.residual_sum, row, long).any()
-    loose = ResidualMap(**{name: getattr(long, name) for name in long.__slots__} | {"quant_bound": 2**25})
-    assert np.linalg.norm(summed_residuals(residuals.residual_sum, row, loose).astype(float)) > 1000
-
-
-def test_wrong_arguments_of_residuals():
-    chosen = residual_map_of(np.random.default_rng(0), 3, squared_residual)
-    good = np.zeros(3, dtype=np.int64)
-    for rows, sums in (
-        (np.zeros((2, 3)), good),
-        (np.zeros((2, 4), dtype=np.int64), good),
-        (np.zeros((2, 4)), good.astype(np.int32)),
-        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
-        (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
-    ):
-        raises(KernelError, None, residuals.residual_sum, rows, chosen, sums)
-    for name, value in (("scale", 0.0), ("clip", math.nan), ("radius", math.inf), ("quant_bound", 2**27)):
-        with pytest.raises(InputError, match=name):
-            ResidualMap(**{each: getattr(chosen, each) for each in chosen.__slots__} | {name: value})
+    assert not summed(residuals.residual_sum, row, long).any()
+    loose = replaced(long, quant_bound=2**25)
+    assert np.linalg.norm(summed(residuals.residual_sum, row, loose).astype(float)) > 1000

@@ -334,18 +334,12 @@ def mass_below(dim, t):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("dim", "threshold"), CAPS)
-def test_angles_inside_of_the_cap(dim, threshold):
-    found, _ = angles(dim, threshold, 2.0**-900)
+def test_angles_inside_and_outside_of_the_cap(dim, threshold):
     edge = mass_below(dim, threshold)
+    found, _ = angles(dim, threshold, 2.0**-900)
     assert found.min() > threshold - 1e-5
     assert stats.kstest(found, lambda t: np.clip((mass_below(dim, t) - edge) / (1.0 - edge), 0.0, 1.0)).pvalue > LEVEL
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize(("dim", "threshold"), CAPS)
-def test_angles_outside_of_the_cap(dim, threshold):
     found, _ = angles(dim, threshold, 1.0 - 2.0**-53, first=100_000)
-    edge = mass_below(dim, threshold)
     assert found.max() < threshold + 1e-5
     assert stats.kstest(found, lambda t: np.clip(mass_below(dim, t) / edge, 0.0, 1.0)).pvalue > LEVEL
 
