@@ -15,19 +15,9 @@ from helpers.neighbors import replaced
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BudgetError,
-    PureDP,
-    ReplayError,
-    SeededNoiseWarning,
-    coinpress_mean,
-    estimate_mean,
-    precondition,
-    weighted_mean,
-)
+from fastpubpriv import ZCDP, ApproxDP, PureDP, coinpress_mean, estimate_mean, precondition, weighted_mean
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.errors import BudgetError, ReplayError, SeededNoiseWarning
 from fastpubpriv.estimators.columns import clips, learn, shares
 from fastpubpriv.kernels import columns as kernels
 from fastpubpriv.kernels import rows as row_kernels

@@ -8,19 +8,9 @@ import pytest
 from helpers.errors import raises
 from helpers.neighbors import replaced
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BinGrid,
-    BudgetError,
-    DyadicBins,
-    ProductBins,
-    PureDP,
-    ReplayError,
-    select_hypothesis,
-    stable_histogram,
-)
+from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, select_hypothesis, stable_histogram
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.kernels import bins as kernel
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.cells import CellQuery

@@ -17,16 +17,8 @@ import pytest
 from helpers.errors import raises
 from spies import SpyLedger, SpyRows
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    FastPubPrivError,
-    InputError,
-    PureDP,
-    coinpress_mean,
-    estimate_mean,
-    weighted_mean,
-)
+from fastpubpriv import ZCDP, ApproxDP, PureDP, coinpress_mean, estimate_mean, weighted_mean
+from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.results.columns import STATUSES
 
 DIM, ROWS = 3, 20_000

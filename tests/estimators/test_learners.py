@@ -6,20 +6,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv import (
-    ZCDP,
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, estimate_gaussian
+from fastpubpriv.auditing.replay import record_replay
+from fastpubpriv.errors import (
     AccuracyWarning,
-    ApproxDP,
     BudgetError,
     ExperimentalWarning,
     InputError,
-    Ledger,
-    PureDP,
+    ReplayError,
     SeededNoiseWarning,
-    estimate_gaussian,
 )
-from fastpubpriv.auditing.replay import record_replay
-from fastpubpriv.errors import ReplayError
 from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection
 from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.lifted import Problem

@@ -14,6 +14,7 @@ from releases import release_histograms
 from scipy import stats
 from spies import SpyLedger
 
+from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError, InputError, KernelError, OutOfMemoryError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
@@ -21,16 +22,7 @@ from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.mechanisms import histograms as histograms_module
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.histograms import Partition, coarsen, count_bins
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    GaussianEvent,
-    LaplaceEvent,
-    PureDP,
-    SelectionEvent,
-    StableHistogramEvent,
-    stable_event,
-)
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent, stable_event
 from fastpubpriv.release import release as release_module
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account

@@ -10,19 +10,11 @@ import pytest
 from helpers import accounts
 
 import fastpubpriv as fpp
+from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import KeySource
 from fastpubpriv.local.sending import report_batches
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    Clusters,
-    GaussianEvent,
-    LaplaceEvent,
-    PureDP,
-    SelectionEvent,
-    StableHistogramEvent,
-)
+from fastpubpriv.privacy import Clusters, GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice, release_stable
 

@@ -11,17 +11,8 @@ from scipy import stats
 from spies import SpyLedger, SpyRows, seeded
 
 from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    BudgetError,
-    InfeasibleError,
-    InputError,
-    Ledger,
-    PureDP,
-    learn_axis_aligned_mixture,
-)
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists
 from fastpubpriv.mixtures.axis_aligned.anchors import (
     Column,

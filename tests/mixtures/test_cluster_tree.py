@@ -10,15 +10,8 @@ from scipy import stats
 from spies import seeded
 
 from examples import new_york
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    MixtureResult,
-    learn_axis_aligned_mixture,
-    learn_separated_mixture,
-    public_only,
-)
-from fastpubpriv.errors import InputError
+from fastpubpriv import ZCDP, MixtureResult, learn_axis_aligned_mixture, learn_separated_mixture, public_only
+from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mixtures.bounded import bounded
 from fastpubpriv.mixtures.separated import scaling, searches
 from fastpubpriv.mixtures.separated.public_fit import column_variances, shrunken

@@ -11,22 +11,10 @@ import pytest
 from helpers.errors import raises
 from mixture_cases import errors_of, matched, separated
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    BudgetError,
-    ClusterTree,
-    InputError,
-    Ledger,
-    PureDP,
-    Rows,
-    SeededNoiseWarning,
-    learn_separated_mixture,
-    no_public_baseline,
-    public_only,
-)
+from fastpubpriv import ClusterTree, Rows, learn_separated_mixture, no_public_baseline, public_only
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError, SeededNoiseWarning
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
+from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.release.transcript import recording
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait

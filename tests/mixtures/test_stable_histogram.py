@@ -7,19 +7,8 @@ import numpy as np
 import pytest
 from spies import SpyRows, seeded
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BinGrid,
-    BudgetError,
-    DyadicBins,
-    InputError,
-    Ledger,
-    PrivacyWarning,
-    ProductBins,
-    PureDP,
-    stable_histogram,
-)
+from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, Ledger, ProductBins, PureDP, stable_histogram
+from fastpubpriv.errors import BudgetError, InputError, PrivacyWarning
 
 BUDGET = ApproxDP(1, 1e-6)
 X = np.random.default_rng(0).normal([0.0, 1e6], [1.0, 30.0], size=(20_000, 2))

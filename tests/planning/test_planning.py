@@ -9,19 +9,9 @@ from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BudgetError,
-    InfeasibleError,
-    InputError,
-    Plan,
-    PureDP,
-    estimate_gaussian,
-    learn_separated_mixture,
-    plan,
-)
+from fastpubpriv import ZCDP, ApproxDP, Plan, PureDP, estimate_gaussian, learn_separated_mixture, plan
 from fastpubpriv.cli import main
+from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.learners import METHODS as LEARNERS
 from fastpubpriv.mechanisms.selection.hypotheses import slack_at

@@ -18,19 +18,9 @@ from helpers.errors import raises
 from ledger_cases import forked, reopen
 
 import fastpubpriv
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    ComposedEvent,
-    Cost,
-    GaussianEvent,
-    LaplaceEvent,
-    Ledger,
-    Neighbors,
-    PureDP,
-    pure_to_zcdp_exact,
-)
+from fastpubpriv.privacy import ComposedEvent, Cost, GaussianEvent, LaplaceEvent, Neighbors, pure_to_zcdp_exact
 from fastpubpriv.privacy.ledger_lock import Turn
 
 ROOT = Path(fastpubpriv.__file__).parents[1]

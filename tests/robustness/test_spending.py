@@ -29,21 +29,9 @@ from public_calls import (
 )
 from spies import SpyRows
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BudgetError,
-    FastPubPrivError,
-    InfeasibleError,
-    InputError,
-    Ledger,
-    OutOfMemoryError,
-    PureDP,
-    coinpress_mean,
-    learn_axis_aligned_mixture,
-    select_hypothesis,
-)
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, coinpress_mean, learn_axis_aligned_mixture, select_hypothesis
 from fastpubpriv import run as running
+from fastpubpriv.errors import BudgetError, FastPubPrivError, InfeasibleError, InputError, OutOfMemoryError
 from fastpubpriv.estimators import coinpress
 from fastpubpriv.mechanisms.selection import hypotheses as choosing
 from fastpubpriv.mixtures.list_decoding import decoders

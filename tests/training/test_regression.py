@@ -7,16 +7,8 @@ from helpers.errors import raises
 from spies import SpyLedger, SpyRows, refused, seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    InputError,
-    PureDP,
-    linear_regression,
-    logistic_regression,
-    train,
-)
+from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
+from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources import Rows
