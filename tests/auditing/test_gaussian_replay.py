@@ -93,7 +93,19 @@ def test_random_neighbours(budget, run, count):
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
 
 
-@pytest.mark.parametrize(("budget", "run"), CASES)
+def ladder(budget, structure, public=PUBLIC):
+    return lambda x: estimate_gaussian(x, x_pub=public, budget=budget, structure=structure, **COMMON)
+
+
+CASES_OF_LADDER = [
+    pytest.param(budget, ladder(budget, structure, public), id=f"{notion}: {structure}, {len(public)} public rows")
+    for notion, budget in BUDGETS.items()
+    for structure in ("mean", "diagonal", "full")
+    for public in (PUBLIC, PUBLIC[:2])
+]
+
+
+@pytest.mark.parametrize(("budget", "run"), [*CASES, *CASES_OF_LADDER])
 def test_hostile_neighbours(budget, run):
     plain = np.random.default_rng(5).standard_normal((8, DIM)) + 5.0
     for one in range(len(HOSTILE)):
@@ -237,18 +249,6 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
 # ---- Record and replay of the ladder: every rung's releases promise what they cost, on every path, and nothing passes them by.
 
 
-def ladder(budget, structure, public=PUBLIC):
-    return lambda x: estimate_gaussian(x, x_pub=public, budget=budget, structure=structure, **COMMON)
-
-
-CASES_OF_LADDER = [
-    pytest.param(budget, ladder(budget, structure, public), id=f"{notion}: {structure}, {len(public)} public rows")
-    for notion, budget in BUDGETS.items()
-    for structure in ("mean", "diagonal", "full")
-    for public in (PUBLIC, PUBLIC[:2])
-]
-
-
 @pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.audit)])
 @pytest.mark.parametrize(("budget", "run"), CASES_OF_LADDER)
 def test_random_neighbours_of_ladder(budget, run, count):
@@ -257,15 +257,6 @@ def test_random_neighbours_of_ladder(budget, run, count):
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
         # The shares of the rounds add up to one, whatever was released.
         assert report.declared_cost >= Fraction(97, 100) * report.allowance
-
-
-@pytest.mark.parametrize(("budget", "run"), CASES_OF_LADDER)
-def test_hostile_neighbours_of_ladder(budget, run):
-    plain = np.random.default_rng(5).standard_normal((8, DIM)) + 5.0
-    for one in range(len(HOSTILE)):
-        rows, other = plain.copy(), plain.copy()
-        rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
-        record_replay(run, rows, other, budget=budget)
 
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])

@@ -5,7 +5,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, estimate_gaussian
 
-RHO_HALF = ZCDP(rho=0.5)
+RHO_HALF = ZCDP(0.5)
 
 
 def lifted_coinpress(x_priv, **options):

@@ -80,7 +80,7 @@ def test_the_wrong_matrix_order_is_caught(monkeypatch, steps):
     assert median_error(5, steps=steps, n=20_000, condition=100.0, scale=300.0) > 0.2
 
 
-@pytest.mark.parametrize("budget", [ApproxDP(epsilon=2.0, delta=1e-6), PureDP(epsilon=4.0)], ids=["approx", "pure"])
+@pytest.mark.parametrize("budget", [ApproxDP(2.0, 1e-6), PureDP(4.0)], ids=["approx", "pure"])
 def test_other_notions(budget):
     assert median_error(3, steps=3, n=100_000, dim=3, condition=10.0, budget=budget) < 0.1
 
@@ -127,7 +127,7 @@ def planted(n, dim, rng, *, strong=(8.0, 5.0)):
 
 def test_pca_finds_planted_directions():
     rows, turn = planted(20_000, 20, np.random.default_rng(1))
-    result = seeded(private_pca, rows + 3.0, budget=ZCDP(rho=0.1), center=3.0, radius=25.0, n_components=2)
+    result = seeded(private_pca, rows + 3.0, budget=ZCDP(0.1), center=3.0, radius=25.0, n_components=2)
     assert np.allclose(result.components @ result.components.T, np.eye(2), atol=1e-12)
     assert np.abs(np.diag(result.components @ turn.T)).min() > 0.98
     assert np.allclose(result.eigenvalues, [65.0, 26.0], rtol=0.15)
@@ -143,13 +143,13 @@ def test_pca_noise_norm_is_the_size_of_the_noise():
     norms = [
         np.abs(
             seeded(
-                private_pca, np.zeros((1000, 60)), budget=ZCDP(rho=0.1), center=0.0, radius=5.0, n_components=60,
+                private_pca, np.zeros((1000, 60)), budget=ZCDP(0.1), center=0.0, radius=5.0, n_components=60,
                 random_state=seed,
             ).eigenvalues
         ).max()
         for seed in range(3)
     ]  # fmt: skip
-    stated = private_pca(np.zeros((1000, 60)), budget=ZCDP(rho=0.1), center=0.0, radius=5.0, n_components=1).noise_norm
+    stated = private_pca(np.zeros((1000, 60)), budget=ZCDP(0.1), center=0.0, radius=5.0, n_components=1).noise_norm
     assert 0.85 <= np.mean(norms) / stated <= 1.1
 
 
@@ -163,9 +163,9 @@ turn = np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
 rows = np.empty((n, dim))
 for begin in range(0, n, 500):
     rows[begin : begin + 500] = rng.standard_normal((500, dim)) + rng.standard_normal((500, 2)) * [60.0, 40.0] @ turn
-private_pca(rows[:64, :8], budget=ZCDP(rho=0.5), center=0.0, radius=100.0, n_components=2)
+private_pca(rows[:64, :8], budget=ZCDP(0.5), center=0.0, radius=100.0, n_components=2)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-result = private_pca(rows, budget=ZCDP(rho=0.5), center=0.0, radius=100.0, n_components=2)
+result = private_pca(rows, budget=ZCDP(0.5), center=0.0, radius=100.0, n_components=2)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(np.abs(np.diag(result.components @ turn.T)).min(), (after - before) * 1024 / (8 * dim * dim))
 """

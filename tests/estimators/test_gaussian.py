@@ -31,8 +31,8 @@ def test_fifty_columns(condition):
 
 def test_the_band_catches_noise_left_out_of_the_prediction():
     # Control: sampling alone, the prediction with the noise forgotten, is outside the band where noise matters.
-    result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
-    covariance, _ = ratios(9, 20, 20_000, 1.0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
+    result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(0.2), n_pub=400, rounds=4)
+    covariance, _ = ratios(9, 20, 20_000, 1.0, budget=ZCDP(0.2), n_pub=400, rounds=4)
     assert 0.9 <= covariance <= 1.15
     assert covariance * result.predicted_covariance_error > 1.15 * math.sqrt(20 * 21 / 20_000)
 
@@ -77,7 +77,7 @@ def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
 
 
 @pytest.mark.parametrize(("budget", "dim", "n"), [
-    (ZCDP(rho=0.5), 4, 20_000), (ApproxDP(epsilon=2.0, delta=1e-6), 4, 40_000), (PureDP(epsilon=4.0), 3, 200_000),
+    (ZCDP(0.5), 4, 20_000), (ApproxDP(2.0, 1e-6), 4, 40_000), (PureDP(4.0), 3, 200_000),
 ], ids=["zcdp", "approx", "pure"])  # fmt: skip
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_every_notion_and_learner(budget, dim, n, method):
@@ -282,9 +282,7 @@ def test_mean_noise_std_is_that_of_the_mean(released):
     # Repeating the noise on the same rows: its spread is the stated one (five columns, 60 runs: within 35 %).
     rng = np.random.default_rng(12)
     private, public = rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0], rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0]
-    runs = [
-        seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(rho=0.1), random_state=seed) for seed in range(60)
-    ]
+    runs = [seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(0.1), random_state=seed) for seed in range(60)]
     spread = np.std([run.mean for run in runs], axis=0)
     stated = np.mean([run.mean_noise_std for run in runs], axis=0)
     assert np.all(np.abs(np.log(spread / stated)) < 0.35)

@@ -14,7 +14,7 @@ from fastpubpriv.cli.app import main
 from fastpubpriv.planning.rates import minimax_rates
 from fastpubpriv.planning.train import turning_point, typical_rows
 
-BUDGETS = {"zcdp": ZCDP(rho=0.1), "approx": ApproxDP(epsilon=1.0, delta=1e-6), "pure": PureDP(epsilon=1.0)}
+BUDGETS = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1.0, 1e-6), "pure": PureDP(1.0)}
 PAIRS = [
     ("auto", "zcdp"), ("auto", "approx"), ("auto", "pure"), ("newton", "approx"),
     ("sufficient_statistics", "approx"), ("sufficient_statistics", "pure"), ("throw_away", "zcdp"),
@@ -73,7 +73,7 @@ def test_the_plan_is_what_train_predicts_for_classes(method):
 
 
 def test_the_choice_turns_where_the_plan_says():
-    budget = ApproxDP(epsilon=0.05, delta=1e-6)
+    budget = ApproxDP(0.05, 1e-6)
     planned = plan("train", dim=4, n_pub=60, n_priv=400, budget=budget)
     rows, epsilon = int(planned.details["worth_rows"]), planned.details["worth_budget"]
     assert 400 < rows < 4000
@@ -83,8 +83,8 @@ def test_the_choice_turns_where_the_plan_says():
     public = typical_rows("squared", 4, 60, 0.5)
     assert fitted(public, rows, budget=budget).method != "throw_away"
     assert fitted(public, int(rows * 0.99), budget=budget).method == "throw_away"
-    assert fitted(public, 400, budget=ApproxDP(epsilon=epsilon, delta=1e-6)).method != "throw_away"
-    assert fitted(public, 400, budget=ApproxDP(epsilon=epsilon * 0.99, delta=1e-6)).method == "throw_away"
+    assert fitted(public, 400, budget=ApproxDP(epsilon, 1e-6)).method != "throw_away"
+    assert fitted(public, 400, budget=ApproxDP(epsilon * 0.99, 1e-6)).method == "throw_away"
     # From the other side the same points are found.
     later = plan("train", dim=4, n_pub=60, n_priv=4000, budget=budget).details
     assert later["worth_rows"] == pytest.approx(rows, rel=3e-3)
@@ -118,17 +118,17 @@ def test_margins_say_where_to_ask_and_never_what_is_found(turn, slope):
 
 
 def test_solves_for_rows_and_budget():
-    found = plan("train", dim=4, n_pub=60, budget=ZCDP(rho=0.1), error=0.01, method="newton")
+    found = plan("train", dim=4, n_pub=60, budget=ZCDP(0.1), error=0.01, method="newton")
     assert found.error <= 0.01
-    assert plan("train", dim=4, n_pub=60, n_priv=found.n_priv - 1, budget=ZCDP(rho=0.1), method="newton").error > 0.01
+    assert plan("train", dim=4, n_pub=60, n_priv=found.n_priv - 1, budget=ZCDP(0.1), method="newton").error > 0.01
     same = plan("train", dim=4, n_pub=60, n_priv=found.n_priv, error=0.01, method="newton")
     assert float(same.budget.rho) == pytest.approx(0.1, rel=0.02)
     assert plan("train", dim=4, n_pub=60, n_priv=9, error=0.9, method="throw_away").details["worth_rows"] == math.inf
     with pytest.raises(InputError, match="no number of rows"):
-        plan("train", dim=4, n_pub=60, budget=ZCDP(rho=0.1), error=0.001, method="throw_away")
+        plan("train", dim=4, n_pub=60, budget=ZCDP(0.1), error=0.001, method="throw_away")
 
 
-@pytest.mark.parametrize(("budget", "cost"), [(ZCDP(rho=0.01), 5000.0), (PureDP(epsilon=0.5), 10_000.0)])
+@pytest.mark.parametrize(("budget", "cost"), [(ZCDP(0.01), 5000.0), (PureDP(0.5), 10_000.0)])
 def test_the_rates_switch_where_they_say(budget, cost):
     turn = minimax_rates(n_priv=1000, n_pub=1, dim=50, budget=budget).public_rows
     assert turn == pytest.approx(1000**2 / (cost - 1000))
@@ -156,13 +156,13 @@ def test_the_rates_switch_where_they_say(budget, cost):
 ])  # fmt: skip
 def test_refusals(changed, match):
     with pytest.raises(InputError, match=match):
-        plan("train", **{"dim": 3, "n_pub": 20, "n_priv": 1000, "budget": ZCDP(rho=0.5), **changed})
+        plan("train", **{"dim": 3, "n_pub": 20, "n_priv": 1000, "budget": ZCDP(0.5), **changed})
 
 
 def test_command():
     words = "plan train --dim 3 --n-pub 30 --n-priv 2000 --rho 0.2 --loss logistic --r-squared 0.3 --json -"
     found = json.loads(CliRunner().invoke(main, words.split(), catch_exceptions=False).output)
-    same = plan("train", dim=3, n_pub=30, n_priv=2000, budget=ZCDP(rho=Fraction(1, 5)), loss="logistic", r_squared=0.3)
+    same = plan("train", dim=3, n_pub=30, n_priv=2000, budget=ZCDP(Fraction(1, 5)), loss="logistic", r_squared=0.3)
     assert found["error"] == pytest.approx(same.error)
     assert found["details"]["worth_rows"] == same.details["worth_rows"]
     refused = CliRunner().invoke(main, words.replace("train", "mean").split())

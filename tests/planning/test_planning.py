@@ -27,9 +27,7 @@ from fastpubpriv.results.words import explain
 
 
 @pytest.mark.parametrize("n_pub", [2, 5, 6, 40])
-@pytest.mark.parametrize(
-    "budget", [ZCDP(rho=0.5), ApproxDP(epsilon=2.0, delta=1e-6), PureDP(epsilon=8.0)], ids=["zcdp", "approx", "pure"]
-)
+@pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(2.0, 1e-6), PureDP(8.0)], ids=["zcdp", "approx", "pure"])
 def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
     rng = np.random.default_rng(n_pub)
     rows, public = rng.standard_normal((100_000, 5)), rng.standard_normal((n_pub, 5))
@@ -43,7 +41,7 @@ def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
 
 
 def test_closed_forms():
-    planned = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(rho=0.5))
+    planned = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(0.5))
     clip = 1 + math.sqrt(10 + 2 * math.sqrt(10 * math.log(10)) + 2 * math.log(10))
     noise = clip**2 / (20_000 * math.sqrt(0.6 * 0.9 * 0.5))
     assert planned.error == pytest.approx(math.sqrt(110 / 20_000 + noise**2 * 55), rel=1e-6)
@@ -51,16 +49,16 @@ def test_closed_forms():
     assert planned.details["without_privacy"] == pytest.approx(math.sqrt(110 / 20_000))
     assert planned.details["total_variation"] < planned.error
     # The figures of the specification.
-    fifty = plan("gaussian", method="lifted_coinpress", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(rho=0.5))
+    fifty = plan("gaussian", method="lifted_coinpress", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(0.5))
     assert fifty.error <= 0.125
     assert fifty.details["without_privacy"] == pytest.approx(0.113, abs=1e-3)
     assert fifty.details["rounds"] in (7, 8)
 
 
 def test_solves_for_rows():
-    found = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1)
+    found = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, budget=ZCDP(0.5), error=0.1)
     assert (found.solved_for, found.error <= 0.1) == ("n_priv", True)
-    fewer = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=found.n_priv - 1, budget=ZCDP(rho=0.5))
+    fewer = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=found.n_priv - 1, budget=ZCDP(0.5))
     assert fewer.error > 0.1
 
 
@@ -78,7 +76,7 @@ def test_solves_for_the_budget(notion, delta):
 
 def test_an_unresolvable_covariance_has_no_finite_error():
     # Too few rounds would be catastrophic, so the closed form must not be quoted.
-    planned = plan("gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(rho=0.5))
+    planned = plan("gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(0.5))
     assert planned.error == math.inf
     assert planned.details["under_resolved"] == 1.0
     json.dumps(planned.to_dict(), allow_nan=False)
@@ -87,7 +85,7 @@ def test_an_unresolvable_covariance_has_no_finite_error():
 def test_more_public_rows_save_rounds_and_a_gap_costs_some():
     def rounds(n_pub, gap=0.0):
         return plan(
-            "gaussian", method="lifted_coinpress", dim=10, n_pub=n_pub, n_priv=50_000, budget=ZCDP(rho=0.5),
+            "gaussian", method="lifted_coinpress", dim=10, n_pub=n_pub, n_priv=50_000, budget=ZCDP(0.5),
             pub_priv_gap=gap,
         ).details["rounds"]  # fmt: skip
 
@@ -96,11 +94,9 @@ def test_more_public_rows_save_rounds_and_a_gap_costs_some():
 
 
 def test_the_last_round_sets_the_error(monkeypatch):
-    before = plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(rho=0.5)).error
+    before = plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(0.5)).error
     monkeypatch.setattr(lifted, "LAST_SHARE", lifted.LAST_SHARE / 4)
-    assert (
-        plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(rho=0.5)).error > before
-    )
+    assert plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(0.5)).error > before
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -108,7 +104,7 @@ def test_the_last_round_sets_the_error(monkeypatch):
     ({"failure_prob": 2.0}, "failure_prob"), ({"dim": 0}, "dim"), ({"error": 0.1}, "exactly two"),
 ])  # fmt: skip
 def test_what_cannot_be_planned_is_refused(options, message):
-    arguments = {"dim": 3, "n_pub": 4, "n_priv": 1000, "budget": ZCDP(rho=0.5)} | options
+    arguments = {"dim": 3, "n_pub": 4, "n_priv": 1000, "budget": ZCDP(0.5)} | options
     raises(InputError, message, plan, "gaussian", **arguments)
 
 
@@ -317,7 +313,7 @@ def test_condition_two_holds_from_the_dimension_that_it_needs():
 
 # ---- What a plan says of its budget is what the result says that is made with it ------------------------------------
 
-RHO = fpp.ZCDP(rho=0.5)
+RHO = fpp.ZCDP(0.5)
 SAID = [
     ("mean", {"n_pub": 60}, lambda x, public: seeded(fpp.estimate_mean, x, x_pub=public, budget=RHO)),
     ("gaussian", {"n_pub": 60}, lambda x, public: seeded(fpp.estimate_gaussian, x, x_pub=public, budget=RHO)),
@@ -351,7 +347,7 @@ def test_a_plan_and_its_result_say_the_same_epsilon(task, arguments, call):
 
 # ---- order ----------------------------------------------------------------------------------------------------------
 
-BUDGETS = {ZCDP: ZCDP(rho=0.25), PureDP: PureDP(epsilon=0.5), ApproxDP: ApproxDP(epsilon=0.5, delta=1e-6)}
+BUDGETS = {ZCDP: ZCDP(0.25), PureDP: PureDP(0.5), ApproxDP: ApproxDP(0.5, 1e-6)}
 COMMON = {"dim": 20, "accuracy": 0.1, "failure_prob": 0.05}
 MIXTURE = {"n_components": 4, "min_weight": 0.2, "mean_radius": 100.0, "cond_max": 50.0}
 CASES = [(theorem, notion) for theorem, (notions, _) in THEOREMS.items() for notion in notions]
@@ -383,14 +379,14 @@ def test_every_theorem(theorem, notion):
 
 
 def test_terms_by_hand():
-    found = order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(rho=0.25), failure_prob=0.05)
+    found = order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05)
     tail = math.log(20)
     assert list(found.terms.values()) == pytest.approx([(50 + tail) / 0.01, 50 * tail**1.5 / (0.1 * 0.5)])
     assert found.n_pub == 1
-    found = order_bounds("B.1", dim=9, accuracy=0.1, budget=ZCDP(rho=0.25), failure_prob=0.05, mean_radius=100)
+    found = order_bounds("B.1", dim=9, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05, mean_radius=100)
     assert list(found.terms.values()) == pytest.approx([(9 + tail) / 0.01, 3 * 103 * tail / (0.1 * 0.5)])
     assert found.n_pub == 0
-    found = order_bounds("B.5", dim=10, accuracy=0.1, budget=PureDP(epsilon=2), failure_prob=0.05)
+    found = order_bounds("B.5", dim=10, accuracy=0.1, budget=PureDP(2), failure_prob=0.05)
     assert list(found.terms.values()) == pytest.approx(
         [(100 + tail) / 0.01, 100 * math.log(10 / (0.1 * 0.05)) / (0.1 * 2)]
     )
@@ -446,7 +442,7 @@ def test_extreme_arguments_stay_finite():
 ])  # fmt: skip
 def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
     with pytest.raises(InputError, match=message):
-        order_bounds(theorem, **({"dim": 5, "accuracy": 0.1, "budget": ZCDP(rho=0.5)} | options))
+        order_bounds(theorem, **({"dim": 5, "accuracy": 0.1, "budget": ZCDP(0.5)} | options))
 
 
 @pytest.mark.parametrize(("theorem", "notion"), [("B.5", ApproxDP), ("C.23", ZCDP), ("C.29", PureDP)])
