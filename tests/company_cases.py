@@ -182,8 +182,6 @@ def reads_rows(call):
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
-
-
 def cancelling(rng, rows):
     """Rows at the places of the given ones, moved by large steps that cancel each other in a sum over columns, or do not."""
     found, dim = [], rows.shape[1]

@@ -98,7 +98,6 @@ def test_a_broken_link_is_noticed(tmp_path):
 
 
 # ---- What `help()` says of parameters: each one once, with words; shared texts are filled in; one default of `failure_prob`.
-
 PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
 HOMES = [
     "fastpubpriv",
@@ -230,7 +229,6 @@ def test_dir_shows_what_is_public(part):
 
 
 # ---- Numbered statements that the code and the pages cite of the three papers: each must be one that the paper has.
-
 KINDS = "Theorem|Lemma|Proposition|Remark|Corollary|Definition|Claim|Fact|Condition|Algorithm|Figure|Table"
 
 

@@ -97,8 +97,6 @@ def test_an_unresolved_covariance_says_so():
 
 
 # ---- Pictures beside the public rows, and cut to what columns can hold ----------------------------------------------
-
-
 RNG = np.random.default_rng(8)
 PUBLIC = RNG.normal(size=(40, 2)) * [1.0, 3.0]
 
@@ -172,8 +170,6 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
 
 
 # ---- Pictures of a mixture: what is in them, and that nothing private could be --------------------------------------
-
-
 def mixture(dim, balls=(), columns=None, status=("ok", "low_count", "ok")):
     rng = np.random.default_rng(dim)
     return MixtureResult(

@@ -85,8 +85,6 @@ def everything() -> list[Source]:
 
 
 # ---- Rules on one Python file ---------------------------------------------------------------------------------------
-
-
 def imported(node: ast.AST) -> list[str]:
     """Full names of what an import statement may bring in: `from a import b` gives a and a.b."""
     if isinstance(node, ast.Import):
@@ -425,8 +423,6 @@ def test_function_rule_lets_docstrings_and_names_through():
 
 
 # ---- Rules on imports ------------------------------------------------------------------------------------------------
-
-
 def circles(package: str) -> list[list[str]]:
     """Modules that import each other in a circle, imports for type checkers and inside of functions included."""
     graph = grimp.build_graph(package, exclude_type_checking_imports=False, cache_dir=None)
@@ -462,7 +458,6 @@ def test_import_rule_catches(tmp_path, monkeypatch):
 
 
 # ---- Rules on the tests ---------------------------------------------------------------------------------------------
-
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
 WAITING = {"run", "check_output", "communicate", "get", "put", "join", "wait", "acquire", "Barrier", "result", "alarm"}
 
@@ -577,8 +572,6 @@ def test_seed_rule_lets_through():
 
 
 # ---- Rules on any text file -----------------------------------------------------------------------------------------
-
-
 def not_too_long(source: Source) -> list[str]:
     lines = source.text.count("\n")
     return [f"{source.path}: {lines} lines, at most {MOST_LINES}"] if lines > MOST_LINES else []
@@ -666,7 +659,6 @@ def test_flag_rule_lets_comments_through():
 
 
 # ---- Rules on what belongs together ---------------------------------------------------------------------------------
-
 SECTIONS = ("Parameters", "Returns", "Raises", "Privacy", "Notes", "Examples")
 
 

@@ -114,8 +114,6 @@ def test_each_stage_has_the_whole_budget_and_the_run_costs_it_once():
 
 
 # ---- planted bugs: each must be caught ------------------------------------------------------------------------------
-
-
 def pair():
     rows = np.random.default_rng(5).normal(size=(600, 1))
     other = rows.copy()

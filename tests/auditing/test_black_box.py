@@ -216,8 +216,6 @@ def test_answers_lie_on_the_grid_on_both_neighbours():
 
 # ---- Black-box audit of stable histograms: how often the bin of a single row shows, and how well neighbours can be told apart.
 # Bounds are Clopper-Pearson at 1e-9; the controls must exceed the claim.
-
-
 def lower(successes, trials):
     return 0.0 if successes == 0 else float(stats.beta.ppf(ALPHA, successes, trials - successes + 1))
 

@@ -247,8 +247,6 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
 
 
 # ---- Record and replay of the ladder: every rung's releases promise what they cost, on every path, and nothing passes them by.
-
-
 @pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.audit)])
 @pytest.mark.parametrize(("budget", "run"), CASES_OF_LADDER)
 def test_random_neighbours_of_ladder(budget, run, count):

@@ -177,7 +177,6 @@ def test_a_choice_by_losses_that_are_not_clipped_is_caught(monkeypatch):
 
 
 # ---- Record and replay of regressions on neighbours, how near the worst pair comes, and the planted faults that it must catch.
-
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
 FEW = np.column_stack([*[X[:2]] * 3, PUBLIC[:2, -1:]])
@@ -314,7 +313,6 @@ def test_residuals_beyond_their_clip_are_held_by_the_norm(monkeypatch):
 
 
 # ---- A black-box audit of training over sampled rows by a canary, and of a twin whose noise is a sixth of what it should be.
-
 CLAIM = ApproxDP(1, 1e-3)
 FIXED_OF_AUDIT = {
     "steps": 6, "step_size": 1.0, "priv_weight": 1.0, "clip_norm": 1.0, "start": "zero", "scaling": "none",

@@ -158,8 +158,6 @@ def test_the_practical_tree_cuts_here():
 
 
 # ---- The bound is approached ----------------------------------------------------------------------------------------
-
-
 def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     """Orthogonal extreme rows change the directions by all that is allowed."""
     budget = BUDGETS["zcdp"]
@@ -173,8 +171,6 @@ def test_a_replacement_in_the_first_node_costs_nearly_its_share():
 
 
 # ---- Planted faults: each must be caught ----------------------------------------------------------------------------
-
-
 def caught(monkeypatch, module, name, fault, match):
     monkeypatch.setattr(module, name, fault)
     recording = Recording(learner(BUDGETS["zcdp"], METHODS["tree"]), ROWS, BUDGETS["zcdp"])

@@ -291,7 +291,6 @@ def test_replay_does_not_need_equal_noise():
 
 
 # ---- Record and replay of the mean of real columns, and planted bugs in each of its three releases ------------------
-
 OPTIONS = {
     "one public row": {"x_pub": PUBLIC[:1]}, "many public rows": {"x_pub": PUBLIC},
     "neutral": {"x_pub": PUBLIC, "missing": "neutral"}, "bounds": {"x_pub": PUBLIC, "bounds": (-20.0, 30.0)},

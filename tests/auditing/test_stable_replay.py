@@ -166,7 +166,6 @@ def test_catches_an_event_that_is_too_cheap(monkeypatch):
 
 # ---- Record and replay of hypothesis selection: scores promise what they cost, and nothing passes them by.
 # The comparison is exact (integers and fractions): there are no false alarms.
-
 BUDGETS = {"pure": PureDP(1), "zcdp": ZCDP(0.125)}
 HOSTILE_OF_HYPOTHESIS = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308, 5e-324, -0.0, 1e9]
 COMMON_OF_HYPOTHESIS = {"threads": 1, "progress": False}

@@ -99,7 +99,6 @@ def test_info_names_versions_and_no_path(tmp_path):
 
 
 # ---- Options are made from signatures: names, defaults and help of a command are those of the function that it calls.
-
 COMMANDS = {
     "mean": fpp.estimate_mean, "gaussian": fpp.estimate_gaussian, "mixture": fpp.learn_separated_mixture,
     "axis-mixture": fpp.learn_axis_aligned_mixture, "weighted-mean": fpp.weighted_mean,

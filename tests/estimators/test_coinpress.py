@@ -116,8 +116,6 @@ def test_arguments_are_checked(options, message):
 
 
 # ---- Public preconditioning: closed forms, coverage over draws of the public rows, equivariance, refusals -----------
-
-
 def test_closed_forms_at_the_least_number_of_rows():
     rows = np.random.default_rng(0).standard_normal((6, 5))
     guarantee, tail = precondition(rows, failure_prob=0.05), math.log(3 / 0.05)
@@ -261,8 +259,6 @@ def test_refusals(rows, options, message):
 
 
 # ---- Radii, shares and predicted errors against the closed forms and tables of the specification --------------------
-
-
 @pytest.mark.parametrize(
     ("dim", "failure", "value"), [(10, 0.1, 4.91958), (20, 0.1, 6.17879), (50, 0.1, 8.72152), (50, 0.01, 9.46356)]
 )

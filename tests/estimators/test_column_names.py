@@ -317,7 +317,6 @@ def test_a_wrong_data_set_is_named(call, bad):
 
 
 # ---- `bounds=(lowest, highest)` for people who know what their columns can hold -------------------------------------
-
 RNG_OF_BOUNDS = np.random.default_rng(17)
 SCALE = np.array([1.0, 1e-6, 1e9])
 ROWS = RNG_OF_BOUNDS.random((4000, 3)) * SCALE

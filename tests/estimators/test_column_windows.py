@@ -139,7 +139,6 @@ def test_both_sides_together_stand_out_most():
 
 
 # ---- Released counts of columns: pooled with public rows, and the sides and tails made of them ----------------------
-
 PARTS = [0, 1, 2]
 
 

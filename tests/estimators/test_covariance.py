@@ -283,8 +283,6 @@ def test_the_covariance_says_what_became_of_it():
 
 
 # ---- From two public rows: a bound on the largest eigenvalue, and what it is worth ----------------------------------
-
-
 def test_the_bound_by_hand():
     rows = np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]])
     bound = trace_bound(rows, pub_priv_gap=0.0, failure_prob=0.05)

@@ -27,8 +27,6 @@ def names(result):
 
 
 # ---- public rows that mislead ---------------------------------------------------------------------------------------
-
-
 @every_budget
 @pytest.mark.parametrize("others", [4, 200])
 def test_one_public_value_far_from_all_others_costs_nothing(budget, others):
@@ -118,8 +116,6 @@ def test_bounds_that_public_rows_contradict_are_questioned():
 
 
 # ---- private rows that can hardly be seen ---------------------------------------------------------------------------
-
-
 def coverage(draw, truth, *, n, budget, repetitions):
     """Share of the intervals that hold the truth."""
     kept = 0
@@ -255,8 +251,6 @@ def test_more_counts_cost_little_where_they_are_not_needed(budget):
 
 
 # ---- tails ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
 def test_ordinary_columns_are_not_called_heavy(budget):
     draws = {
@@ -331,8 +325,6 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
 
 
 # ---- what is put back -----------------------------------------------------------------------------------------------
-
-
 def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it():
     rng, edges = np.random.default_rng(10), scales.edges_of(1)
     last, values = scales.key_of(8.0, 1), np.zeros(len(edges) - 1)

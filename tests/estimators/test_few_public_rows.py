@@ -93,8 +93,6 @@ def test_a_tally_within_a_limit_leaves_the_old_one():
 
 # ---- A handful of public rows of columns in different units: nothing is pooled that is not alike, and a guess is called one.
 # The rows are those of a mixture like eruptions of the Old Faithful geyser: minutes and minutes, one column twelve times as wide.
-
-
 def geyser(rng, n):
     long = rng.random(n) < 0.64
     eruptions = np.where(long, rng.normal(4.29, 0.41, n), rng.normal(2.04, 0.27, n))

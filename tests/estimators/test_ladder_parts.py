@@ -282,8 +282,6 @@ def test_features_are_those_of_each_row():
 
 
 # ---- Counts of norms in the ladder: what is read off them, against the rows that they were made of, and what noise must not do.
-
-
 def counted(lengths, edges, std, seed=0, pure=False):
     rng = np.random.default_rng(seed)
     counts = np.histogram(lengths, bins=[0.0, *edges, np.inf])[0]
@@ -436,8 +434,6 @@ def test_predicted_errors_cover_and_a_lost_part_is_noticed():
 
 
 # ---- Choices of the ladder that were measured on real tables and Gaussians: each with the fault that it mends put back in.
-
-
 def share_spherical():
     """Of 60 sets of 20 public rows in 40 spherical columns, those that are as good as one common variance."""
     rng, found = np.random.default_rng(1), 0

@@ -62,8 +62,6 @@ def test_registry_is_complete():
 
 
 # ---- accuracy in the regime -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("dim", "n_priv", "n_pub", "budget", "limit"), [
     (2, 100_000, 3, ZCDP(0.5), 0.1), (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
     (5, 200_000, 100, ZCDP(0.5), 0.06), (2, 100_000, 60, PureDP(1), 0.1),
@@ -183,8 +181,6 @@ def test_group_covariances_fall_back_when_rows_disagree():
 
 
 # ---- refusals, before anything is paid ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget", "options", "text"), [
     ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
     ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
@@ -227,7 +223,6 @@ def test_a_useless_prediction_is_warned_about():
 
 
 # ---- record and replay ----------------------------------------------------------------------------------------------
-
 ROWS = [np.nan, np.inf, 1e308, -1e308, 5e-324, 0.0, 1e6, 3.0]
 
 CASES = [

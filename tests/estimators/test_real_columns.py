@@ -382,7 +382,6 @@ def test_thresholds_fall_faster_than_a_mistake_costs():
 
 # ---- `estimate_mean` of columns in which few rows decide: a rare yes, a value that stands for "missing".
 # Seeded: every run gives the same numbers.
-
 SENTINEL = 9999.0
 RUNS = 40
 

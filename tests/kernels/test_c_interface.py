@@ -89,8 +89,6 @@ def test_a_missing_extension_says_how_to_make_one(monkeypatch):
 
 
 # ---- C structures and the arrays that they point to -----------------------------------------------------------------
-
-
 def test_a_structure_keeps_its_arrays_alive():
     moments = np.ones(3)
     alive = weakref.ref(moments)

@@ -278,7 +278,6 @@ def test_cells_between_edges_equal_those_of_the_twin(dtype):
 
 
 # ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------
-
 up, down = math.inf, -math.inf
 HOSTILE = np.array(
     [0.0, -0.0, 5e-324, -5e-324, 2.0**-1074 * 3, 2.0**-1023, 2.0**-1022, np.nextafter(2.0**-1022, 1), 1.0, 2.0, 3.0, 0.5,

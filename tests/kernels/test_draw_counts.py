@@ -259,7 +259,6 @@ def test_bound_of_a_narrow_component_beside_another():
 
 # ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
 # Each plant has codes that differ if a processor fuses and does not look.
-
 HALF_LOG_TWO = 0.34657359027997264
 
 
@@ -334,8 +333,6 @@ def test_many_hypotheses_near_each_other():
 
 
 # ---- Normals in cells and rows under a mixture: the bits of the plain programs, on every instruction set, whatever the numbers.
-
-
 @pytest.fixture(params=[0, 1, 2])
 def level(request):
     """Each instruction set of this machine in turn."""

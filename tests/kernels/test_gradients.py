@@ -240,8 +240,6 @@ def test_wrong_arguments():
 
 
 # ---- The sum of residuals times rows: equal to its twin in every integer, whatever the rows and the residual function do.
-
-
 def dividing(prediction, label):
     return label / (prediction - prediction)
 

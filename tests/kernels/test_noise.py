@@ -142,8 +142,6 @@ def test_magnitudes_stay_inside_the_cut(log2_scale):
 
 
 # ---- ChaCha20 against RFC 8439, another library, its twin, and itself at every instruction set ----------------------
-
-
 def keystream(key, nonce, counter, n_bytes):
     result = np.full(n_bytes + 1, 0xA5, dtype=np.uint8)
     key_in, nonce_in = (inp(np.frombuffer(x, dtype=np.uint8)) for x in (key, nonce))

@@ -198,8 +198,6 @@ def test_a_seed_that_is_never_taken_is_an_error():
 
 
 # ---- Bytes ----------------------------------------------------------------------------------------------------------
-
-
 def batch(n=5, dim=3, entry_bytes=2, form=0):
     header = wire.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
     rng = np.random.default_rng(0)

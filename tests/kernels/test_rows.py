@@ -250,7 +250,6 @@ def test_kernel_refuses_outputs_it_cannot_write(sums):
 
 
 # ---- Values that private rows may hold (1-12 of the catalogue of bad input): none raises, none warns, none escapes the clip.
-
 BOUND = 2000
 PLAIN = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1.0, limit=1990.0)
 
@@ -408,7 +407,6 @@ def test_one_row_seen_many_times():
 # ---- Fused products of maps: where one would make another integer than the unfused product, the row is taken again, unfused.
 # Every case has rows whose integers differ if a processor fuses multiplying with adding and does not look: `test_plants_are_caught`
 # says so in exact fractions.
-
 FUSED_DIMS = (24, 25, 31, 50, 127, 128, 129, 257)
 SMALL, LARGE = 2.0**-41, 2.0**-12  # 1 + LARGE is a float32, and half a last bit of 1 is SMALL * LARGE
 
@@ -513,8 +511,6 @@ def test_columns_and_steps_far_from_one(scale):
 
 
 # ---- The values that describe a pass: they survive a pickle, and their numbers are those of the C header ------------
-
-
 def split(**changes):
     given = {"rule": Rule.NEAREST, "origin": np.zeros(2), "projection": None, "centers": np.eye(2), "first_child": 1}
     return Split(**given | changes)

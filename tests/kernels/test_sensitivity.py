@@ -236,8 +236,6 @@ def test_a_claim_that_is_too_small_is_refuted():
 
 
 # ---- Gram matrices: equal integers from C on every instruction set, from NumPy, and from BLAS in exact chunks -------
-
-
 def gram_blas(chunk, row_map):
     gram = np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64)
     reference.rows_gram_blas(chunk, row_map, gram)
@@ -318,7 +316,6 @@ def test_gram_refuses_a_large_bound():
 
 
 # ---- Shell counts: membership is one fixed order of additions, whichever way the rows are cut -----------------------
-
 PLAIN = RowMap(dim=2, out_dim=2, quant_bound=1, inv_step=1.0, limit=1.0)
 
 

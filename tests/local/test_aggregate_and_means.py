@@ -269,7 +269,6 @@ def test_bad_arguments_are_refused(call):
 
 
 # ---- Streams of batches: what is sound is taken once, what is not never does harm -----------------------------------
-
 FIVE = PrivUnit(5, 2.0)
 ONE = PrivUnit(1, 2.0)
 

@@ -252,8 +252,6 @@ def test_no_report_is_longer_than_an_honest_one(family):
 
 
 # ---- Reports of a few bits: their exact privacy, mean and error, bytes, and arguments out of range ------------------
-
-
 def drawn(randomizer, row, n=3000):
     return randomizer.privatize(np.tile(row, (n, 1)), random_state=1)
 

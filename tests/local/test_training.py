@@ -262,7 +262,6 @@ def test_labels_must_fit():
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
-
 PUBLIC = {"start": "public", "clip_norm": "public", "radius": "public"}
 
 
@@ -369,8 +368,6 @@ def test_public_choices_that_cannot_be_made(more, why):
 
 
 # ---- What public rows tell in the local model: the norm bound, the error of a mean in a ball, and what shortening takes.
-
-
 # ---- The norm bound -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("make", [PrivUnit, PrivUnitG, Duchi, SubsetSelection])
 def test_the_bound_is_the_longest_public_row(make):

@@ -328,8 +328,6 @@ def test_the_whole_range_of_a_concentrated_budget(rho):
 
 
 # ---- Secret batches: their law, and that a run over sampled rows has no more steps than were paid for ---------------
-
-
 class Keys:
     """A payer with fresh keys."""
 
@@ -424,8 +422,6 @@ def test_grids_of_sampled_sums():
 
 
 # ---- A kind of release that the library does not know: one class, made here, is charged, released, recorded and replayed.
-
-
 @dataclass(frozen=True, slots=True)
 class SampledEvent(Event):
     """Gaussian noise on a sum over a sample of the rows, priced (for this test) as a share of the rho without sampling."""

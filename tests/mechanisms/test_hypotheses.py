@@ -47,8 +47,6 @@ def chosen(scores, law, seed, epsilon=2):
 
 
 # ---- the laws -------------------------------------------------------------------------------------------------------
-
-
 def coins(scores, rate):
     best = max(scores)
     return [Fraction(choice_weights.coin(best - s, rate), 1 << choice_weights.BITS) for s in scores]
@@ -157,7 +155,6 @@ def test_permute_and_flip_with_many_candidates():
 
 
 # ---- privacy by enumeration -----------------------------------------------------------------------------------------
-
 ATOMS = (-2.0, -0.4, 0.7, 2.5)
 THREE = Hypotheses.from_arrays(
     np.array([[0.5, 0.5], [1.0, 0.0], [0.3, 0.7]]),
@@ -281,8 +278,6 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
 
 
 # ---- scores against direct counts -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [1, 37, 1000])
 def test_cell_scores_against_a_direct_count(n):
     rng = np.random.default_rng(n)
@@ -389,8 +384,6 @@ def test_cells_follow_the_candidates_at_any_scale():
 
 
 # ---- choosing among a list ------------------------------------------------------------------------------------------
-
-
 def test_the_cheaper_law_is_the_default():
     pure, zcdp = opened(PureDP(1)), opened(ZCDP(Fraction(1, 8)))
     assert mechanism.law_for(pure) == "permute_and_flip"

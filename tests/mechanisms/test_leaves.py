@@ -256,7 +256,6 @@ def test_entering_or_leaving_a_node_costs_half():
 
 
 # ---- Counts of cells and codes, and sums of statistics: exact queries, sensitivities, prices, refusals --------------
-
 EXECUTOR = Executor(threads=1, progress=False)
 EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
 HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5, np.nextafter(2.5, 3.0)]

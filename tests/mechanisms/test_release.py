@@ -285,7 +285,6 @@ def test_a_query_that_fails_outside_of_a_pass_says_nothing(name, error):
 
 
 # ---- `release_stable`: order of events, the integer threshold, the slots of noise, and what a transcript keeps; blocks of rows.
-
 BUDGET = ApproxDP(1, 1e-2)
 EVENT = StableHistogramEvent("laplace", 1, 128, 8 * 128, 8, Fraction(1, 1), draws=20)
 EXECUTOR = Executor(threads=1, progress=False)

@@ -29,8 +29,6 @@ def same(one, other):
 
 
 # ---- tables that spill ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("spread", [10, 3000, 10**9])
 @pytest.mark.parametrize("rule", [BinRule(1.0), BinRule()], ids=["width", "dyadic"])
 def test_a_table_that_spills_counts_the_same(rule, spread):
@@ -62,8 +60,6 @@ def test_slots_are_a_power_of_two():
 
 
 # ---- counts of rows ---------------------------------------------------------------------------------------------------
-
-
 def partitions():
     return [
         Partition((0,), (BinRule(1e-7),), levels=(0, 3, 20)),
@@ -107,8 +103,6 @@ def test_the_limit_does_not_change_the_release(monkeypatch):
 
 
 # ---- refusals ---------------------------------------------------------------------------------------------------------
-
-
 def calls(rows, **options):
     yield lambda: stable_histogram(rows, bins=BinGrid(width=1.0), **options)
     yield lambda: decode_means(rows, std=1.0, **options)
@@ -150,7 +144,6 @@ def test_what_is_no_amount_of_memory(most):
 
 
 # ---- the bound --------------------------------------------------------------------------------------------------------
-
 MEASURE = """
     import sys
     import numpy as np

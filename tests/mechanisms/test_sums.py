@@ -203,7 +203,6 @@ def test_costs_without_a_grid_are_found_before_the_debit():
 
 
 # ---- The exponential mechanism on integer scores: exact weights, exact ratios, and scores that move by at most one.
-
 HALF = Fraction(1, 2)
 
 

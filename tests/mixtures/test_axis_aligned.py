@@ -285,8 +285,6 @@ def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, 
 
 
 # ---- Anchors: cuts in valleys, codes of rows, splits, and the whole learner in several columns ----------------------
-
-
 def fit(weights, means, stds):
     return Mixtures(np.array([weights]), np.array([means]), np.array([stds]))
 
@@ -421,8 +419,6 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
 
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
-
-
 def parameters(rng, components=3, dim=4):
     return Parameters(
         rng.dirichlet(np.full(components, 5.0)),

@@ -338,8 +338,6 @@ def test_masses_of_cells_are_those_of_both_tails():
 
 
 # ---- Nets: exact sizes, every point once, and what they cover -------------------------------------------------------
-
-
 def units(point, resolution):
     return tuple(np.rint(np.asarray(point) * resolution).astype(int).tolist())
 
@@ -424,8 +422,6 @@ def test_arguments_out_of_range_are_refused():
 
 
 # ---- EM on public rows, and the list that is made of it -------------------------------------------------------------
-
-
 def test_likelihood_is_that_of_scipy():
     rng = np.random.default_rng(0)
     batch = Batch(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))

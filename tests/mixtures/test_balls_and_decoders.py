@@ -232,8 +232,6 @@ def test_a_centre_without_public_rows_is_dropped(monkeypatch):
 
 
 # ---- Algorithm 3 on point sets made for its branches, against the twin, and under scaling; bad input ----------------
-
-
 def on_a_line(*steps):
     """A most isolated row at 0 with its nearest neighbour at 1 (so a step is 16), and pairs of rows at distances given in steps.
 
@@ -338,7 +336,6 @@ def test_too_many_rows_are_refused_before_the_wait(monkeypatch):
 
 
 # ---- List decoders: what they promise, on samples; lists no longer than the lemmas; statuses; refusals before anything is read.
-
 BUDGET = ApproxDP(1, 1e-6)
 
 

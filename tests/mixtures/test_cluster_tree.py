@@ -116,7 +116,6 @@ def test_refuses_bad_public_arguments(split):
 
 
 # ---- The covariance of a few public rows: whatever the units of the columns, and named where a column says nothing.
-
 UNITS = np.array([1e6, 1e-6, 3.0])
 
 
@@ -160,7 +159,6 @@ def test_rows_of_a_group_that_coincide_borrow_from_all_rows():
 # ---- Columns of any units: public rows choose the coordinates in which the components of a separated mixture are looked for.
 # Rows like those of the Palmer penguins (millimetres and grams) are drawn from the means, deviations and correlations of the three
 # species, rounded; the wines of scikit-learn are taken as they are.
-
 CORRELATION = np.array([[1.0, 0.6, 0.6, 0.6], [0.6, 1.0, 0.5, 0.6], [0.6, 0.5, 1.0, 0.6], [0.6, 0.6, 0.6, 1.0]])
 DEVIATIONS = np.array([[2.7, 1.2, 6.5, 457.0], [3.3, 1.1, 7.1, 382.0], [3.1, 1.0, 6.5, 502.0]])
 PENGUINS = Mixture(
@@ -326,7 +324,6 @@ def test_public_rows_alone_are_scaled_too():
 
 
 # ---- MixtureResult: densities, posteriors, synthetic rows and the JSON round trip -----------------------------------
-
 WEIGHTS = np.array([0.25, 0.75])
 MEANS = np.array([[0.0, 1e6], [5.0, -1e6]])
 COVARIANCES = np.array([[[1.0, 500.0], [500.0, 1e6]], [[4.0, 0.0], [0.0, 1e4]]])

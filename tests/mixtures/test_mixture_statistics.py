@@ -114,8 +114,6 @@ def test_catches_equal_iterations(monkeypatch):
 
 # ---- How often the searches find the components, and how close whole fits come (spec of paper A's mixtures, oracles 14 to 18).
 # Searches are run alone where the estimation of the leaves would change nothing. Each test has a planted fault that it must catch.
-
-
 def search_in(rows, public, k, min_weight, rho, method, depth, **options):
     """Run one search whose private queries cost `rho` in all."""
     run = running.start(

@@ -39,8 +39,6 @@ def as_mixture(weights, means, covariances):
 
 
 # ---- what it finds --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("method", "dim", "size"), [("exact", 1, 60), ("cells", 1, 300), ("densities", 1, 60), ("densities", 4, 60)]
 )
@@ -157,8 +155,6 @@ def test_mixtures_with_full_covariances_and_different_numbers_of_components():
 
 
 # ---- what it pays ---------------------------------------------------------------------------------------------------
-
-
 def test_of_approximate_dp_only_epsilon_is_spent():
     ledger = Ledger(ApproxDP(2, 1e-6))
     arrays = random_arrays(np.random.default_rng(1), 5, 1, 1)
@@ -212,8 +208,6 @@ def test_left_out_hypotheses_are_never_chosen():
 
 
 # ---- the result -----------------------------------------------------------------------------------------------------
-
-
 def test_hostile_rows_change_nothing_but_counts():
     arrays = random_arrays(np.random.default_rng(1), 40, 2, 2)
     rows = np.random.default_rng(2).normal(size=(300, 2))

@@ -221,7 +221,6 @@ def test_baseline_without_public_rows():
 
 
 # ---- Bad arguments are refused before anything is paid; bad private content is silent; odd public rows give fewer components.
-
 DIM_OF_EDGES = 3
 RNG_OF_EDGES = np.random.default_rng(31)
 MIXTURE_OF_EDGES = separated(RNG_OF_EDGES, DIM_OF_EDGES, 2, 40.0)

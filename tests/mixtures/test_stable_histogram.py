@@ -107,8 +107,6 @@ def test_a_bin_of_every_level_ends_at_the_offset():
 
 
 # ---- bad input, group A: silent whatever the values
-
-
 def test_values_without_a_bin_leave_nothing():
     for value in (np.nan, np.inf, 0.0):
         assert len(stable_histogram(np.full(5000, value), bins=DyadicBins(), budget=BUDGET)[0]) == 0
@@ -129,8 +127,6 @@ def test_rows_of_single_values_stay_hidden():
 
 
 # ---- groups B, D, E, F: refused before anything is read
-
-
 ARGUMENTS = [
     ({"budget": ZCDP(1)}, BudgetError), ({"budget": PureDP(1)}, BudgetError), ({"budget": 1.0}, BudgetError),
     ({"bins": None}, InputError), ({"bins": 0.5}, InputError), ({"bins": []}, InputError), ({"bins": [None, None]}, InputError),

@@ -61,8 +61,6 @@ def test_coin_rows_follow_their_law():
 
 
 # ---- `python -m benchmarks.machine` ---------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(machine, "measure", functools.partial(machine.measure, shapes=((500, 3),), rounds=1))
@@ -92,7 +90,6 @@ def test_ratios_beside_an_older_file(tmp_path, capsys):
 
 
 # ---- Figure 1 of paper A against its closed forms, and those against the table worked out by hand -------------------
-
 SIZES = (1000, 1818, 2636, 4272, 6727, 10_000)
 TABLE = {
     figure.NON_PRIVATE: (0.2225, 0.1650, 0.1370, 0.1076, 0.0858, 0.0704),
@@ -130,7 +127,6 @@ def test_a_wrong_radius_would_be_noticed(monkeypatch):
 
 
 # ---- The covariance curves against the numbers known for them -------------------------------------------------------
-
 # Medians of n = 3000, and of n = 8000: (t, least, most). Upper ends are what noise on the triangle would give.
 BANDS = {(2, 3000): (0.33, 0.39), (2, 8000): (0.13, 0.15), (3, 3000): (0.19, 0.246), (3, 8000): (0.11, 0.129)}
 
@@ -157,8 +153,6 @@ def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
 
 
 # ---- The local model's figure: measured errors meet the closed forms, and PrivUnit is the best of its group ---------
-
-
 def test_the_figure(tmp_path):
     report = EXPERIMENTS["b-local"].run(tmp_path, runs=5, progress=False)
     rows = read(report.csv)
@@ -202,8 +196,6 @@ def test_the_figure(tmp_path):
 
 
 # ---- c-univariate and c-public, small; and the distances they measure -----------------------------------------------
-
-
 def test_distance_of_two_gaussians_is_the_closed_form():
     one, other = Truth.line([1.0], [1e9], [2.0]), Truth.line([1.0], [1e9 + 3.0], [2.0])
     exact = 2.0 * stats.norm.cdf(3.0 / 4.0) - 1.0

@@ -132,8 +132,6 @@ def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
 
 
 # ---- Figure 6 of paper B, and the logistic counterpart of Figures 15 to 18 ------------------------------------------
-
-
 def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
     monkeypatch.setattr(figure_divergence, "SIZE", gradient_cells.Size(50, 1000, 400, 500, 100))
     monkeypatch.setattr(figure_divergence, "KEPT", (1, 10, 100, 400))
@@ -177,7 +175,6 @@ def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
 
 
 # ---- The paper's linear regression by Newton steps, at a fifth of its size: the printed table is beaten at an honest epsilon.
-
 SMALL = beyond.Size(1000, 70)
 
 
@@ -215,8 +212,6 @@ def test_adassp_without_noise_is_ridge(monkeypatch):
 
 
 # ---- Tables 11 and 12 of paper B: the printed noise multipliers, and what they cost under the paper's own definition.
-
-
 @pytest.mark.parametrize("cells", [
     # 5.176 depends on the fourth digit of epsilon; the others are at the ends of both tables.
     ((2, 0.01), (2, 0.95), (4, 0.01), (4, 0.75)),
@@ -243,8 +238,6 @@ def test_another_sampling_rate_misses_the_printed_value(monkeypatch):
 
 
 # ---- Figures 12 to 14 and the example of Proposition 8 of paper B, against the closed forms and the paper's numbers.
-
-
 def off_by_at_most(sigmas, rows, number, error, expected):
     return all(abs(float(row[number]) - float(row[expected])) < sigmas * float(row[error]) for row in rows)
 

@@ -115,7 +115,6 @@ def test_nothing_reaches_an_error_of_zero():
 
 
 # ---- plan("axis_aligned_mixture"): slack of the choice, sizes of the theorem, and refusals; and theory mode's own refusals.
-
 APPROX = ApproxDP(1, 1e-6)
 TASK = "axis_aligned_mixture"
 
@@ -228,7 +227,6 @@ def test_least_list_is_counted_exactly():
 
 
 # ---- `plan("separated_mixture")` against the learner, and the worst cases of the proofs -----------------------------
-
 TASK_OF_MIXTURE = {"dim": 4, "n_pub": 30, "n_components": 2, "min_weight": 0.5}
 
 
@@ -312,7 +310,6 @@ def test_condition_two_holds_from_the_dimension_that_it_needs():
 
 
 # ---- What a plan says of its budget is what the result says that is made with it ------------------------------------
-
 RHO = fpp.ZCDP(0.5)
 SAID = [
     ("mean", {"n_pub": 60}, lambda x, public: seeded(fpp.estimate_mean, x, x_pub=public, budget=RHO)),
@@ -346,7 +343,6 @@ def test_a_plan_and_its_result_say_the_same_epsilon(task, arguments, call):
 
 
 # ---- order ----------------------------------------------------------------------------------------------------------
-
 BUDGETS = {ZCDP: ZCDP(0.25), PureDP: PureDP(0.5), ApproxDP: ApproxDP(0.5, 1e-6)}
 COMMON = {"dim": 20, "accuracy": 0.1, "failure_prob": 0.05}
 MIXTURE = {"n_components": 4, "min_weight": 0.2, "mean_radius": 100.0, "cond_max": 50.0}
@@ -452,8 +448,6 @@ def test_the_notion_belongs_to_the_theorem(theorem, notion):
 
 
 # ---- A method from outside: registered once, it is found by the estimator, the command line and `plan` --------------
-
-
 def test_a_method_from_outside_is_found_everywhere(monkeypatch):
     calls = []
 
@@ -486,7 +480,6 @@ def test_an_argument_of_another_task_is_refused_by_its_name():
 
 
 # ---- `plan`: solving forwards and backwards agree, and hostile arguments are refused --------------------------------
-
 TASKS = {
     "mean": {"n_pub": 2, "dim": 20, "clipping": "gaussian"},
     "mean by counts": {"n_pub": 2, "dim": 20},

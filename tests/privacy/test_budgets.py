@@ -202,8 +202,6 @@ def test_weak_delta_warns_from_public_n():
 
 
 # ---- Events: exact costs, relations that never mix, and the error of the samplers -----------------------------------
-
-
 def test_gaussian_cost_is_exact_beyond_int64():
     event = GaussianEvent(2 * 2896**4 * 10**9, 40, 7)
     assert event.rho == Fraction(2 * 2896**4 * 10**9, 2 * 4**40)

@@ -246,7 +246,6 @@ def test_clip_steps_and_step():
 
 
 # ---- Sampling schemes, the cost of a run and the noise for a budget, and the event of one step of it ----------------
-
 ADD_REMOVE = Neighbors.ADD_REMOVE_ONE
 RUNS = [
     (ApproxDP(2, 1e-5), Poisson(Fraction(1, 54)), 5000, Neighbors.REPLACE_ONE),
@@ -381,7 +380,6 @@ def test_the_event_checks_its_promise():
 
 
 # ---- Closed-form profiles of one sampled step: against forty digits, against quadrature, and never below the truth.
-
 # Computed by independent quadrature: epsilon, rate, noise multiplier, delta.
 QUADRATURES = [
     (0.1, 1 / 60, 2.49, 7.017041e-9), (0.5, 1 / 6, 3.0, 1.372414e-6), (1.0, 0.5, 1.5, 0.0249286328),

@@ -320,7 +320,6 @@ def test_exact_inputs_are_rounded_towards_safety():
 
 
 # ---- The grid of losses and its composition: against exact Gaussians, against dp-accounting, and planted faults of rounding.
-
 # Noise multiplier, steps, delta: replace-one without sampling, whose composition is known exactly.
 GAUSSIANS = [
     (4.0, 1, 1e-5), (1.0, 10, 1e-5), (100.0, 1000, 1e-5), (30.0, 100, 1e-12), (2000.0, 10**6, 1e-6),

@@ -237,8 +237,6 @@ def test_threads_and_forks_at_once_count_exactly(path):
 
 
 # ---- Creation -------------------------------------------------------------------------------------------------------
-
-
 def opening_child(folder, rounds, barrier, results):
     failures = []
     for k in range(rounds):

@@ -80,8 +80,6 @@ def divergence(pair, epsilon):
 
 
 # ---- what is true, in real numbers
-
-
 def test_known_value_of_the_untranslated_mechanism():
     """epsilon_0 = 1/2, threshold 8 counts, noise on the counts themselves: delta_0 = 0.0187966, and no pair is worse."""
     delta = math.exp(-0.5 * 7) / (1 + math.exp(-0.5))
@@ -112,7 +110,6 @@ def test_calibration_matches_known_numbers():
 
 
 # ---- enumeration of tiny data sets
-
 EVENTS = [
     ("laplace", 1, 128, 8 * 128, 1.0),
     ("laplace", 1, 128, 3 * 128 + 17, 1.0),
@@ -198,8 +195,6 @@ def log_gaussian(epsilon, mu):
 
 
 # ---- calibration
-
-
 @pytest.mark.parametrize("epsilon", [2.0**-20, 0.01, 0.3, 1.0, 5.0, 40.0])
 @pytest.mark.parametrize("delta", [1e-20, 1e-9, 1e-3, 0.4])
 @pytest.mark.parametrize("m", [1, 2, 7, 130])

@@ -273,8 +273,6 @@ def test_groups_by_position_do_not_see_each_other(dim):
 
 
 # ---- planted faults: each is what NumPy code that looks innocent would do ---------------------------------------------
-
-
 def found_wrong(dim, call, bisected=20):
     with recording() as recorder:
         call()

@@ -134,7 +134,6 @@ def test_a_stream_with_other_rows_than_declared_is_refused(call):
 
 
 # ---- Every public function under record and replay, its rows in one piece and in chunks of one and of seven rows.
-
 SHORT = {name: call for name, call in CALLS.items() if len(call.rows) <= 1000}
 
 

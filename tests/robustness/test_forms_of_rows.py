@@ -180,7 +180,6 @@ def test_results_evaluate_lines():
 
 
 # ---- Rows out of core, in every form that people keep them in: the bits of the same rows in memory, for every estimator family.
-
 # A mean, which matches columns by name, and labelled rows; all others under `audit`.
 FAMILIES = ["estimate_mean", "linear_regression, newton"]
 

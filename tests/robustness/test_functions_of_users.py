@@ -24,8 +24,6 @@ RATE = Fraction(3, 4)
 
 
 # ---- What a batch that sees itself would cost ----------------------------------------------------------------------
-
-
 def in_order(x, weights, backwards):
     """<x, weights> for each row, added up in one order or the other: what BLAS chooses by the number of rows."""
     return np.add.accumulate((x * weights)[:, :: -1 if backwards else 1], axis=1)[:, -1]
@@ -104,8 +102,6 @@ def test_the_printed_delta_holds_for_a_sign_on_the_kink(epsilon, delta):
 
 
 # ---- Nobody is shown two rows --------------------------------------------------------------------------------------
-
-
 def table(n=60, dim=3):
     x = np.random.default_rng(1).normal(size=(n, dim))
     return x, x.sum(axis=1) + 10.0 * np.arange(n)
@@ -201,8 +197,6 @@ def test_gradients_have_the_same_bits_alone(loss, dim):
 
 
 # ---- Rows at which a function fails --------------------------------------------------------------------------------
-
-
 class Failing(OwnLoss):
     """Raises, ends the program, or returns something else at some private rows."""
 

@@ -226,7 +226,6 @@ def test_the_density_of_a_histogram():
 
 
 # ---- Results: frozen, read-only, free of private content, and the same after JSON, pickle and copy ------------------
-
 PRIVATE = np.random.default_rng(1).standard_normal((2500, 4)) * 7
 PUBLIC = np.random.default_rng(2).standard_normal((6, 4)) * 7
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)]

@@ -79,8 +79,6 @@ def outcome(call, given, *, adversary=None):
 
 
 # ---- relations
-
-
 @light
 def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(name):
     call = CALLS[name]
@@ -93,8 +91,6 @@ def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(name):
 
 
 # ---- budgets of any size
-
-
 FEW_BUDGETS = [
     *(ZCDP(rho) for rho in (2.0**-60, 1e6)),
     *(PureDP(epsilon) for epsilon in (2.0**-30, 46, 60, 1024)),
@@ -135,8 +131,6 @@ def test_the_whole_range_of_budgets_is_kept_or_refused_at_the_door(name):
 
 
 # ---- public arguments
-
-
 def drawn(name, seed):
     """Arguments of a call, one to three of them hostile."""
     call, rng = CALLS[name], random.Random(f"{name} {seed}")
@@ -169,8 +163,6 @@ def test_many_hostile_public_arguments(name):
 
 
 # ---- released extremes
-
-
 @light
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.extended)])
 def test_released_extremes_have_results(name, step):
@@ -192,8 +184,6 @@ def test_many_released_extremes_have_results(name, pattern):
 
 
 # ---- what was found
-
-
 def test_the_bound_of_a_choice_is_finite_for_any_failure_probability():
     for probability in (5e-324, 1e-300, 0.5, 1.0 - 2.0**-53):
         result = quiet(

@@ -33,7 +33,6 @@ SECRET = "Alice-SSN-123"
 
 
 # ---- Paths and sources -----------------------------------------------------------------------------------------------
-
 WRONG = [
     5, None, 1.5, math.nan, True, b"x.npy", [], (), {}, object(), lambda: 0, "a\0b", "\ud800.npy",
     *("a\0b" + suffix for suffix in (".npy", ".parquet", ".csv", ".feather", ".arrow", ".csv.gz")),
@@ -136,8 +135,6 @@ def test_column_names_that_are_not_utf8(suffix, tmp_path):
 
 
 # ---- What results are asked for --------------------------------------------------------------------------------------
-
-
 def gaussian():
     return seeded(fpp.estimate_gaussian, X, x_pub=PUBLIC, budget=fpp.ZCDP(2))
 
@@ -188,7 +185,6 @@ def test_columns_of_product_bins(columns):
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
-
 READERS = {name: partial(made, name) for name in MADE if name != "ClusterTree"}  # trees have a test of their own
 USES = {
     "GaussianResult": [

@@ -235,7 +235,6 @@ def test_rows_show_their_shape():
 
 
 # ---- Frames, Arrow and Parquet: which columns are numbers; text is never quoted and changes no other row ------------
-
 NAN = float("nan")
 
 

@@ -121,8 +121,6 @@ def test_rows_stay_behind_their_type():
 
 
 # ---- Differences of neighbouring rows: position decides the pair, whatever the source, the chunks and the content.
-
-
 def expected(matrix):
     even = len(matrix) // 2 * 2
     return (matrix[0:even:2].astype(float) - matrix[1:even:2].astype(float)) * np.sqrt(0.5)
@@ -204,7 +202,6 @@ def test_float32_differences_are_taken_in_double():
 
 
 # ---- Blocks of rows, and rows under a linear map: views that give the same rows in every cut ------------------------
-
 X = np.random.default_rng(0).normal(size=(1000, 3))
 
 

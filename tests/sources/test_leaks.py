@@ -209,7 +209,6 @@ def test_the_scrape_sees_planted_leaks(monkeypatch):
 
 
 # ---- What code of others raises while rows are read: only an interrupt comes through, and nothing of any text -------
-
 SECRET = "Alice-SSN-123"
 X = np.ones((40, 2))
 

@@ -214,8 +214,6 @@ def test_with_little_memory_for_threads_the_answer_is_the_same():
 
 
 # ---- `share_out`: every piece once, whatever the threads; errors without content ------------------------------------
-
-
 @pytest.mark.parametrize("threads", [1, 2, 5, None])
 @pytest.mark.parametrize("count", [0, 1, 3, 200])
 def test_every_piece_once(threads, count):

@@ -164,7 +164,6 @@ def test_a_message_about_a_file_names_the_file_and_says_what_separates_columns(t
 
 
 # ---- Features and labels side by side: the forms that are taken, the order of columns, and what is refused ----------
-
 X_OF_LABELLED = np.arange(24.0).reshape(8, 3)
 Y = np.arange(8.0) * 100.0
 FRAME = pd.DataFrame(X_OF_LABELLED, columns=["a", "b", "c"]).assign(y=Y)

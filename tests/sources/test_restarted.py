@@ -209,7 +209,6 @@ def test_training_and_public_rows(tmp_path):
 
 
 # ---- Rows.from_chunks: declared shapes are kept, buffers may be reused, and what the factory raises stays inside.
-
 X_OF_STREAMS = np.random.default_rng(3).normal(size=(41, 3))
 
 
@@ -279,7 +278,6 @@ def test_bad_declarations():
 
 
 # ---- Files that another program makes shorter after they were opened: fatal where they are mapped, harmless where they are not.
-
 X_OF_TRUNCATED = np.random.default_rng(0).normal(size=(40_000, 3))
 READERS = {"npy": Rows.from_npy, "arrow": Rows.from_arrow, "feather": Rows.from_arrow, "parquet": Rows.from_parquet}
 

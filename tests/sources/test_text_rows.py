@@ -203,7 +203,6 @@ def test_a_file_that_changes(tmp_path):
 
 # ---- Fuzzing of the CSV path: files of hostile records, read in pieces of all sizes, against a plain reading of each line.
 # The short run is an ordinary test; the long one belongs to `make audit`. What they find goes to hostile_records.csv.
-
 SLOW = [HealthCheck.too_slow]
 SHORT = settings(max_examples=80, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)
 LONG = settings(max_examples=10_000, deadline=None, suppress_health_check=SLOW)
@@ -290,7 +289,6 @@ def test_the_fuzzer_finds_quotes_that_join_lines(monkeypatch):
 
 
 # ---- One record of a text file is one row: replacing it, by anything, changes no other row, not n, and raises nothing.
-
 MIB = 1 << 20
 READERS = pytest.mark.parametrize("read", TEXT_READERS.values(), ids=TEXT_READERS.keys())
 

@@ -309,7 +309,6 @@ def test_light_and_heavy_tails_are_caught():
 
 # ---- Local reports against their laws: angles inside and outside of the cap, directions across it, at 20,000 reports each.
 # A Kolmogorov-Smirnov test fails below 1e-6, so one of the tests here fails falsely once in 20,000 runs of the file.
-
 N = 20_000
 LEVEL = 1e-6
 CAPS = [(2, 0.5), (3, 0.2), (3, 0.9), (10, 0.1), (10, 0.6), (64, 0.05), (64, 0.3), (1000, 0.02), (1000, 0.1)]

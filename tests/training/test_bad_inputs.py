@@ -55,8 +55,6 @@ def with_label(y, value, place=5):
 
 
 # ---- Private content: neutral and silent -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
     """Missing, infinite, or of another class: the same bits as a row that has nothing to say, and not a word."""
@@ -113,7 +111,6 @@ def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
 
 
 # ---- What is refused before the debit --------------------------------------------------------------------------------
-
 SETTINGS = {
     "a clip of zero": (lambda: SemiDP(clip_norm=0.0), "clip_norm"),
     "a clip below zero": (lambda: DPSGD(clip_norm=-1.0), "clip_norm"),

@@ -114,8 +114,6 @@ def test_noise_from_a_seed_is_never_passed_off_as_private(path, ledger):
 
 
 # ---- Files that are refused ----------------------------------------------------------------------------------------
-
-
 def refused(path, ledger, words):
     """Soon, with two gigabytes of memory, and without a debit."""
     before = resource.getrlimit(resource.RLIMIT_AS)
@@ -214,8 +212,6 @@ def test_deep_brackets_and_lines_out_of_order_are_refused(path, ledger):
 
 
 # ---- Disks ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_full_disk_is_found_before_the_debit(path, ledger):
     full = OSError(errno.ENOSPC, "full")
     with mock.patch.object(checkpoint.os, "posix_fallocate", side_effect=full):

@@ -276,7 +276,6 @@ def test_one_impossible_cell_moves_little():
 
 
 # ---- Newton steps for the Huber loss: the coefficients it has without privacy, labels far out, intervals, and its public fit.
-
 STRONG = ApproxDP(4, 1e-5)
 BETA = np.array([1.0, -2.0, 0.5])
 
@@ -426,7 +425,6 @@ def test_planted_fault_an_ordinary_clip_in_place_of_the_bound_is_seen(monkeypatc
 
 
 # ---- Plans of Newton steps, which are simulated side by side --------------------------------------------------------
-
 N_PRIV = 3000
 
 
@@ -492,8 +490,6 @@ def test_quantiles_are_those_of_numpy():
 
 # ---- Regressions from fewer public rows than coefficients: how far from the public rows alone, and what keeps them there.
 # Each part that keeps them there is taken away once, and the same cases then show it.
-
-
 def posterior_of_few(m, dim):
     rng = np.random.default_rng(m)
     x = rng.normal(size=(m, dim))

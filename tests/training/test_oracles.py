@@ -76,8 +76,6 @@ def test_auto_and_newton_in_one_small_case():
 
 
 # ---- Logistic regression from fewer public rows than columns: no worse than these rows alone, and no interval that is not honest.
-
-
 def drawn(dim, m, seed, *, n=6_000, strength=3.0, shift=1.0):
     """Public and private rows of columns with different sizes and shifts; and the loss above the best of given coefficients."""
     rng = np.random.default_rng([dim, m, seed])
@@ -149,8 +147,6 @@ def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
 
 
 # ---- Fewer public rows than columns, where private rows lie about another mean; and the pooling of noisy measurements.
-
-
 def rows_and_labels(n, dim, seed):
     """Columns of different sizes, which explain nearly all of the label."""
     rng = np.random.default_rng(seed)

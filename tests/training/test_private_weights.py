@@ -229,7 +229,6 @@ def test_what_is_refused_before_the_debit(changes, words):
 
 
 # ---- What a caller states about labelled rows: weights of public rows, ranges, weights of classes; and what is refused in words.
-
 RNG_OF_STATED = np.random.default_rng(3)
 X_OF_STATED = RNG_OF_STATED.normal(size=(4300, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 2.0]
 Y_OF_STATED = X_OF_STATED @ [1.0, 0.2, 5.0] + 7.0 + RNG_OF_STATED.normal(size=4300)

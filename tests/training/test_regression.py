@@ -284,7 +284,6 @@ def test_rows_without_a_label_make_no_term():
 
 
 # ---- Columns and labels of text in training: the same bits as codes from every source, private surprises, and what is refused.
-
 CARRIERS = ("AA", "B6", "DL")
 PUBLIC = 300
 
