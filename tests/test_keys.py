@@ -4,10 +4,12 @@ import hashlib
 import os
 import threading
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.own_thread import at_once
 
 from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
 from fastpubpriv.keys import KEY_BYTES, key_source
@@ -93,11 +95,7 @@ def test_threads_get_distinct_keys(make):
         start.wait()
         mine.extend(source.fresh() for _ in range(500))
 
-    threads = [threading.Thread(target=take, args=(mine,)) for mine in lists]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(take, mine) for mine in lists))
     assert len({key for mine in lists for key in mine}) == 4000
 
 

@@ -6,11 +6,12 @@ The comparison is exact (integers and fractions): there are no false alarms.
 import dataclasses
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from helpers.errors import raises
-from helpers.neighbors import replaced
+from helpers.neighbors import random_pairs
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
@@ -75,14 +76,7 @@ HOSTILE = [
 ]
 
 
-def neighbours(rng, count):
-    """Random pairs: sizes, scales, and a replaced row that is random, hostile, or a copy of another."""
-    for _ in range(count):
-        n = int(rng.choice([2, 3, 10, 51]))
-        rows = rng.standard_normal((n, DIM)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300]) + 5.0
-        if rng.random() < 0.3:
-            rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
-        yield rows, replaced(rng, rows, HOSTILE)
+neighbours = partial(random_pairs, sizes=[2, 3, 10, 51], dim=DIM, hostile=HOSTILE, shift=5.0)
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.audit)])

@@ -6,12 +6,13 @@ The comparison is exact (integers and fractions): there are no false alarms.
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from unittest import mock
 
 import numpy as np
 import pytest
 from helpers.errors import raises
-from helpers.neighbors import replaced
+from helpers.neighbors import random_pairs
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
 
@@ -77,14 +78,7 @@ HOSTILE = [
 ]
 
 
-def neighbours(rng, count):
-    """Random pairs: sizes, scales, and a replaced row that is random, hostile, or a copy of another."""
-    for _ in range(count):
-        n = int(rng.choice([1, 2, 3, 10, 50]))
-        rows = rng.standard_normal((n, DIM)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300])
-        if rng.random() < 0.3:
-            rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
-        yield rows, replaced(rng, rows, HOSTILE)
+neighbours = partial(random_pairs, sizes=[1, 2, 3, 10, 50], dim=DIM, hostile=HOSTILE)
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.audit)])

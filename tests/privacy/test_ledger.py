@@ -8,13 +8,13 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from clocks import PATIENCE
 from helpers.errors import raises
+from helpers.own_thread import at_once
 from ledger_cases import forked, reopen
 
 import fastpubpriv
@@ -148,11 +148,7 @@ def test_sixteen_threads(place):
         for _ in range(per_thread):
             ledger.debit(part, name="x")
 
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 16)
     assert ledger.remaining == part.cost
     assert [e.number for e in ledger.entries] == list(range(1, 16 * per_thread + 1))
 
@@ -167,11 +163,7 @@ def test_threads_never_overdraw():
             except BudgetError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 16)
     assert ledger.remaining.is_zero
     assert len(refused) == 16 * 200 - 1000
 

@@ -3,13 +3,13 @@
 import multiprocessing
 import os
 import signal
-import threading
 import time
 
 import numpy as np
 import polars  # noqa: F401  (its signal handler, with SA_RESTART, once kept Ctrl-C from waking the waiting thread)
 import pytest
 from clocks import PATIENCE, ctrl_c
+from helpers.own_thread import at_once
 from spies import SpyRows
 
 from fastpubpriv import ZCDP, BudgetError, Ledger, LedgerError, Rows, coinpress_mean, estimate_mean
@@ -118,11 +118,7 @@ def test_threads_share_one_ledger(on_file, tmp_path):
             except BudgetError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * workers)
     assert len(refused) == 7
     assert len(set(answers)) == len(answers) == fits * workers - 7
     assert ledger.spent == total.cost
