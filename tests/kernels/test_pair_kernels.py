@@ -6,11 +6,16 @@ from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, instruction_set
+from scipy.special import ndtr
 from twins import hypotheses as reference
+from twins import normals as normals_twin
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import hypotheses as kernels
+from fastpubpriv.kernels import normals as normals
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.hypotheses import PANEL
+from fastpubpriv.maps import MixtureTable
 
 SIZES = [1, 2, 63, 64, 65, 130]
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0, 1e200]
@@ -220,3 +225,442 @@ def test_wrong_arguments_are_refused():
     raises(KernelError, None, kernels.draw_counts, np.zeros((3, 1)), table, 0, counts, room)
     raises(KernelError, None, kernels.draw_counts, np.zeros((3, 2)), table, 0, counts[:-1].copy(), room)
     raises(KernelError, "shorter list", kernels.draw_counts, np.zeros((3, 2)), table, 0, counts, room[:-8])
+
+
+# ---- Draws against all hypotheses: single precision gives the counts of the codes, and what it cannot tell is taken again.
+# Each plant gives other counts if single precision is believed where it is in doubt.
+STEP = 1.0 / 2048
+
+
+def nowhere(components, dim, panels=1):
+    """Hypotheses without a component, to be filled in."""
+    return MixtureTable(
+        np.zeros((panels, components, dim, PANEL)), np.ones((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300), False,
+    )  # fmt: skip
+
+
+def codes_of(rows, table):
+    codes = np.empty((table.panels, len(rows), PANEL), dtype=np.int16)
+    kernels.density_codes(rows, table, codes, 0, kernels.density_room(table))
+    return codes
+
+
+def agreed(rows, table, owns):
+    """Counts (owns, hypotheses) of the rows, on which all sets of instructions agree with the codes."""
+    rows = np.ascontiguousarray(rows, dtype=np.float64)
+    codes, room = codes_of(rows, table), kernels.draw_room(table)
+    found = np.empty((len(owns), table.panels * PANEL), dtype=np.int32)
+    for place, own in enumerate(owns):
+        reference.draw_counts(codes, own, found[place])
+        for level in LEVELS:
+            counts = np.full_like(found[place], -1)
+            with instruction_set(level):
+                kernels.draw_counts(rows, table, own, counts, room)
+            np.testing.assert_array_equal(counts, found[place])
+    return found
+
+
+def mixtures_of_draws(seed, size, components, dim, spread):
+    """A table of mixtures around one, `spread` apart, some without a component, some narrow, some equal."""
+    rng = np.random.default_rng(seed)
+    weights = rng.dirichlet([9.0] * components, size)
+    if components > 1:
+        weights[3::17, 0] = 0.0
+    weights /= weights.sum(axis=1, keepdims=True)
+    means = rng.normal(size=(components, dim)) + spread * rng.normal(size=(size, components, dim))
+    variances = np.exp(spread * rng.normal(size=(size, components, dim)))
+    variances[5::13, -1] *= 1e-4
+    variances[6::29, 0, -1] *= 1e-14
+    means[8::11], variances[8::11], weights[8::11] = means[0], variances[0], weights[0]
+    return kernels.mixture_table(weights, means, variances)
+
+
+@pytest.mark.parametrize(("size", "components", "dim", "spread"), [
+    (1, 1, 1, 1.0), (63, 2, 3, 0.1), (64, 1, 2, 0.3), (65, 2, 1, 1e-3), (130, 3, 2, 0.2), (90, 2, 17, 0.02),
+    (70, 17, 1, 0.1),
+])  # fmt: skip
+def test_counts_are_those_of_the_codes(size, components, dim, spread):
+    table = mixtures_of_draws(size, size, components, dim, spread)
+    rows = 2.0 * np.random.default_rng(1).normal(size=(83, dim))
+    rows[40] = table.means[0, 0, :, 0]
+    rows[7, 0], rows[50], rows[51], rows[52] = np.nan, 1e200, 1e6, 5e-324
+    owns = sorted({0, min(5, size - 1), size // 2, size - 1, table.panels * PANEL - 1})
+    for n in (0, 1, 15, 16, 17, 83):
+        agreed(rows[:n], table, owns)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-9, 1e9, 1e150])
+def test_units_and_places_of_columns_do_not_matter(scale):
+    """Columns in other units, and rows a million deviations from zero."""
+    rng = np.random.default_rng(2)
+    means = 1e6 + rng.normal(size=(70, 2, 2))
+    spreads = np.exp(0.2 * rng.normal(size=(70, 2, 2)))
+    rows = 1e6 + rng.normal(size=(60, 2))
+    table = kernels.mixture_table(np.full((70, 2), 0.5), means * [1.0, scale], spreads * [1.0, scale**2])
+    assert np.unique(agreed(rows * [1.0, scale], table, [0, 69])[:, :70]).size > 10
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("edge", [0.5, -0.5])
+@pytest.mark.parametrize("own", [0, 20, 63])
+def test_on_an_edge_of_the_code(sign, edge, own):
+    """Constants within some last bits of an edge, nothing else in the list; ties go to the even code, on both sides of zero."""
+    table = nowhere(1, 1)
+    table.means[:] = 3.0 * sign
+    table.factors[:] = 1e-3
+    base = 7.0 * sign
+    table.constants[0, 0, own] = base
+    others = [j for j in range(PANEL) if j != own]
+    table.constants[0, 0, others] = base + edge * STEP + np.arange(-31, 32) * np.spacing(8.0)
+    assert np.unique(agreed([[3.0 * sign]], table, [own])[0][others]).size in (1, 2)
+    rows = 3.0 * sign + np.arange(-20, 21)[:, None] * 1e-7
+    many = agreed(rows, table, [own, others[0], others[-1]])
+    for j in others[::9]:
+        single = nowhere(1, 1)
+        for part, whole in ((single.means, table.means), (single.factors, table.factors)):
+            part[..., [own, j]] = whole[..., [own, j]]
+        single.constants[..., [own, j]] = table.constants[..., [own, j]]
+        assert 0 <= agreed(rows, single, [own])[0, j] <= len(rows)
+    assert many.max() <= len(rows)
+
+
+@pytest.mark.parametrize("components", [2, 3])
+@pytest.mark.parametrize("own", [1, 62])
+def test_near_ties_of_mixtures(components, own):
+    """Hypotheses some last bits of single precision apart, over the whole code, where gaps of components take any value."""
+    rng, table = np.random.default_rng(own), nowhere(components, 2)
+    table.means[:] = rng.normal(size=(1, components, 2, 1))
+    table.factors[:] = np.exp(rng.normal(size=(1, components, 2, 1)))
+    table.constants[:] = rng.normal(size=(1, components, 1)) + np.linspace(1.0, -1.0, PANEL) * 3e-4
+    table.factors[..., 5] *= 0.7  # the top of many rows, so that edges fall anywhere
+    table.constants[..., 5] += 1.0
+    assert np.unique(agreed(3.0 * rng.normal(size=(400, 2)), table, [own])).size > 10
+
+
+@pytest.mark.parametrize("components", [2, 3])
+def test_a_narrow_component_that_matters_and_one_that_does_not(components):
+    """One component ten thousand times narrower than the others: rows inside it, at its shoulders and far away."""
+    table = mixtures_of_draws(4, 64, components, 1, 0.05)
+    table.means[0, 1, 0, :] = 0.3
+    table.factors[0, 1, 0, :] = 1e4 * (1.0 + 1e-3 * np.arange(PANEL))
+    table.constants[0, 1, :] = 7.0
+    narrow = 0.3 + np.linspace(-9.0, 9.0, 200) * 1e-4
+    agreed(np.concatenate([narrow, np.linspace(-4.0, 4.0, 40)])[:, None], table, [0, 31, 63])
+    table.factors[0, 0, 0, 31] = 3e4  # one whose components are all narrow
+    agreed(np.concatenate([narrow, np.linspace(-4.0, 4.0, 40)])[:, None], table, [31])
+
+
+def test_counts_of_a_draw_do_not_depend_on_the_others():
+    table, rows = mixtures_of_draws(9, 130, 2, 3, 0.1), np.random.default_rng(5).normal(size=(50, 3))
+    rows[11] = 1e5  # its group is coded
+    whole = agreed(rows, table, [77])
+    parts = sum(agreed(rows[i : i + 1], table, [77]) for i in range(50))
+    np.testing.assert_array_equal(parts, whole)
+
+
+# ---- The bound of single_simd.h, term by term -----------------------------------------------------------------------
+#
+# Each case makes single precision err by a large part of what one term of the bound allows for, and puts the log density of every
+# hypothesis next to an edge of the code of OWN: counts are wrong without that term, and with half of it already (the one for
+# columns: two fifths; the one for joined components: with AVX-512). What margins above 1/32 get on top has no case:
+# components do not err by as much all at once.
+U = 2.0**-24
+OWN, TOP = 31, 32  # of one component around zero; TOP has the largest log density, ten steps above OWN
+OTHERS = np.array([j for j in range(PANEL) if j not in (OWN, TOP)])
+FAR = [8.0 * (1.0 + 0.98 * U)]
+
+
+def around_zero(components, dim, constant=0.0):
+    """Hypotheses of one component of variance one each; others may get more."""
+    table = nowhere(components, dim)
+    table.constants[0, 0] = constant
+    return table
+
+
+def agreed_at_edges(row, table, offsets=1e-7, moved=()):
+    """As `agreed`, with constants that put OTHERS next to the edges that decide: `offsets` (62,) to either side.
+
+    moved: pairs of a hypothesis and how far above OWN it goes instead.
+    """
+    own = reference.log_densities(np.array([row]), table)[0, OWN]
+    wanted = np.full(PANEL, own)
+    wanted[TOP] += 10 * STEP
+    wanted[OTHERS] += np.where(OTHERS > OWN, -0.5, 0.5) * STEP + offsets * np.where(OTHERS % 3 == 0, -1.0, 1.0)
+    for j, distance in moved:
+        wanted[j] = own + distance
+    table.constants[0] += wanted - reference.log_densities(np.array([row]), table)[0]
+    return agreed([row], table, [OWN])
+
+
+def put_far(table, component, factor, gap, height=0.0):
+    """A component for OTHERS at -gap or more (in sqrt(2) deviations) beyond FAR, where its log density is OWN's and `height`.
+
+    The row, its factor and its shift are all rounded so that single precision sees it almost 3 U 8 factor farther off, which is
+    nearly what the bound allows for.
+    """
+    factor *= 1.0 + 0.98 * U
+    ulp = 2.0 * U * 2.0 ** np.floor(np.log2(8.0 * factor))
+    shift = (np.floor((FAR[0] * factor - gap) / ulp) + np.arange(len(OTHERS)) % 4 + 0.51) * ulp
+    table.factors[0, component, 0, OTHERS] = factor * np.sqrt(2.0)
+    table.means[0, component, 0, OTHERS] = shift / factor
+    gaps = (FAR[0] - table.means[0, component, 0, OTHERS]) * table.factors[0, component, 0, OTHERS]
+    table.constants[0, component, OTHERS] = 0.5 * gaps**2 - 0.5 * FAR[0] ** 2 + height
+
+
+@pytest.mark.parametrize("lost", [0.98, 1.02])
+@pytest.mark.parametrize(("first", "constant"), [(32.2, 0.0), (0.0, 520.0)], ids=["columns", "constants"])
+def test_bound_of_a_long_sum(first, constant, lost):
+    """A sum of 512 and more, to which each of 199 columns adds what is rounded to nothing, or to twice as much."""
+    table = around_zero(1, 200, constant)
+    table.means[0, 0, 0, OTHERS] = np.linspace(0.0, 0.1, len(OTHERS))
+    agreed_at_edges([first, *[np.sqrt(2.0**-14 * lost)] * 199], table)
+
+
+@pytest.mark.parametrize("factor", [2.0**9, 2.0**21])
+def test_bound_of_a_far_row(factor):
+    """The larger factor is one for which also the square of what is lost is large."""
+    table = around_zero(1, 1)
+    put_far(table, 0, factor, -7.0)
+    agreed_at_edges(FAR, table)
+
+
+def test_bound_of_two_components_of_a_size():
+    """Each has a larger distance than one alone that comes up to the same sum."""
+    table = around_zero(2, 1)
+    for component in range(2):
+        put_far(table, component, 2.0**9, -np.sqrt(0.75))
+    agreed_at_edges(FAR, table)
+
+
+def test_bound_of_the_largest():
+    """The largest log density, from which all codes are counted, is one that single precision takes for less than another."""
+    table = around_zero(1, 1)
+    put_far(table, 0, 2.0**9, -7.0)
+    largest, rest = OTHERS[7], np.delete(OTHERS, 7)
+    table.means[0, 0, 0, rest], table.factors[0, 0, 0, rest] = 0.0, 1.0  # the rest are as OWN
+    offsets = np.random.default_rng(6).uniform(-0.6, 0.6, len(OTHERS)) * STEP
+    agreed_at_edges(FAR, table, offsets, [(largest, 20 * STEP), (OTHERS[8], 15.5 * STEP)])
+
+
+@pytest.mark.parametrize("components", [2, 6])
+def test_bound_of_joined_components(components):
+    """Codes take an approximate exponential, farthest off at gaps just below log(2) / 2; single precision lets go of large gaps."""
+    rng = np.random.default_rng(components)
+    for gap in [np.log(2.0) / 2.0, 1.0, 14.0] * 25:
+        table = around_zero(components, 1)
+        table.constants[0, 1:, OTHERS] = -gap + rng.uniform(0.0, 0.01, (len(OTHERS), 1))
+        agreed_at_edges([0.0], table, rng.uniform(0.0, 8e-5, len(OTHERS)))
+
+
+@pytest.mark.parametrize("factor", [2.0**24, 2.0**26])
+def test_bound_of_a_narrow_component_at_the_row(factor):
+    """Single precision takes it for far off, and it is all that there is of the hypothesis."""
+    table = around_zero(2, 1)
+    table.constants[0, 0, OTHERS] = -40.0
+    put_far(table, 1, factor, -1.0)
+    agreed_at_edges(FAR, table)
+
+
+def test_bound_of_a_narrow_component_beside_another():
+    """It is some e^-3 to e^-10 of the density, and what single precision does not know of it counts."""
+    table = around_zero(2, 1)
+    put_far(table, 1, 2.0**11, -6.0, -np.linspace(3.0, 10.0, len(OTHERS)))
+    agreed_at_edges(FAR, table)
+
+
+# ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
+# Each plant has codes that differ if a processor fuses and does not look.
+HALF_LOG_TWO = 0.34657359027997264
+
+
+def table_of(components, dim, panels=1):
+    """Hypotheses that are nowhere, to be filled in."""
+    return MixtureTable(
+        np.zeros((panels, components, dim, PANEL)), np.zeros((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300), False,
+    )  # fmt: skip
+
+
+def every_set(rows, table):
+    """The codes (panels, n, PANEL) of the rows, on which all sets of instructions agree."""
+    seen = []
+    for level in LEVELS:
+        with instruction_set(level):
+            codes = np.zeros((table.panels, len(rows), PANEL), dtype=np.int16)
+            kernels.density_codes(np.ascontiguousarray(rows), table, codes, 0, kernels.density_room(table))
+            seen.append(codes)
+    for codes in seen[1:]:
+        np.testing.assert_array_equal(codes, seen[0])
+    return seen[0]
+
+
+@pytest.mark.parametrize("components", [1, 2])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_distance_halfway_between_codes(components, sign):
+    """The squares add up to 1 + 2^-26 unless they are fused: then to a last bit more, and the code is one less."""
+    table = table_of(components, 2)
+    table.constants[0, 0, 0] = 0.0  # the top, whose factors are zero
+    table.constants[0, 0, 5] = 0.5 * (1.0 + 2.0**-26) - 0.5 / 2048
+    table.factors[0, 0, :, 5] = 1.0
+    row = sign * np.array([[1.1 * 2.0**-27, 1.0 + 2.0**-27]])
+    unfused = row[0, 0] ** 2 + row[0, 1] ** 2
+    assert unfused == 1.0 + 2.0**-26
+    assert every_set(row, table)[0, 0, [0, 5]].tolist() == [32767, 32767]  # half to even
+    among = np.random.default_rng(0).standard_normal((50, 2))
+    among[[0, 16, 49]] = row
+    assert (every_set(among, table)[0, [0, 16, 49], 5] == 32767).all()
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0 * HALF_LOG_TWO, 11.0 * HALF_LOG_TWO])
+def test_where_polynomials_change(gap):
+    """`log` changes at a sum of two equal components, `exp` half way between powers of two: hypotheses on both sides of it."""
+    table = table_of(2, 1)
+    table.constants[0, 0, :63] = 0.0
+    table.constants[0, 1, :63] = -(gap + np.arange(-31, 32) * (np.spacing(gap) if gap else 2.0**-53))
+    table.constants[0, 0, 63] = 2.0
+    table.factors[0, 0, 0, 63] = 1.0
+    codes = every_set(np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None], table)
+    assert np.unique(codes[0, :, 0]).size >= 2
+    assert (np.ptp(codes[0, :, :63].astype(int), axis=1) <= 1).all()
+
+
+def test_many_hypotheses_near_each_other():
+    """Lists as they are chosen from: a million codes, from rows near and far."""
+    rng, size, dim = np.random.default_rng(3), 900, 3
+    weights = rng.dirichlet([20.0, 20.0], size)
+    weights[7::50] = [1.0, 0.0]
+    means = rng.normal(size=(2, dim)) + 0.1 * rng.normal(size=(size, 2, dim))
+    means[11, 1] = means[11, 0]
+    spreads = np.exp(0.2 * rng.normal(size=(size, 2, dim)))
+    rows = rng.normal(size=(500, dim)) * 10.0 ** rng.integers(-1, 3, size=(500, 1))
+    rows[::100] = [np.nan, 1e308, 5e-324]
+    every_set(rows, kernels.mixture_table(weights, means, spreads))
+    spreads[11, 1], weights[11] = spreads[11, 0], 0.5  # two equal components: every row is taken again
+    every_set(rows, kernels.mixture_table(weights, means, spreads))
+    far = 1e150
+    with np.errstate(over="ignore"):
+        rows = far * rows
+    every_set(rows, kernels.mixture_table(weights, far * means, far**2 * spreads))
+
+
+# ---- Normals in cells and rows under a mixture: the bits of the plain programs, on every instruction set, whatever the numbers.
+@pytest.fixture(params=[0, 1, 2])
+def level(request):
+    """Each instruction set of this machine in turn."""
+    before = lib.fpp_isa_limit(lib.fpp_isa_detect())
+    if request.param > before:
+        pytest.skip("not on this machine")
+    lib.fpp_isa_limit(request.param)
+    yield request.param
+    lib.fpp_isa_limit(before)
+
+
+def some_edges(rng, count):
+    """Cells of all widths: fine ones in the middle, and ones that double outwards."""
+    inner = np.sort(np.concatenate([rng.normal(0, 3, count), 2.0 ** np.arange(40), -(2.0 ** np.arange(40))]))
+    return np.concatenate([[-np.inf], np.unique(inner), [np.inf]])
+
+
+def mixtures_of_cells(rng, size, components):
+    means, stds = rng.normal(0, 5, (size, components)), 10.0 ** rng.uniform(-3, 3, (size, components))
+    return rng.dirichlet(np.ones(components), size), means, stds
+
+
+def same_bits(found, expected):
+    return all(
+        np.array_equal(one.view(np.int64), other.view(np.int64)) for one, other in zip(found, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize("components", [1, 3, 5])
+def test_parts_of_cells_equal_those_of_the_twin(level, components):
+    rng = np.random.default_rng(components)
+    for count in (1, 2, 6, 60, 131):
+        edges = some_edges(rng, count)
+        weights, means, stds = mixtures_of_cells(rng, 7, components)
+        means[0, 0] = edges[1]  # an edge at the mean itself
+        parts = normals.cell_parts(means, stds, edges)
+        twin = normals_twin.cell_parts(means, stds, edges)
+        assert same_bits(parts, twin)
+        masses = normals.cell_masses(means, stds, edges)
+        assert same_bits(masses, normals_twin.cell_masses(means, stds, edges))
+        assert same_bits(masses[:1], twin[:1])
+        assert np.allclose(parts[0].sum(axis=2), 1.0, rtol=0, atol=1e-12)
+        counts, rows = rng.normal(50, 30, len(edges) - 1), rng.permutation(7)[:4]
+        for fixed in (False, True):
+            given = counts, weights, masses, 1e4, 25.0, rows, fixed
+            assert same_bits(normals.cell_slopes(*given), normals_twin.cell_slopes(*given))
+
+
+def test_tails_have_all_their_digits(level):
+    """Against SciPy's normal distribution over its whole range, and against nothing beyond it."""
+    z = np.concatenate(
+        [np.linspace(-45.0, 45.0, 20001), [-np.inf, -1e300, 1e300, np.inf], np.sqrt(2.0) * np.array([1.0, 8.0])]
+    )
+    z = np.unique(z)
+    found = normals.cell_masses(np.zeros((1, 1)), np.ones((1, 1)), z)[0][0, 0]
+    left, right = z[:-1], z[1:]
+    assert np.array_equal(found, np.where(left > 0.0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left)))
+
+
+def test_hostile_mixtures_do_no_harm(level):
+    """Widths of nothing, means far away, and numbers that are none: as the twin, bit for bit or both not a number."""
+    edges = np.array([-np.inf, -1.0, 0.0, 1e-300, 2.0, 1e300, np.inf])
+    means = np.array([[0.0, 1e300, -np.inf, np.nan, 1.0, 0.0]])
+    stds = np.array([[0.0, 1e-300, 1.0, 1.0, np.inf, np.nan]])
+    for one, other in zip(
+        normals.cell_parts(means, stds, edges), normals_twin.cell_parts(means, stds, edges), strict=True
+    ):
+        assert np.array_equal(one, other, equal_nan=True)
+
+
+def statistic(module, rows, means, stds, share, radii):
+    row = module.RowStatistic(means, stds)
+    found = row.distances(rows)
+    components, dim = means.shape
+    out = np.empty((len(rows), components * (1 + (2 if radii[2] else 1) * dim)))
+    row.moments(found, share, radii, out)
+    return found[0], found[1].astype(np.float64), out
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", [1, 2, 3, 8, 9, 21])
+def test_statistics_of_rows_equal_those_of_the_twin(level, dtype, dim):
+    rng = np.random.default_rng(dim)
+    for n in (0, 1, 7, 8, 43):
+        rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
+        rows[rng.random((n, dim)) < 0.02] = np.nan
+        rows[rng.random((n, dim)) < 0.02] = np.finfo(dtype).max
+        means, stds = rng.normal(size=(3, dim)), 10.0 ** rng.uniform(-2, 2, (3, dim))
+        share = rng.dirichlet(np.ones(3), n).T.copy()
+        for radii in ((1.0, 2.0, 3.0), (0.5, 1.0, 0.0)):
+            found = statistic(normals, rows, means, stds, share, radii)
+            expected = statistic(normals_twin, rows, means, stds, share, radii)
+            whole = expected[1] != 0
+            assert same_bits(found[1:], expected[1:])
+            assert same_bits([found[0][:, whole]], [expected[0][:, whole]])
+            # A row's numbers are its own.
+            if n > 1:
+                alone = statistic(normals, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
+                assert same_bits([alone[2]], [found[2][1:2]])
+
+
+def test_wrong_arrays_are_refused():
+    edges = np.array([-np.inf, 0.0, np.inf])
+    masses = normals.cell_masses(np.zeros((2, 1)), np.ones((2, 1)), edges)
+    good = [np.ones(2), np.ones((2, 1)), masses, 1.0, 1.0, np.array([0, 1]), False]
+    normals.cell_slopes(*good)
+    for place, wrong in (
+        (0, np.ones(3)),
+        (1, np.ones((2, 2))),
+        (5, np.array([2])),
+        (5, np.array([-1])),
+        (5, np.array([0.0])),
+    ):
+        with pytest.raises(KernelError):
+            normals.cell_slopes(*[wrong if at == place else each for at, each in enumerate(good)])
+    with pytest.raises(KernelError):
+        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 3)))
+    with pytest.raises(KernelError):
+        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances(np.zeros((4, 3)))
