@@ -301,8 +301,7 @@ def test_no_row_passes_the_bound_of_residuals(residual):
 def test_the_check_of_the_bound_is_what_holds_it(monkeypatch):
     """A reference without the checks lets a row through that the kernel drops: the test above can fail."""
     chosen = residual_map_of(np.random.default_rng(0), 2, squared_residual, bound=1000)
-    long = replaced(chosen, inv_step=1e5)
-    row = np.array([[3.0, 4.0, 50.0]])
+    long, row = replaced(chosen, inv_step=1e5), np.array([[3.0, 4.0, 50.0]])
     assert not summed(residuals.residual_sum, row, long).any()
     loose = replaced(long, quant_bound=2**25)
     assert np.linalg.norm(summed(residuals.residual_sum, row, loose).astype(float)) > 1000

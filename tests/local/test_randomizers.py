@@ -12,19 +12,8 @@ import pytest
 from helpers.errors import raises
 
 from fastpubpriv import ApproxDP, InputError, PureDP, SeededNoiseWarning
-from fastpubpriv.local import (
-    Aggregator,
-    Duchi,
-    PrivUnit,
-    PrivUnitG,
-    Reports,
-    SubsetSelection,
-    codes,
-    estimate_mean,
-)
-from fastpubpriv.local import (
-    parameters as caps,
-)
+from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, Reports, SubsetSelection, codes, estimate_mean
+from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.codes import names_near_word
 from fastpubpriv.local.reports import directions, integers
 from fastpubpriv.release import reports as door

@@ -10,39 +10,16 @@ from helpers.tables import read
 from scipy import stats
 
 from benchmarks import machine
-from benchmarks.papers import (
-    coinpress_covariance as experiment,
-)
-from benchmarks.papers import (
-    example_weighted_mean as example,
-)
-from benchmarks.papers import (
-    figure_divergence,
-    gradient_cells,
-    public_mixtures,
-    univariate_mixtures,
-)
-from benchmarks.papers import (
-    figure_one_public_row as figure,
-)
-from benchmarks.papers import (
-    figure_public_ratio as public_ratio_figure,
-)
-from benchmarks.papers import (
-    gradient_cells as cells,
-)
-from benchmarks.papers import (
-    gradient_tables as tables,
-)
-from benchmarks.papers import (
-    logistic_figures as figures,
-)
-from benchmarks.papers import (
-    newton_beyond as beyond,
-)
-from benchmarks.papers import (
-    noise_tables as noise_tables,
-)
+from benchmarks.papers import coinpress_covariance as experiment
+from benchmarks.papers import example_weighted_mean as example
+from benchmarks.papers import figure_divergence, gradient_cells, public_mixtures, univariate_mixtures
+from benchmarks.papers import figure_one_public_row as figure
+from benchmarks.papers import figure_public_ratio as public_ratio_figure
+from benchmarks.papers import gradient_cells as cells
+from benchmarks.papers import gradient_tables as tables
+from benchmarks.papers import logistic_figures as figures
+from benchmarks.papers import newton_beyond as beyond
+from benchmarks.papers import noise_tables as noise_tables
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.experiment import Options
 from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, METHODS, TABLES

@@ -39,9 +39,7 @@ from fastpubpriv import (
     learn_axis_aligned_mixture,
     select_hypothesis,
 )
-from fastpubpriv import (
-    run as running,
-)
+from fastpubpriv import run as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InfeasibleError, InputError, OutOfMemoryError
 from fastpubpriv.estimators import coinpress

@@ -373,12 +373,9 @@ def skewed(n, seed=0):
 def fitted(m, seed=0, **options):
     x, y = skewed(4000 + m, seed)
     given = {
-        "x_pub": x[:m].copy(),
-        "y_pub": y[:m].copy(),
-        "budget": BUDGET_OF_PREDICTION,
-        "random_state": seed,
+        "x_pub": x[:m].copy(), "y_pub": y[:m].copy(), "budget": BUDGET_OF_PREDICTION, "random_state": seed,
         **options,
-    }
+    }  # fmt: skip
     return seeded(train, x[m:], y[m:], **{"loss": "squared", "method": "newton", **given})
 
 
@@ -429,14 +426,9 @@ def test_ends_and_what_is_read_back():
 def test_labels_that_are_all_equal_in_public_have_a_normal_law():
     x, y = skewed(2000)
     result = seeded(
-        linear_regression,
-        x[40:],
-        y[40:],
-        x_pub=x[:40].copy(),
-        y_pub=np.ones(40),
-        y_scale=1.0,
+        linear_regression, x[40:], y[40:], x_pub=x[:40].copy(), y_pub=np.ones(40), y_scale=1.0,
         budget=BUDGET_OF_PREDICTION,
-    )
+    )  # fmt: skip
     assert len(result.label_quantiles) == 0
     assert np.isfinite(result.prediction_interval(x[:2])).all()
 
