@@ -12,7 +12,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 
 # What rows beyond the bound lose is told from the longest public ones, of which none is beyond the longest. Under a tail that
-# falls off exponentially four are the fewest that cover it in 95 % of draws (three 92 %: `covered` in test_public_facts.py).
+# falls off exponentially four are the fewest that cover it in 95 % of draws (three 92 %: `covered` in test_training.py).
 TOLD_BY = 4
 CHANCE = 0.05
 
