@@ -182,12 +182,9 @@ def reads_rows(call):
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
-
-
 def cancelling(rng, rows):
     """Rows at the places of the given ones, moved by large steps that cancel each other in a sum over columns, or do not."""
-    found = []
-    dim = rows.shape[1]
+    found, dim = [], rows.shape[1]
     for size in (1e3, 1e6, 1e9, 1e12):
         row = rows[rng.integers(len(rows))].copy()
         first, second = rng.integers(dim, size=2)
@@ -212,8 +209,7 @@ def on_boundaries(contribution, rows, count, rng):
         one, other = rng.choice(len(rows), size=2, replace=False)
         low, high = rows[one], rows[other]
         if turn % 2 == 0:
-            column = rng.integers(rows.shape[1])
-            high = low.copy()
+            column, high = rng.integers(rows.shape[1]), low.copy()
             high[column] = rows[other, column]
         at_low = contribution(low[None], 1)
         if np.array_equal(at_low, contribution(high[None], 1)):

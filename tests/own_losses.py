@@ -1,4 +1,4 @@
-"""Losses of a user who thinks of many rows at once: each gives a row other numbers beside other rows, if it is shown any."""
+"""Losses of a user: two that look at one row, and some that think of many and give a row other numbers beside other rows."""
 
 import math
 
@@ -6,6 +6,26 @@ import numba
 import numpy as np
 
 from fastpubpriv.training import Loss
+
+
+class Absolute:
+    """With a kink."""
+
+    def value(self, weights, x, y):
+        return np.abs(x @ weights - y)
+
+    def gradient(self, weights, x, y):
+        return np.sign(x @ weights - y)[:, None] * x
+
+
+class Squared:
+    """By per-sample gradients."""
+
+    def value(self, weights, x, y):
+        return 0.5 * (np.sum(x * weights, axis=1) - y) ** 2
+
+    def gradient(self, weights, x, y):
+        return (np.sum(x * weights, axis=1) - y)[:, None] * x
 
 
 class OwnLoss:

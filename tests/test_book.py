@@ -85,8 +85,7 @@ def test_a_long_line_is_noticed():
 
 
 def test_every_public_name_has_a_page():
-    names = [name for group in GROUPS for name in group.names]
-    assert sorted(names) == sorted(public_names())
+    assert sorted([name for group in GROUPS for name in group.names]) == sorted(public_names())
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.slug)
@@ -141,8 +140,7 @@ def test_every_file_of_long_tests_is_in_the_table():
 
 
 def test_long_tests_are_found_however_they_are_marked(tmp_path):
-    path = tmp_path / "test_a.py"
-    mark = "pytest.mark.audit"
+    path, mark = tmp_path / "test_a.py", "pytest.mark.audit"
     path.write_text(
         f"import pytest\nrows = {mark}\n\n@{mark}\ndef test_b():\n    'Why.'\n\n@rows\ndef test_c(): ...\ndef test_d(): ...\n",
         encoding="utf-8",
@@ -154,19 +152,11 @@ def test_tables_of_speed_and_accuracy_have_rows():
     assert all(len(TABLES[name]()) >= 5 for name in ("bench", "accuracy", "closer", "guards"))
 
 
-@pytest.mark.parametrize(
-    ("text", "latex"),
-    [
-        ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"),
-        ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
-        ("q_ij", r"q _{ij}"),
-        ("1e-7", r"1\cdot 10^{-7}"),
-        ("max_depth", None),
-        ("vector_sum.md", None),
-        ("record_replay", None),
-        ("noise", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "latex"), [
+    ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"), ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
+    ("q_ij", r"q _{ij}"), ("1e-7", r"1\cdot 10^{-7}"), ("max_depth", None), ("vector_sum.md", None),
+    ("record_replay", None), ("noise", None),
+])  # fmt: skip
 def test_formulas_of_the_notes(text, latex):
     assert to_latex(text) == latex
 

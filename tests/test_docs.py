@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 import fastpubpriv
+from fastpubpriv import shared_docs as parameters
+from fastpubpriv.cli.app import main
+from fastpubpriv.planning.solve import TASKS, task_arguments
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md") if (ROOT / name).exists()]
@@ -58,8 +68,7 @@ def test_readme_has_python():
 @pytest.mark.parametrize("name", modules())
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(name)
-    bad = []
+    module, bad = importlib.import_module(name), []
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs={"np": np}):
         if test.examples:
             runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
@@ -86,3 +95,238 @@ def test_links_lead_somewhere(document):
 def test_a_broken_link_is_noticed(tmp_path):
     (tmp_path / "a.md").write_text("[b](b.md) [web](https://example.org) [here](a.md#x)", encoding="utf-8")
     assert broken_links(tmp_path / "a.md") == ["b.md"]
+
+
+# ---- What `help()` says of parameters: each one once, with words; shared texts are filled in; one default of `failure_prob`.
+PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
+HOMES = [
+    "fastpubpriv",
+    *(f"fastpubpriv.{part}" for part in ("auditing", "mixtures.list_decoding", "planning", "privacy")),
+]
+
+
+def public_functions() -> dict[str, Callable[..., object]]:
+    found = [getattr(module, name) for module in map(import_module, HOMES) for name in module.__all__]
+    return {function.__name__: function for function in found if inspect.isfunction(function)}
+
+
+PUBLIC = public_functions()
+# Those that say in their first lines all that there is to say of their arguments.
+SHORT = {name for name, function in PUBLIC.items() if "Parameters\n" not in (inspect.getdoc(function) or "")}
+
+
+def described(text: str) -> tuple[list[str], list[str]]:
+    """Names in the Parameters section, in order, and those without a description."""
+    section = text.split("Parameters\n----------\n")[1]
+    section = re.split(r"\n\n(?=[A-Z]\w+\n-{3,}(\n|$))", section)[0]
+    blocks = re.split(r"\n(?=\S)", section)
+    names = [(re.split(r" : |$", block.split("\n")[0])[0].split(", "), "\n    " in block) for block in blocks]
+    return [name for each, _ in names for name in each], [name for each, told in names if not told for name in each]
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC.keys() - SHORT))
+def test_each_parameter_is_described_once(name):
+    found, silent = described(inspect.getdoc(PUBLIC[name]))
+    assert sorted(found) == sorted(inspect.signature(PUBLIC[name]).parameters)
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_no_placeholder_is_left(name):
+    assert not re.search(r"(?m)^ *\{.*\}$", inspect.getdoc(PUBLIC[name]))
+
+
+def test_the_entry_points_say_more_than_a_line():
+    assert not SHORT & {name for name in import_module("fastpubpriv").__all__ if name in PUBLIC}
+    assert sum("None: fresh operating-system keys" in inspect.getdoc(function) for function in PUBLIC.values()) >= 15
+
+
+def test_the_check_of_descriptions_catches():
+    assert described("Parameters\n----------\na, b : int\n    Two.\nc\nc : int\n    One.\n\nReturns\n-------\nint") == (
+        ["a", "b", "c", "c"],
+        ["c"],
+    )
+
+
+def test_texts_are_filled_in_and_keep_what_is_below_them():
+    @shared_docs
+    def sample(*, mode: str, ledger: object = None) -> int:
+        """Sample.
+
+        Parameters
+        ----------
+        {ledger, mode}
+            Of this function.
+
+        Returns
+        -------
+        int
+            A {literal} stays, and so does {one} in a line.
+        """
+        return 3
+
+    assert sample(mode="practical") == 3
+    assert list(inspect.signature(sample).parameters) == ["mode", "ledger"]
+    text = inspect.getdoc(sample)
+    assert described(text) == (["ledger", "mode"], [])
+    assert "Same privacy.\n    Of this function.\n\nReturns" in text
+    assert "A {literal} stays, and so does {one} in a line." in text
+
+
+def test_an_unknown_text_is_refused():
+    with pytest.raises(KeyError):
+
+        @shared_docs
+        def wrong() -> None:
+            """Wrong.
+
+            {nonsense}
+            """
+
+
+def test_shared_texts_are_parameters_with_a_description():
+    for text in parameters._TEXTS.values():
+        first, *rest = text.split("\n")
+        assert re.fullmatch(r"[\w, ]+( : .+)?", first)
+        assert rest
+        assert all((line.startswith("    ") and line.endswith((".", ","))) or len(line) > 90 for line in rest)
+
+
+def test_without_docstrings_nothing_is_filled_in():
+    program = "import fastpubpriv as f; assert f.estimate_mean.__doc__ is None; print(f.estimate_mean.__name__)"
+    done = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "estimate_mean\n"
+
+
+def test_failure_prob_has_one_default():
+    found = {
+        name: inspect.signature(function).parameters["failure_prob"].default
+        for name, function in PUBLIC.items()
+        if "failure_prob" in inspect.signature(function).parameters
+    }
+    assert len(found) >= 14
+    assert {name for name, default in found.items() if default != FAILURE_PROB} == set()
+
+
+def test_failure_prob_has_the_same_default_in_plan_and_on_the_command_line():
+    tasks = [task for task in TASKS if "failure_prob" in task_arguments(task)]
+    assert len(tasks) >= 6
+    assert {inspect.signature(TASKS[task]).parameters["failure_prob"].default for task in tasks} == {FAILURE_PROB}
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    options = [option for command in commands for option in command.params if option.name == "failure_prob"]
+    assert len(options) >= 5
+    assert {option.default for option in options if isinstance(option.default, float)} == {FAILURE_PROB}
+
+
+@pytest.mark.parametrize("part", ["", *PARTS, "mixtures.list_decoding"])
+def test_dir_shows_what_is_public(part):
+    module = import_module(f"fastpubpriv.{part}".rstrip("."))
+    own = {*PARTS, "__version__"} if not part else set()
+    assert set(dir(module)) == {*module.__all__, *own}
+    for name in dir(module):
+        assert getattr(module, name) is not None
+
+
+# ---- Numbered statements that the code and the pages cite of the three papers: each must be one that the paper has.
+KINDS = "Theorem|Lemma|Proposition|Remark|Corollary|Definition|Claim|Fact|Condition|Algorithm|Figure|Table"
+
+
+def numbers(text):
+    """1-4 stands for 1 2 3 4, C.1-3 for C.1 C.2 C.3."""
+    found = set()
+    for part in text.split():
+        head, _, last = part.partition("-")
+        stem, dot, first = head.rpartition(".")
+        found |= {f"{stem}{dot}{k}" for k in range(int(first), int(last or first) + 1)}
+    return found
+
+
+# As the versions number them that `docs/papers` names.
+STATEMENTS = {
+    "A": {
+        "Theorem": "1.1-6 2.3-4 3.1 B.2 B.5 B.12 C.14 C.17 C.20-29",
+        "Lemma": "2.2 2.5 A.1-7 A.12-14 A.18-19 A.21-24 B.1 B.6-11 C.7-13 C.19",
+        "Claim": "2.1 C.15-16",
+        "Corollary": "C.18",
+        "Definition": "A.8-11 A.15-17 A.20",
+        "Fact": "B.3-4",
+        "Condition": "C.1-6 1-2",
+        "Algorithm": "1-10",
+        "Figure": "1",
+    },
+    "B": {
+        "Theorem": "4 10 12 14 18 21-23 25 32-33 38 41-42 44 48", "Lemma": "7 16 26-28 31 35-36 39 45-46",
+        "Proposition": "8 17 19-20 29-30 37 43 47 49", "Remark": "5 11 15 34 40", "Definition": "1-3 6 9 13 24",
+        "Algorithm": "1-4", "Figure": "1-20", "Table": "1-12",
+    },
+    "C": {
+        "Theorem": "1.1-2 1.4 3.2 4.6 4.14 5.1 E.1", "Lemma": "2.10-11 3.1 4.1-2 4.7 4.10 5.2 A.4",
+        "Proposition": "1.3 2.2 A.1-3 B.4 B.6 C.1 D.1-3", "Definition": "2.1 2.3-6 2.8-9 2.12-13 B.1-3 B.5",
+        "Remark": "2.7", "Corollary": "4.5 4.13 E.2", "Claim": "3.3-4 4.3-4 4.8-9 4.11-12", "Algorithm": "1-5",
+    },
+}  # fmt: skip
+KNOWN = {
+    paper: {f"{kind} {number}" for kind, listed in kinds.items() for number in numbers(listed)}
+    for paper, kinds in STATEMENTS.items()
+}
+NUMBER = r"(?:[A-G]\.)?\d+(?:\.\d+)?"
+LISTED = re.compile(rf"\b({KINDS})s? ({NUMBER}(?:(?:, | and | to ){NUMBER})*)|\b({KINDS})s? ([a-z]\S*)")
+# From the name of a paper to the end of the sentence, of the clause, or of the parenthesis that it stands in.
+CITED = re.compile(r"[Pp]aper ([ABC])\b\)?:?((?:[^.;:()]|\.(?=\d))*)")
+# Titles that the pages and the docstrings use in place of a letter.
+TITLES = {"LLHR (paper B)": "paper B", "of Aden-Ali, Ashtiani, Liaw (2021)": "of paper C"}
+
+
+def statements(text):
+    """Citations in a text about one paper, in the form "Lemma 3.1"; "Theorem on ..." for one without a number."""
+    found = []
+    for kind, listed, bare, word in LISTED.findall(text):
+        if bare:
+            found += [f"{bare} {word}"] if word in ("on", "about") else []
+            continue
+        found += [f"{kind} {number}" for number in re.findall(NUMBER, listed)]
+    return found
+
+
+def unknown(text):
+    """What a text cites of a paper that does not have it."""
+    flat = re.sub(r"\s+", " ", text)
+    for title, name in TITLES.items():
+        flat = flat.replace(title, name)
+    found = [
+        (paper, cited) for paper, rest in CITED.findall(flat) for cited in statements(rest) if cited not in KNOWN[paper]
+    ]
+    # "Algorithm 2 of paper C", "Lemma 4.1 of Aden-Ali, Ashtiani, Liaw (2021)".
+    behind = re.findall(rf"((?:{KINDS})s? {NUMBER}) of paper ([ABC])\b", flat)
+    return found + [(paper, cited) for cited, paper in behind if cited not in KNOWN[paper]]
+
+
+@pytest.mark.parametrize(("text", "wrong"), [
+    ("Paper C, Theorem 2.15 (Bun and others 2019).", [("C", "Theorem 2.15")]),
+    ("(paper B, Theorem on finite classes)", [("B", "Theorem on")]),
+    ("LLHR (paper B), Lemma 15; the radius", [("B", "Lemma 15")]),
+    ("Algorithm 6 of paper C", [("C", "Algorithm 6")]),
+    ("Paper A, Lemmas 2.5 and\n    B.12. Paper B, Theorem 14", [("A", "Lemma B.12")]),
+    ("paper C, Lemma 3.1 (Theorem 27 of others), and paper A, Algorithms 9 and 10", []),
+])  # fmt: skip
+def test_a_wrong_citation_is_found(text, wrong):
+    assert unknown(text) == wrong
+
+
+def test_what_is_cited_is_in_the_papers():
+    wrong = {}
+    for path in [*ROOT.glob("fastpubpriv/**/*.py"), *ROOT.glob("fastpubpriv/**/*.md"), *ROOT.glob("docs/**/*.md")]:
+        found = unknown(path.read_text(encoding="utf-8"))
+        if found:
+            wrong[path.relative_to(ROOT).as_posix()] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize("paper", "ABC")
+def test_the_table_of_each_page_cites_its_paper(paper):
+    text = (ROOT / f"docs/papers/{paper.lower()}.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|") and line.count("|") == 5]
+    cited = [each for row in rows for each in statements(row)]
+    assert len(cited) > 5
+    assert set(cited) <= KNOWN[paper]

@@ -32,8 +32,7 @@ def functions(path: str) -> set[str]:
 
 
 def test_every_line_of_the_table_is_read():
-    rows = [row for row in PAGE.splitlines() if row.startswith("| [")]
-    assert len(rows) == len(LINES) >= 27
+    assert len([row for row in PAGE.splitlines() if row.startswith("| [")]) == len(LINES) >= 27
     assert [line[0] for line in LINES] == re.findall(r"(?m)^### ([A-Z]\d+)$", PAGE)
     assert {line[2] for line in LINES} <= {"privacy", "accuracy", "text"}
 
@@ -52,8 +51,7 @@ def test_a_wrong_name_would_be_noticed():
 def test_a4_the_radius_of_algorithm_2(dim):
     """The exact radius is within that of Lemma 2.5; the printed one holds as often as it must, which the proof does not say."""
     public = np.random.default_rng(dim).standard_normal((dim + 1, dim))
-    tail = math.log(6 / 0.1)
-    ours = fpp.precondition(public, failure_prob=0.05).mean_radius
+    tail, ours = math.log(6 / 0.1), fpp.precondition(public, failure_prob=0.05).mean_radius
     assert ours == pytest.approx(math.sqrt((dim + 2 * math.sqrt(dim * tail) + 2 * tail) / (dim + 1)))
     assert ours <= math.sqrt(5 * tail)
     for each in (math.log(6), tail, 20.0):
@@ -61,8 +59,7 @@ def test_a4_the_radius_of_algorithm_2(dim):
 
 
 def test_a5_second_moments_move_by_root_two():
-    rng = np.random.default_rng(0)
-    v, w = rng.standard_normal((2, 2000, 3))
+    v, w = np.random.default_rng(0).standard_normal((2, 2000, 3))
     v, w = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (v, w))
     moved = np.linalg.norm(v[:, :, None] * v[:, None] - w[:, :, None] * w[:, None], axis=(1, 2))
     assert 1.40 < moved.max() <= math.sqrt(2) + 1e-12
@@ -108,14 +105,9 @@ def test_a12_the_parts_of_a_run():
 def test_a13_fewer_groups_than_asked_for():
     rng = np.random.default_rng(0)
     found = fpp.learn_separated_mixture(
-        rng.normal(size=(4_000, 2)),
-        x_pub=rng.normal(size=(60, 2)),
-        n_components=3,
-        min_weight=0.2,
-        budget=fpp.ZCDP(0.5),
-        method="tree",
-        random_state=0,
-    )
+        rng.normal(size=(4_000, 2)), x_pub=rng.normal(size=(60, 2)), n_components=3, min_weight=0.2,
+        budget=fpp.ZCDP(0.5), method="tree", random_state=0,
+    )  # fmt: skip
     assert len(found.weights) == 1
     assert found.weights.tolist() == [1.0]
 
@@ -123,17 +115,12 @@ def test_a13_fewer_groups_than_asked_for():
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
 @pytest.mark.parametrize("method", ["tree", "public_pca"])
 def test_a14_equal_public_rows(method):
-    rng = np.random.default_rng(0)
-    centers = np.array([[0.0, 0.0], [60.0, 0.0]])
+    rng, centers = np.random.default_rng(0), np.array([[0.0, 0.0], [60.0, 0.0]])
     found = fpp.learn_separated_mixture(
         centers[rng.integers(2, size=4_000)] + rng.normal(size=(4_000, 2)),
-        x_pub=np.repeat(centers[rng.integers(2, size=30)] + rng.normal(size=(30, 2)), 2, axis=0),
-        n_components=2,
-        min_weight=0.3,
-        budget=fpp.ZCDP(0.5),
-        method=method,
-        random_state=0,
-    )
+        x_pub=np.repeat(centers[rng.integers(2, size=30)] + rng.normal(size=(30, 2)), 2, axis=0), n_components=2,
+        min_weight=0.3, budget=fpp.ZCDP(0.5), method=method, random_state=0,
+    )  # fmt: skip
     assert sorted(found.means[:, 0]) == pytest.approx([0.0, 60.0], abs=2.0)
 
 

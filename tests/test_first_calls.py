@@ -7,19 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from helpers.errors import raises
 
 SLOW = (
-    "numba",
-    "llvmlite",
-    "scipy.stats",
-    "scipy.optimize",
-    "pyarrow",
-    "pandas",
-    "polars",
-    "matplotlib",
-    "rich",
+    "numba", "llvmlite", "scipy.stats", "scipy.optimize", "pyarrow", "pandas", "polars", "matplotlib", "rich",
     "click",
-)
+)  # fmt: skip
 PREPARED = """
 import sys
 import numpy as np
@@ -87,8 +80,7 @@ def test_a_warm_up_refuses_what_is_no_loss():
     from fastpubpriv.errors import InputError
 
     for wrong in ("hubert", 3, None):
-        with pytest.raises(InputError, match="warmup takes names of losses"):
-            warmup(wrong)
+        raises(InputError, "warmup takes names of losses", warmup, wrong)
 
 
 def test_quantiles_have_the_bits_of_scipy():
@@ -146,10 +138,8 @@ def test_public_draws_have_the_bits_of_scipy(random_state):
         assert drawn.shape == (7, 3)
         if random_state is not None:
             assert np.array_equal(drawn, law.rvs(size=(7, 3), random_state=state()))
-        with pytest.raises(InputError, match="random_state must be"):
-            draw(3, "seed")
-        with pytest.raises(InputError, match="random_state must be"):
-            draw(3, -1)
+        raises(InputError, "random_state must be", draw, 3, "seed")
+        raises(InputError, "random_state must be", draw, 3, -1)
 
 
 @pytest.mark.serial

@@ -4,9 +4,12 @@ import hashlib
 import os
 import threading
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers.errors import raises
+from helpers.own_thread import at_once
 
 from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
 from fastpubpriv.keys import KEY_BYTES, key_source
@@ -66,8 +69,7 @@ def test_large_seeds_are_not_truncated():
     "bad", [True, False, 1.0, "1", b"1", -1, np.float64(2), np.bool_(True), [1], np.random.default_rng(0)]
 )
 def test_unfit_random_states_are_refused(bad):
-    with pytest.raises(InputError, match="random_state"):
-        key_source(bad)
+    raises(InputError, "random_state", key_source, bad)
 
 
 @pytest.mark.parametrize("failure", [OSError("no device"), NotImplementedError("no source")])
@@ -76,31 +78,24 @@ def test_no_entropy_is_an_error_without_fallback(monkeypatch, failure):
         raise failure
 
     monkeypatch.setattr(os, "urandom", broken)
-    with pytest.raises(EntropyError, match="nothing was released"):
-        key_source(None).fresh()
+    raises(EntropyError, "nothing was released", key_source(None).fresh)
 
 
 def test_short_entropy_is_an_error(monkeypatch):
     monkeypatch.setattr(os, "urandom", lambda n: b"\0" * (n - 1))
-    with pytest.raises(EntropyError):
-        key_source(None).fresh()
+    raises(EntropyError, None, key_source(None).fresh)
 
 
 @pytest.mark.fresh_keys("keys of the operating system differ")
 @pytest.mark.parametrize("make", [lambda: key_source(None), lambda: seeded(5)], ids=["system", "seeded"])
 def test_threads_get_distinct_keys(make):
-    source, lists = make(), [[] for _ in range(8)]
-    start = threading.Barrier(8)
+    source, lists, start = make(), [[] for _ in range(8)], threading.Barrier(8)
 
     def take(mine):
         start.wait()
         mine.extend(source.fresh() for _ in range(500))
 
-    threads = [threading.Thread(target=take, args=(mine,)) for mine in lists]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(take, mine) for mine in lists))
     assert len({key for mine in lists for key in mine}) == 4000
 
 

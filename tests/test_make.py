@@ -14,15 +14,10 @@ REST = ("c-checked", "py-rest", "serial-test", "guards-rest")
 ALL = STEPS + REST
 # What a step prints before it ends well, or not.
 GOOD = {
-    "lint": "All checks passed!",
-    "c-test": "fine",
-    "py-test": "120 passed, 3 deselected in 61.20s (0:01:01)",
-    "guards": "22 passed in 50.00s",
-    "c-checked": "fine",
-    "py-rest": "30 passed, 120 deselected in 9.00s",
-    "serial-test": "7 passed in 1.50s",
-    "guards-rest": "5 passed, 49 deselected in 20.00s",
-}
+    "lint": "All checks passed!", "c-test": "fine", "py-test": "120 passed, 3 deselected in 61.20s (0:01:01)",
+    "guards": "22 passed in 50.00s", "c-checked": "fine", "py-rest": "30 passed, 120 deselected in 9.00s",
+    "serial-test": "7 passed in 1.50s", "guards-rest": "5 passed, 49 deselected in 20.00s",
+}  # fmt: skip
 BAD = GOOD | {"py-test": "2 failed, 117 passed, 1 error in 61.20s (0:01:01)", "guards": "1 failed, 21 passed in 50.00s"}
 
 pytestmark = pytest.mark.skipif(not shutil.which("make") or not shutil.which("bash"), reason="needs make and bash")
@@ -51,25 +46,20 @@ def run(folder, command, broken):
 @pytest.mark.parametrize("broken", [[], ["lint", "serial-test"], ["c-test", "py-rest", "py-test"], list(ALL)], ids=str)
 def test_every_step_runs_and_what_failed_is_listed(tmp_path, broken, target, steps):
     done = run(tmp_path, ["make", target], broken)
-    failed = [step for step in steps if step in broken]
-    lines = done.stdout.splitlines()
+    failed, lines = [step for step in steps if step in broken], done.stdout.splitlines()
     assert [line for line in lines if line.startswith("== ")] == [f"== make {step}" for step in steps]
     assert (done.returncode != 0) == bool(failed)
     assert lines[-1] == f"make {target}: " + ("failed: " + " ".join(failed) if failed else "passed: " + " ".join(steps))
 
 
-@pytest.mark.parametrize(
-    ("broken", "last"),
-    [
-        ([], "184 passed, 0 failed"),
-        (["lint"], "184 passed, 1 failed"),
-        (["py-test", "guards"], "180 passed, 4 failed"),
-        (["serial-test"], "184 passed, 1 failed"),  # a crash after the tests
-        (["c-checked"], "184 passed, 1 failed"),
-        (list(ALL), "180 passed, 10 failed"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("broken", "last"), [
+    ([], "184 passed, 0 failed"),
+    (["lint"], "184 passed, 1 failed"),
+    (["py-test", "guards"], "180 passed, 4 failed"),
+    (["serial-test"], "184 passed, 1 failed"),  # a crash after the tests
+    (["c-checked"], "184 passed, 1 failed"),
+    (list(ALL), "180 passed, 10 failed"),
+], ids=str)  # fmt: skip
 def test_continuous_integration_adds_up(tmp_path, broken, last):
     done = run(tmp_path, ["bash", ".ci/run"], broken)
     assert [line for line in done.stdout.splitlines() if line.startswith("== ")] == [f"== make {step}" for step in ALL]

@@ -84,8 +84,7 @@ def test_what_conda_tries_works():
 def unknown_steps(workflow: str) -> list[str]:
     """Steps of a workflow that call neither a target of the Makefile nor a script that is there, or hand out what none makes."""
     makefile = text("Makefile")
-    targets = set(re.findall(r"(?m)^([a-z-]+):", makefile))
-    wrong = []
+    targets, wrong = set(re.findall(r"(?m)^([a-z-]+):", makefile)), []
     for step in re.findall(r"(?m)^ +- run: (.+)$", workflow):
         words = shlex.split(step)
         known = {"make": words[1] in targets, "bash": (ROOT / words[1]).is_file()}

@@ -87,8 +87,6 @@ def everything() -> list[Source]:
 
 
 # ---- Rules on one Python file ---------------------------------------------------------------------------------------
-
-
 def imported(node: ast.AST) -> list[str]:
     """Full names of what an import statement may bring in: `from a import b` gives a and a.b."""
     if isinstance(node, ast.Import):
@@ -113,10 +111,7 @@ def no_print(source: Source) -> list[str]:
 
 def no_foreign_randomness(source: Source) -> list[str]:
     """Coins come from keys.py; NumPy may make public data, and the ledger asks `secrets` for names of files."""
-    public = (
-        "fastpubpriv/public_draws.py",
-        "fastpubpriv/privacy/ledger_file.py",
-    )
+    public = ("fastpubpriv/public_draws.py", "fastpubpriv/public_draws.py", "fastpubpriv/privacy/ledger_file.py")
     if source.path.startswith(public):
         return []
     bad = []
@@ -327,18 +322,14 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
     (
         no_foreign_randomness,
         [
-            "import numpy as np\nx = np.random.default_rng(0)",
-            "from numpy.random import PCG64",
-            "import random",
+            "import numpy as np\nx = np.random.default_rng(0)", "from numpy.random import PCG64", "import random",
             "import secrets",
         ],
     ),
     (
         no_pickle,
         [
-            "import pickle",
-            "from joblib import dump",
-            "np.load(path, allow_pickle=True)",
+            "import pickle", "from joblib import dump", "np.load(path, allow_pickle=True)",
             "np.load(path, allow_pickle=flag)",
         ],
     ),
@@ -385,11 +376,8 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
     (
         no_private_names_in_text,
         [
-            'raise InputError(f"row is {x_priv[3]}")',
-            'raise InputError("row is", chunk)',
-            'text = "%s" % rows.first',
-            'log.info("{}".format(exact.sum()))',
-            'f"{chunk.max():.3g}"',
+            'raise InputError(f"row is {x_priv[3]}")', 'raise InputError("row is", chunk)',
+            'text = "%s" % rows.first', 'log.info("{}".format(exact.sum()))', 'f"{chunk.max():.3g}"',
         ],
     ),
     (
@@ -409,7 +397,7 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
             "def half(a, b, c, d, /, e, f, g, h, i): ...",
         ],
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", [rule for rule, _ in FILE_RULES], ids=lambda rule: rule.__name__)
@@ -437,8 +425,6 @@ def test_function_rule_lets_docstrings_and_names_through():
 
 
 # ---- Rules on imports ------------------------------------------------------------------------------------------------
-
-
 def circles(package: str) -> list[list[str]]:
     """Modules that import each other in a circle, imports for type checkers and inside of functions included."""
     graph = grimp.build_graph(package, exclude_type_checking_imports=False, cache_dir=None)
@@ -474,7 +460,6 @@ def test_import_rule_catches(tmp_path, monkeypatch):
 
 
 # ---- Rules on the tests ---------------------------------------------------------------------------------------------
-
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
 WAITING = {"run", "check_output", "communicate", "get", "put", "join", "wait", "acquire", "Barrier", "result", "alarm"}
 
@@ -513,7 +498,11 @@ def ordinary_tests() -> list[Source]:
     return [s for s in sources("tests/**/*.py") if s.path != "tests/clocks.py"]
 
 
-PLANTED_CLOCKS = [
+def test_no_test_has_a_tight_clock():
+    assert [words for source in ordinary_tests() for words in clocks_have_room(source)] == []
+
+
+@pytest.mark.parametrize("planted", [
     "import time\ndef test_a():\n    started = time.monotonic()\n    assert time.monotonic() - started < 0.5",
     "from time import perf_counter",
     "def test_a():\n    subprocess.run(['x'], timeout=60)",
@@ -522,14 +511,7 @@ PLANTED_CLOCKS = [
     "def test_a():\n    queue.get(timeout=30)",
     "@settings(max_examples=9)\n@given(x)\ndef test_a(x): ...",
     "@given(x)\ndef test_a(x): ...",
-]
-
-
-def test_no_test_has_a_tight_clock():
-    assert [words for source in ordinary_tests() for words in clocks_have_room(source)] == []
-
-
-@pytest.mark.parametrize("planted", PLANTED_CLOCKS)
+])  # fmt: skip
 def test_clock_rule_catches(planted):
     assert clocks_have_room(Source("tests/planted.py", planted))
 
@@ -568,27 +550,17 @@ def chance_without_a_seed(source: Source) -> list[str]:
     return bad
 
 
-UNSEEDED = [
-    "def test_a():\n    rng = np.random.default_rng()",
-    "rng = np.random.default_rng(None)",
-    "rng = np.random.default_rng(seed=None)",
-    "x = np.random.normal(size=3)",
-    "np.random.seed(3)",
-    "rng = random.Random()",
-    "random.shuffle(rows)",
-    "from random import randrange",
-    "import secrets",
-    "from uuid import uuid4",
-    "key = os.urandom(32)",
-]
-
-
 def test_no_test_draws_without_a_seed():
     found = [*ordinary_tests(), *sources("benchmarks/**/*.py")]
     assert [words for source in found for words in chance_without_a_seed(source)] == []
 
 
-@pytest.mark.parametrize("planted", UNSEEDED)
+@pytest.mark.parametrize("planted", [
+    "def test_a():\n    rng = np.random.default_rng()", "rng = np.random.default_rng(None)",
+    "rng = np.random.default_rng(seed=None)", "x = np.random.normal(size=3)", "np.random.seed(3)",
+    "rng = random.Random()", "random.shuffle(rows)", "from random import randrange", "import secrets",
+    "from uuid import uuid4", "key = os.urandom(32)",
+])  # fmt: skip
 def test_seed_rule_catches(planted):
     assert chance_without_a_seed(Source("tests/planted.py", planted))
 
@@ -602,8 +574,6 @@ def test_seed_rule_lets_through():
 
 
 # ---- Rules on any text file -----------------------------------------------------------------------------------------
-
-
 def not_too_long(source: Source) -> list[str]:
     lines = source.text.count("\n")
     return [f"{source.path}: {lines} lines, at most {MOST_LINES}"] if lines > MOST_LINES else []
@@ -715,7 +685,6 @@ def test_flag_rule_lets_comments_through():
 
 
 # ---- Rules on what belongs together ---------------------------------------------------------------------------------
-
 SECTIONS = ("Parameters", "Returns", "Raises", "Privacy", "Notes", "Examples")
 
 
@@ -734,12 +703,11 @@ def functions(module: types.ModuleType) -> dict[str, Callable[..., object]]:
     return {name: f for name, f in found.items() if f.__module__ == module.__name__}
 
 
-PUBLIC_FUNCTIONS = [
-    getattr(fastpubpriv, name) for name in fastpubpriv.__all__ if inspect.isfunction(getattr(fastpubpriv, name))
-]
-
-
-@pytest.mark.parametrize("function", PUBLIC_FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [getattr(fastpubpriv, name) for name in fastpubpriv.__all__ if inspect.isfunction(getattr(fastpubpriv, name))],
+    ids=lambda function: function.__name__,
+)
 def test_public_function_is_documented(function):
     assert undocumented(function) == []
 

@@ -71,7 +71,7 @@ def test_every_planted_fault_has_a_default_test():
         (EXTENDED[0] + "::test_a", "not there"),
         (next(entry for entry in EXTENDED if "::" in entry), "make test-all"),
         (next(iter(THINNED)), "make test-all"),
-        ("tests/statistical/test_report_laws.py::test_a_planted_fault_is_seen", "marked statistical"),
+        ("tests/statistical/test_noise_laws.py::test_a_planted_fault_is_seen", "marked statistical"),
         ("tests/mechanisms/test_hypotheses.py::test_many_choices_follow_their_law", "marked statistical"),
     ],
 )

@@ -6,21 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 
 NOT_NUMBERS = [True, np.True_, "1", b"1", 1j, None, [0.5], (), {}, np.array([0.5]), np.array(0.5 + 0j), object(), "0.5"]
 NOT_FINITE = [
-    math.nan,
-    math.inf,
-    -math.inf,
-    10**400,
-    Decimal("NaN"),
-    Decimal("sNaN"),
-    Decimal("Infinity"),
-    np.float32("nan"),
-]
+    math.nan, math.inf, -math.inf, 10**400, Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), np.float32("nan"),
+]  # fmt: skip
 SCALARS = ["finite", "positive", "nonnegative", "probability", "fraction"]
 
 
@@ -41,16 +35,13 @@ def test_scalars_are_converted(check, half):
     assert found == 0.5
 
 
-@pytest.mark.parametrize(
-    ("check", "inside", "outside"),
-    [
-        ("finite", [-1e308, 0, 5e-324], []),
-        ("positive", [5e-324, 1e308, 1], [0, -0.0, -1e-300, Fraction(-1, 3)]),
-        ("nonnegative", [0, -0.0, 5e-324, 1e308], [-5e-324, -1]),
-        ("probability", [5e-324, math.nextafter(1, 0), 0.5], [0, -0.0, 1, 1.0, -0.1, 1.1, 2]),
-        ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
-    ],
-)
+@pytest.mark.parametrize(("check", "inside", "outside"), [
+    ("finite", [-1e308, 0, 5e-324], []),
+    ("positive", [5e-324, 1e308, 1], [0, -0.0, -1e-300, Fraction(-1, 3)]),
+    ("nonnegative", [0, -0.0, 5e-324, 1e308], [-5e-324, -1]),
+    ("probability", [5e-324, math.nextafter(1, 0), 0.5], [0, -0.0, 1, 1.0, -0.1, 1.1, 2]),
+    ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
+])  # fmt: skip
 def test_limits_are_where_they_are_said_to_be(check, inside, outside):
     for value in inside:
         assert getattr(validation, check)("x", value) == value
@@ -62,8 +53,7 @@ def test_limits_are_where_they_are_said_to_be(check, inside, outside):
 def test_fraction_may_include_one():
     assert validation.fraction("w", 1, include_one=True) == 1.0
     for value in (math.nextafter(1, 2), -1e-9, math.nan):
-        with pytest.raises(InputError, match=r"\[0, 1\]"):
-            validation.fraction("w", value, include_one=True)
+        raises(InputError, r"\[0, 1\]", validation.fraction, "w", value, include_one=True)
 
 
 def test_integers_are_whole_numbers_within_limits():
@@ -86,12 +76,9 @@ def test_integers_are_whole_numbers_within_limits():
         np.array(2.0),
         1j,
     ):
-        with pytest.raises(InputError, match="k must be a whole number"):
-            validation.integer("k", bad)
-    with pytest.raises(InputError, match="k must be at least 1, got 0"):
-        validation.integer("k", 0, minimum=1)
-    with pytest.raises(InputError, match="k must be at most 3, got 4"):
-        validation.integer("k", np.int64(4), maximum=3)
+        raises(InputError, "k must be a whole number", validation.integer, "k", bad)
+    raises(InputError, "k must be at least 1, got 0", validation.integer, "k", 0, minimum=1)
+    raises(InputError, "k must be at most 3, got 4", validation.integer, "k", np.int64(4), maximum=3)
 
 
 def test_finite_vector():
@@ -117,8 +104,7 @@ def test_finite_vector():
         ([10**400, 0, 1], "real numbers"),
         (None, "real numbers"),
     ):
-        with pytest.raises(InputError, match=words):
-            validation.finite_vector("center", bad, 3)
+        raises(InputError, words, validation.finite_vector, "center", bad, 3)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300, 3e-8, 7e11])
@@ -135,33 +121,28 @@ def test_cholesky_of_good_matrices(scale):
     np.testing.assert_allclose(validation.symmetric_positive_definite("c", ill, 3), np.sqrt(ill))
 
 
-@pytest.mark.parametrize(
-    ("matrix", "words"),
-    [
-        (np.eye(3), r"shape \(2, 2\), got shape \(3, 3\)"),
-        ([1.0, 2.0], r"got shape \(2,\)"),
-        ([[1, math.nan], [0, 1]], r"c\[0, 1\] is nan"),
-        ([[1, 0.5], [0.4, 1]], r"symmetric, but c\[0, 1\] is 0.5 and c\[1, 0\] is 0.4"),
-        ([[1, 2], [2, 1]], "least eigenvalue is -1 "),
-        ([[1, 1], [1, 1]], "positive definite to working precision"),
-        ([[0, 0], [0, 0]], "positive definite"),
-        ([[-1, 0], [0, -1]], "positive definite"),
-        ([["a", 0], [0, 1]], "real numbers"),
-        ([[1j, 0], [0, 1]], "real numbers"),
-        (None, "real numbers"),
-    ],
-)
+@pytest.mark.parametrize(("matrix", "words"), [
+    (np.eye(3), r"shape \(2, 2\), got shape \(3, 3\)"),
+    ([1.0, 2.0], r"got shape \(2,\)"),
+    ([[1, math.nan], [0, 1]], r"c\[0, 1\] is nan"),
+    ([[1, 0.5], [0.4, 1]], r"symmetric, but c\[0, 1\] is 0.5 and c\[1, 0\] is 0.4"),
+    ([[1, 2], [2, 1]], "least eigenvalue is -1 "),
+    ([[1, 1], [1, 1]], "positive definite to working precision"),
+    ([[0, 0], [0, 0]], "positive definite"),
+    ([[-1, 0], [0, -1]], "positive definite"),
+    ([["a", 0], [0, 1]], "real numbers"),
+    ([[1j, 0], [0, 1]], "real numbers"),
+    (None, "real numbers"),
+])  # fmt: skip
 def test_matrices_refused(matrix, words):
-    with pytest.raises(InputError, match=words):
-        validation.symmetric_positive_definite("c", matrix, 2)
+    raises(InputError, words, validation.symmetric_positive_definite, "c", matrix, 2)
 
 
 def test_singular_up_to_rounding_is_refused_whichever_way_it_rounds():
     rng = np.random.default_rng(6)
     for _ in range(50):
         root = rng.normal(size=(6, 5))
-        with pytest.raises(InputError, match="drop dependent columns"):
-            validation.symmetric_positive_definite("c", root @ root.T, 6)
+        raises(InputError, "drop dependent columns", validation.symmetric_positive_definite, "c", root @ root.T, 6)
 
 
 def test_a_choice_is_one_of_the_words():
@@ -174,5 +155,4 @@ def test_a_choice_is_one_of_the_words():
         (["auto"], "got list"),
         (1, "got 1"),
     ):
-        with pytest.raises(InputError, match=words):
-            validation.choice("mode", bad, options)
+        raises(InputError, words, validation.choice, "mode", bad, options)

@@ -35,12 +35,9 @@ def test_what_is_planted_is_seen(tmp_path):
     assert seen["pages"] == len(PLANTED)
     found = {(page.removesuffix(".html"), view, what.split()[0]) for page, view, what in seen["found"]}
     assert found == {
-        ("wide", "390", "is"),
-        ("cut", "390", "cuts"),
-        ("image", "390", "does"),
-        ("image", "1280", "does"),
+        ("wide", "390", "is"), ("cut", "390", "cuts"), ("image", "390", "does"), ("image", "1280", "does"),
         ("faint", "dark", "has"),
-    }
+    }  # fmt: skip
 
 
 def test_pages_that_nobody_reads_are_left_out(tmp_path):

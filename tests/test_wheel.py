@@ -79,18 +79,9 @@ def test_wheel_works_outside_the_tree(built, tmp_path):
     python = home / "bin" / "python"
     place = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
     run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-        "--target",
-        place,
-        built["wheel"],
+        sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", place, built["wheel"],
         cwd=tmp_path,
-    )
+    )  # fmt: skip
     # The dependencies are borrowed from this environment; files named .pth inside a borrowed folder are not read, so
     # an editable installation of the tree stays invisible.
     (place / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")

@@ -47,8 +47,7 @@ def chunked(array, chunks):
 
     array = np.asarray(array)
     if isinstance(chunks, int):
-        ends = np.linspace(0, len(array), chunks + 1).astype(int)
-        chunks = tuple(np.diff(ends).tolist())
+        chunks = tuple(np.diff(np.linspace(0, len(array), chunks + 1).astype(int)).tolist())
     return dask.array.from_array(array, chunks=(chunks, *array.shape[1:]), name=False)
 
 

@@ -43,16 +43,10 @@ def test_the_bound_on_epsilon():
     assert epsilon_lower_bound(500, 1000, 100, 1000, confidence=0.999) < epsilon_lower_bound(500, 1000, 100, 1000)
 
 
-@pytest.mark.parametrize(
-    "randomizer",
-    [
-        PrivUnit(6, 1.0),
-        PrivUnitG(6, 2.0),
-        Duchi(3, 1.0, 5.0),
-        PrivUnit(4, 1.0, form="selection"),
-        SubsetSelection(3, 1.0, words=8),
-    ],
-)
+@pytest.mark.parametrize("randomizer", [
+    PrivUnit(6, 1.0), PrivUnitG(6, 2.0), Duchi(3, 1.0, 5.0), PrivUnit(4, 1.0, form="selection"),
+    SubsetSelection(3, 1.0, words=8),
+])  # fmt: skip
 def test_sound_randomizers_pass_and_the_bound_is_close(randomizer):
     """Confidence 1 - 1e-9 each: a sound one fails once in 10^9 runs."""
     report = audit_randomizer(randomizer, runs=60_000, confidence=1 - 1e-9)
@@ -122,8 +116,7 @@ def test_tracing_audits_a_mean():
 
 def test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean():
     """Confidence 1 - 1e-9 for what must pass; the event is fixed before the runs."""
-    honest, weak = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5)
-    rows = np.zeros((10, 3))
+    honest, weak, rows = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5), np.zeros((10, 3))
     levels = [
         weighted_mean(rows, budget=budget, norm_bound=1.0, project=False).noise_std[0] for budget in (honest, weak)
     ]
@@ -144,21 +137,18 @@ def test_tracing_flags_a_tenth_of_the_noise_of_reports(kind):
     assert not trace_randomizer(weak, claim=PureDP(1.0), runs=800).passed
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: clopper_pearson(3, 2), lambda: clopper_pearson(0, 0), lambda: epsilon_lower_bound(1, 2, 1, 2, delta=1.0),
-        lambda: audit(lambda at, runs: np.zeros(3), 0, 1, claim=PureDP(1.0), runs=20, threshold=0.0),
-        lambda: audit(lambda at, runs: np.zeros(runs), 0, 1, claim=ZCDP(1.0), runs=20),
-        lambda: audit_randomizer(PrivUnit(3, 1.0), runs=2),
-        lambda: trace_randomizer(PrivUnit(3, 1.0), n_reports=0), lambda: trace_weighted_mean(PureDP(1.0), dim=0),
-        lambda: trace_weighted_mean(PureDP(1.0), n_priv=2.5), lambda: trace_weighted_mean(ZCDP(1.0), runs=10),
-        lambda: tracing_attack(np.ones(3), released=np.ones(2), theta=np.zeros(3), error=1.0),
-        lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros((3, 1)), error=1.0),
-        lambda: tracing_attack(np.ones(4), released=np.ones(3), theta=np.zeros(3), error=1.0),
-        lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros(3), error=0.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("call", [
+    lambda: clopper_pearson(3, 2), lambda: clopper_pearson(0, 0), lambda: epsilon_lower_bound(1, 2, 1, 2, delta=1.0),
+    lambda: audit(lambda at, runs: np.zeros(3), 0, 1, claim=PureDP(1.0), runs=20, threshold=0.0),
+    lambda: audit(lambda at, runs: np.zeros(runs), 0, 1, claim=ZCDP(1.0), runs=20),
+    lambda: audit_randomizer(PrivUnit(3, 1.0), runs=2),
+    lambda: trace_randomizer(PrivUnit(3, 1.0), n_reports=0), lambda: trace_weighted_mean(PureDP(1.0), dim=0),
+    lambda: trace_weighted_mean(PureDP(1.0), n_priv=2.5), lambda: trace_weighted_mean(ZCDP(1.0), runs=10),
+    lambda: tracing_attack(np.ones(3), released=np.ones(2), theta=np.zeros(3), error=1.0),
+    lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros((3, 1)), error=1.0),
+    lambda: tracing_attack(np.ones(4), released=np.ones(3), theta=np.zeros(3), error=1.0),
+    lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros(3), error=0.0),
+])  # fmt: skip
 def test_bad_arguments_are_refused(call):
     with pytest.raises(InputError):
         call()
@@ -180,26 +170,23 @@ def test_the_command(tmp_path):
     assert "epsilon" in wrong.output
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("weighted-mean --attack tracing --epsilon 1 --delta 1e-5 --runs 60", 0, "not refuted"),
-        ("weighted-mean --attack tracing --epsilon 40 --delta 1e-5 --claim 1 --runs 200", 1, "REFUTED"),
-        ("privunit --attack tracing --epsilon 8 --claim 1 --runs 500 --dim 5", 1, "REFUTED"),
-        ("duchi --attack tracing --epsilon 1 --runs 100 --rows 3", 0, "mean of 3, by tracing"),
-        ("weighted-mean --epsilon 1 --delta 1e-3 --runs 60", 0, "Gaussian noise"),
-        ("subset-selection --epsilon 1 --words 8 --dim 3 --runs 5000", 0, "not refuted"),
-        ("subset-selection --epsilon 3 --words 8 --dim 3 --runs 5000 --claim 1", 1, "REFUTED"),
-        ("subset-selection --attack tracing --epsilon 1 --words 8 --runs 100", 0, "not refuted"),
-        ("privunit --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
-        ("weighted-mean --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
-        ("privunit --epsilon 1 --delta 1e-5", 2, "reports are pure"),
-        ("privunit --epsilon 1 --rows 3", 2, "--attack tracing"),
-        ("weighted-mean --epsilon 1 --dim 3", 2, "one column"),
-        ("weighted-mean --attack tracing --epsilon 1 --dim 0", 2, "--dim"),
-        ("privunit --attack tracing --epsilon 1 --confidence 2", 2, "confidence"),
-    ],
-)
+@pytest.mark.parametrize(("words", "code", "said"), [
+    ("weighted-mean --attack tracing --epsilon 1 --delta 1e-5 --runs 60", 0, "not refuted"),
+    ("weighted-mean --attack tracing --epsilon 40 --delta 1e-5 --claim 1 --runs 200", 1, "REFUTED"),
+    ("privunit --attack tracing --epsilon 8 --claim 1 --runs 500 --dim 5", 1, "REFUTED"),
+    ("duchi --attack tracing --epsilon 1 --runs 100 --rows 3", 0, "mean of 3, by tracing"),
+    ("weighted-mean --epsilon 1 --delta 1e-3 --runs 60", 0, "Gaussian noise"),
+    ("subset-selection --epsilon 1 --words 8 --dim 3 --runs 5000", 0, "not refuted"),
+    ("subset-selection --epsilon 3 --words 8 --dim 3 --runs 5000 --claim 1", 1, "REFUTED"),
+    ("subset-selection --attack tracing --epsilon 1 --words 8 --runs 100", 0, "not refuted"),
+    ("privunit --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
+    ("weighted-mean --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
+    ("privunit --epsilon 1 --delta 1e-5", 2, "reports are pure"),
+    ("privunit --epsilon 1 --rows 3", 2, "--attack tracing"),
+    ("weighted-mean --epsilon 1 --dim 3", 2, "one column"),
+    ("weighted-mean --attack tracing --epsilon 1 --dim 0", 2, "--dim"),
+    ("privunit --attack tracing --epsilon 1 --confidence 2", 2, "confidence"),
+])  # fmt: skip
 def test_attacks_of_the_command(words, code, said):
     result = CliRunner().invoke(main, ["audit", *words.split()])
     assert result.exit_code == code, result.output

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.neighbors import replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
@@ -113,8 +114,6 @@ def test_each_stage_has_the_whole_budget_and_the_run_costs_it_once():
 
 
 # ---- planted bugs: each must be caught ------------------------------------------------------------------------------
-
-
 def pair():
     rows = np.random.default_rng(5).normal(size=(600, 1))
     other = rows.copy()
@@ -126,13 +125,11 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
     original = univariate.learn
 
     def leaky(task):
-        learned = original(task)
-        private = next(iter(task.run.rows.chunks()))
+        learned, private = original(task), next(iter(task.run.rows.chunks()))
         return replace(learned, means=learned.means + 1e-12 * private[300, 0])
 
     monkeypatch.setitem(axis_aligned.METHODS, "univariate", replace(univariate.METHOD, learn=leaky))
-    with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(runner(1, APPROX), *pair(), budget=APPROX)
+    raises(ReplayError, "leaked past release", record_replay, runner(1, APPROX), *pair(), budget=APPROX)
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
@@ -147,8 +144,7 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
     other[300] = 1e6
     record_replay(runner(1, APPROX), rows, other, budget=APPROX)
     monkeypatch.setattr(univariate.CellCounts, "release", centred)
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+    raises(ReplayError, "sensitivity", record_replay, runner(1, APPROX), rows, other, budget=APPROX)
 
 
 def test_catches_blocks_that_overlap(monkeypatch):
@@ -156,8 +152,7 @@ def test_catches_blocks_that_overlap(monkeypatch):
         return tuple(rows.slice(0, rows.n) for _ in shares)
 
     monkeypatch.setattr(univariate, "interleave_rows", overlapping)
-    with pytest.raises(ReplayError, match="disjoint"):
-        record_replay(runner(1, APPROX), *pair(), budget=APPROX)
+    raises(ReplayError, "disjoint", record_replay, runner(1, APPROX), *pair(), budget=APPROX)
     monkeypatch.setattr(univariate, "interleave_rows", views.interleave_rows)
     record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 
@@ -176,8 +171,7 @@ def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
     run = runner(2, ZCDP(0.5), with_public=True)
     record_replay(run, rows, other, budget=ZCDP(0.5))
     monkeypatch.setattr(dp_em, "row_statistic", centred)
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(run, rows, other, budget=ZCDP(0.5))
+    raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=ZCDP(0.5))
 
 
 def test_catches_codes_that_depend_on_other_rows(monkeypatch):
@@ -196,5 +190,4 @@ def test_catches_codes_that_depend_on_other_rows(monkeypatch):
     run = runner(2, APPROX, candidates=12)
     record_replay(run, rows, other, budget=APPROX)
     monkeypatch.setattr(column_modes, "codes", ranked)
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(run, rows, other, budget=APPROX)
+    raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=APPROX)

@@ -6,20 +6,25 @@ The comparison is exact (integers and fractions): there are no false alarms.
 import dataclasses
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
-from helpers.neighbors import replaced
+from helpers.errors import raises
+from helpers.neighbors import random_pairs
+from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import learners, lifted
+from fastpubpriv.estimators.ladder import full, learn, looks
+from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
+from fastpubpriv.mechanisms import leaves
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import views as pairs_module
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
-
 DIM = 3
 PUBLIC = np.random.default_rng(9).standard_normal((12, DIM)) @ np.diag([1.0, 10.0, 0.1]) + 5.0
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
@@ -55,7 +60,6 @@ CASES = [
     for notion, budget in BUDGETS.items()
     for name, run in runs(budget)
 ]
-
 HOSTILE = [
     np.full(DIM, np.nan),
     np.array([np.inf, 0.0, 0.0]),
@@ -72,14 +76,7 @@ HOSTILE = [
 ]
 
 
-def neighbours(rng, count):
-    """Random pairs: sizes, scales, and a replaced row that is random, hostile, or a copy of another."""
-    for _ in range(count):
-        n = int(rng.choice([2, 3, 10, 51]))
-        rows = rng.standard_normal((n, DIM)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300]) + 5.0
-        if rng.random() < 0.3:
-            rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
-        yield rows, replaced(rng, rows, HOSTILE)
+neighbours = partial(random_pairs, sizes=[2, 3, 10, 51], dim=DIM, hostile=HOSTILE, shift=5.0)
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.audit)])
@@ -90,7 +87,19 @@ def test_random_neighbours(budget, run, count):
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
 
 
-@pytest.mark.parametrize(("budget", "run"), CASES)
+def ladder(budget, structure, public=PUBLIC):
+    return lambda x: estimate_gaussian(x, x_pub=public, budget=budget, structure=structure, **COMMON)
+
+
+CASES_OF_LADDER = [
+    pytest.param(budget, ladder(budget, structure, public), id=f"{notion}: {structure}, {len(public)} public rows")
+    for notion, budget in BUDGETS.items()
+    for structure in ("mean", "diagonal", "full")
+    for public in (PUBLIC, PUBLIC[:2])
+]
+
+
+@pytest.mark.parametrize(("budget", "run"), [*CASES, *CASES_OF_LADDER])
 def test_hostile_neighbours(budget, run):
     plain = np.random.default_rng(5).standard_normal((8, DIM)) + 5.0
     for one in range(len(HOSTILE)):
@@ -123,8 +132,7 @@ def second_moment_part(run, rows, other, notion):
 
 def orthogonal_extremes(rounds):
     """Rows far out along directions that stay orthogonal under the public map: columns of its factor."""
-    factor = precondition(PUBLIC).factor
-    far = 1e12
+    factor, far = precondition(PUBLIC).factor, 1e12
     return PUBLIC.mean(axis=0) + far * factor[:, 0], PUBLIC.mean(axis=0) + far * factor[:, 2]
 
 
@@ -149,22 +157,19 @@ def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
 
 
 def test_orthogonal_extreme_rows_of_the_matrix_estimators():
-    budget = BUDGETS["zcdp"]
-    rows = np.full((20, DIM), 5.0)
+    budget, rows = BUDGETS["zcdp"], np.full((20, DIM), 5.0)
     other = rows.copy()
     rows[0, 0], other[0, 1] = 1e12, 1e12
     for run in (
         lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
         lambda x: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=1, **COMMON),
     ):
-        report = record_replay(run, rows, other, budget=budget)
-        assert 0.95 <= report.tightness <= 1.0
+        assert 0.95 <= record_replay(run, rows, other, budget=budget).tightness <= 1.0
 
 
 def test_pure_extremes_come_close():
     # In l1 the all-equal vectors are extreme: v v^T and the same with alternating signs.
-    budget = BUDGETS["pure"]
-    rows, other = np.full((5, 4), 5.0), np.full((5, 4), 5.0)
+    budget, rows, other = BUDGETS["pure"], np.full((5, 4), 5.0), np.full((5, 4), 5.0)
     rows[0] += 1e12
     other[0] += 1e12 * np.array([1.0, -1.0, 1.0, -1.0])
     report = record_replay(
@@ -175,8 +180,6 @@ def test_pure_extremes_come_close():
 
 
 # Planted bugs: each must be caught.
-
-
 def hostile_pair():
     rows = np.random.default_rng(3).standard_normal((10, DIM)) + 5.0
     other = rows.copy()
@@ -192,8 +195,7 @@ def plant(monkeypatch, learn):
 def test_catches_a_mean_that_bypasses_release(monkeypatch):
     def leaky(run, base, problem, *, rounds):
         learned = lifted.learn(run, base, problem, rounds=rounds)
-        private = next(iter(run.rows.chunks()))
-        return replace(learned, mean=learned.mean + 1e-9 * private[4, 0])
+        return replace(learned, mean=learned.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     plant(monkeypatch, leaky)
     with pytest.raises(ReplayError, match="leaked past release"):
@@ -206,8 +208,7 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
         return lifted.learn(run, base, problem, rounds=rounds + (largest > 100.0))
 
     plant(monkeypatch, adaptive)
-    with pytest.raises(ReplayError):
-        record_replay(gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
 
 
 def test_catches_clipping_to_a_private_radius(monkeypatch):
@@ -234,7 +235,143 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     other = rows.copy()
     other[0, 0] = 1e12
     run = gaussian(ZCDP(0.5), method="pairs", rounds=2)
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(run, rows, other, budget=ZCDP(0.5))
+    raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=ZCDP(0.5))
     monkeypatch.undo()
     record_replay(run, rows, other, budget=ZCDP(0.5))
+
+
+# ---- Record and replay of the ladder: every rung's releases promise what they cost, on every path, and nothing passes them by.
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.audit)])
+@pytest.mark.parametrize(("budget", "run"), CASES_OF_LADDER)
+def test_random_neighbours_of_ladder(budget, run, count):
+    for rows, other in neighbours(np.random.default_rng(70), count):
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        # The shares of the rounds add up to one, whatever was released.
+        assert report.declared_cost >= Fraction(97, 100) * report.allowance
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
+def test_opposite_extremes_nearly_reach_the_cost(structure):
+    budget, rows = BUDGETS["zcdp"], np.tile(PUBLIC.mean(axis=0), (20, 1))
+    other = rows.copy()
+    rows[0, 0], other[0, 0] = 1e12, -1e12
+    if structure == "diagonal":
+        # Far rows have the same squares, so the way to the cost is by a moderate one.
+        rows[0, 0], other[0, 0] = PUBLIC[:, 0].mean(), 1e12
+    report = record_replay(ladder(budget, structure), rows, other, budget=budget)
+    assert report.tightness >= (0.95 if structure == "mean" else 0.05)
+
+
+def test_the_number_of_rounds_follows_the_releases():
+    # Rows far beyond the public ones fill the ball round after round, and the released spectra say so.
+    rows = np.random.default_rng(6).standard_normal((3000, DIM)) + PUBLIC.mean(axis=0)
+    given = {"x_pub": PUBLIC, "budget": BUDGETS["zcdp"], "structure": "full", **COMMON}
+    near, far = (seeded(estimate_gaussian, each, **given).rounds for each in (rows, rows + 1e4))
+    assert near < far
+
+
+# Enough budget for the counts of norms and of column scales that come before sums.
+COUNTED = {"zcdp": ZCDP(8), "approx": ApproxDP(12, 1e-6), "pure": PureDP(40)}
+CONSTANT = np.column_stack([PUBLIC[:, :2], np.full(len(PUBLIC), 5.0)])
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
+@pytest.mark.parametrize("notion", COUNTED)
+def test_counts_before_sums(notion, structure):
+    budget, rng = COUNTED[notion], np.random.default_rng(72)
+    run = ladder(budget, structure, CONSTANT)
+    for scale in (1.0, 40.0):
+        rows = PUBLIC.mean(axis=0) + scale * rng.standard_normal((300, DIM)) * [1.0, 10.0, 0.1]
+        with recording() as recorded:
+            result = run(rows)
+        names = [each["name"] for each in result.releases]
+        assert names[:2] == ["scale of column 2", "norms of rows"]
+        assert ("norms before the last round" in names) == (structure == "full")
+        assert (result.diagnostics["scale_ratio"] > 5.0) == (scale > 5.0)
+        assert recorded.calls
+        for hostile in (HOSTILE[0], HOSTILE[1], rows[7] + 1e9, PUBLIC.mean(axis=0), rng.standard_normal(DIM)):
+            other = rows.copy()
+            other[7] = hostile
+            report = record_replay(run, rows, other, budget=budget)
+            assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+            assert report.declared_cost >= Fraction(97, 100) * report.allowance
+
+
+# Planted faults: each must be caught.
+def test_catches_edges_that_follow_private_rows(monkeypatch):
+    original = looks.count_norms
+
+    def fitted(run, affine, edges, share, *, name):
+        largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
+        return original(run, affine, edges * largest, share, name=name)
+
+    monkeypatch.setattr(looks, "count_norms", fitted)
+    rows = np.random.default_rng(73).standard_normal((300, DIM))
+    other = rows.copy()
+    other[4] = 1e3
+    raises(ReplayError, None, record_replay, ladder(COUNTED["zcdp"], "mean"), rows, other, budget=COUNTED["zcdp"])
+
+
+def test_catches_rounds_that_follow_private_rows(monkeypatch):
+    original, step = learn._second_moments, full.FullRung.step
+
+    def longer(rung):
+        return replace(step(rung), share=None if rung.made == 8 else EARLY_SHARES[0])
+
+    def adaptive(run, *arguments):
+        if max(float(np.abs(chunk).max()) for chunk in run.rows.chunks()) > 100.0:
+            monkeypatch.setattr(full.FullRung, "step", longer)
+        return original(run, *arguments)
+
+    monkeypatch.setattr(learn, "_second_moments", adaptive)
+    raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "full"), *hostile_pair(), budget=BUDGETS["zcdp"])
+
+
+def test_catches_a_mean_that_bypasses_release_of_ladder(monkeypatch):
+    original = learn.climb
+
+    def leaky(run, base, view, structure):
+        found = original(run, base, view, structure)
+        return replace(found, mean=found.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
+
+    monkeypatch.setattr(learn, "climb", leaky)
+    with pytest.raises(ReplayError, match="leaked past release"):
+        record_replay(ladder(BUDGETS["zcdp"], "mean"), *hostile_pair(), budget=BUDGETS["zcdp"])
+
+
+def test_catches_features_that_depend_on_the_company(monkeypatch):
+    # Centred by the mean of the block: every row moves when one is replaced.
+    original = leaves.AxisFeatures._block
+
+    def centred(self, rows, out):
+        original(self, rows - rows.mean(axis=0), out)
+
+    monkeypatch.setattr(leaves.AxisFeatures, "_block", centred)
+    rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
+    other = rows.copy()
+    other[4] = 1e3
+    raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
+
+
+def test_catches_clipping_to_a_private_radius_of_ladder(monkeypatch):
+    original = learn.StatisticSum.release
+
+    def data_dependent(self, account, rows, executor, **options):
+        largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
+        return original(replace(self, radius=min(self.radius, largest)), account, rows, executor, **options)
+
+    monkeypatch.setattr(learn.StatisticSum, "release", data_dependent)
+    rows = np.full((10, DIM), 1e-3)
+    other = rows.copy()
+    other[4] = 2e-3
+    with pytest.raises(ReplayError, match="depends on private rows"):
+        record_replay(ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
+
+
+def test_the_public_rung_makes_no_call():
+    with recording() as recorded:
+        estimate_gaussian(
+            np.full((10, DIM), np.nan), x_pub=PUBLIC, budget=BUDGETS["zcdp"], structure="public", **COMMON
+        )
+    assert not recorded.calls

@@ -108,15 +108,9 @@ def on_surfaces(tree, rng):
 
 
 HOSTILE = [
-    np.full(DIM, np.nan),
-    np.array([0.0, np.inf, 0.0]),
-    np.array([-np.inf, np.nan, 0.0]),
-    np.full(DIM, 1e308),
-    np.array([-1e308, 1e308, 0.0]),
-    np.full(DIM, 5e-324),
-    np.array([1e12, 0.0, 0.0]),
-    np.array([0.0, -1e12, 0.0]),
-]
+    np.full(DIM, np.nan), np.array([0.0, np.inf, 0.0]), np.array([-np.inf, np.nan, 0.0]), np.full(DIM, 1e308),
+    np.array([-1e308, 1e308, 0.0]), np.full(DIM, 5e-324), np.array([1e12, 0.0, 0.0]), np.array([0.0, -1e12, 0.0]),
+]  # fmt: skip
 
 
 def neighbours(recording, rng):
@@ -164,8 +158,6 @@ def test_the_practical_tree_cuts_here():
 
 
 # ---- The bound is approached ----------------------------------------------------------------------------------------
-
-
 def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     """Orthogonal extreme rows change the directions by all that is allowed."""
     budget = BUDGETS["zcdp"]
@@ -179,8 +171,6 @@ def test_a_replacement_in_the_first_node_costs_nearly_its_share():
 
 
 # ---- Planted faults: each must be caught ----------------------------------------------------------------------------
-
-
 def caught(monkeypatch, module, name, fault, match):
     monkeypatch.setattr(module, name, fault)
     recording = Recording(learner(BUDGETS["zcdp"], METHODS["tree"]), ROWS, BUDGETS["zcdp"])
@@ -194,13 +184,11 @@ def caught(monkeypatch, module, name, fault, match):
 
 
 def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
-    original = searches.valley
-    seen = {}
+    original, seen = searches.valley, {}
 
     def peeking(self, *arguments, **options):
         released = original_counts(self, *arguments, **options)
-        first = next(iter(self.run.rows.chunks()))
-        seen["value"] = float(np.nansum(np.clip(first, -1e3, 1e3)))
+        seen["value"] = float(np.nansum(np.clip(next(iter(self.run.rows.chunks())), -1e3, 1e3)))
         return released
 
     def shifted(counts, edges, **options):

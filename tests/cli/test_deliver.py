@@ -81,8 +81,6 @@ def is_whole(data):
 
 
 # ---- The standard output takes nothing ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("bad", [0, 1, 2])
 @pytest.mark.parametrize("extra", [(), ("--json", "-")])
@@ -124,15 +122,10 @@ def program(arguments, redirection, folder):
     )
 
 
-@pytest.mark.parametrize(
-    ("extra", "redirection", "words"),
-    [
-        ((), "| head -1", "was closed"),
-        (("--json", "-"), "| head -1", "was closed"),
-        ((), "> /dev/full", "No space left"),
-        (("--json", "-"), "> /dev/full", "No space left"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "redirection", "words"), [
+    ((), "| head -1", "was closed"), (("--json", "-"), "| head -1", "was closed"),
+    ((), "> /dev/full", "No space left"), (("--json", "-"), "> /dev/full", "No space left"),
+])  # fmt: skip
 def test_pipes_and_full_devices_of_a_shell(files, extra, redirection, words):
     done = program([*MEAN, *extra], redirection, files)
     assert done.returncode == 1
@@ -181,8 +174,6 @@ def test_where_no_file_can_be_written_the_answer_goes_to_the_error_stream(files,
 
 
 # ---- Files that take nothing ----------------------------------------------------------------------------------------
-
-
 def full(monkeypatch, suffix):
     """A disk that is full once a file with this suffix is half written."""
     real = Path.write_text
@@ -255,7 +246,6 @@ def test_files_are_replaced_in_one_step_and_keep_their_permissions(files):
 
 
 # ---- Refused before the debit ---------------------------------------------------------------------------------------
-
 REFUSED = {
     "an option for a file": (("--json", "-q"), "looks like an option"),
     "no name": (("--json", ""), "cannot be empty"),
@@ -301,8 +291,6 @@ def test_a_terminal_that_knows_ascii_only(files, monkeypatch):
 
 
 # ---- Ctrl-C ---------------------------------------------------------------------------------------------------------
-
-
 def interrupt(*arguments, **named):
     raise KeyboardInterrupt
 
@@ -368,16 +356,11 @@ def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
 
 
 # ---- Errors on the way ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (fpp.InputError("the file was cut"), "the file was cut (the ledger was charged)"),
-        (MemoryError(), "not enough memory (the ledger was charged)"),
-        (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error (the ledger was charged)"),
-    ],
-)
+@pytest.mark.parametrize(("error", "words"), [
+    (fpp.InputError("the file was cut"), "the file was cut (the ledger was charged)"),
+    (MemoryError(), "not enough memory (the ledger was charged)"),
+    (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error (the ledger was charged)"),
+])  # fmt: skip
 def test_errors_after_the_debit_say_so(files, monkeypatch, error, words):
     def pay(rows, *, ledger, budget, **options):
         ledger.debit(budget, name="mean")

@@ -109,8 +109,7 @@ def test_mixture_of_named_columns_with_a_ledger(tmp_path):
 
 
 def test_mixture_of_many_columns_points_to_the_json(tmp_path):
-    rng = np.random.default_rng(1)
-    centers = 50.0 * np.eye(2, 12)
+    rng, centers = np.random.default_rng(1), 50.0 * np.eye(2, 12)
     for name, n in (("p", 20_000), ("q", 12)):
         np.save(tmp_path / f"{name}.npy", centers[np.arange(n) % 2] + rng.normal(size=(n, 12)))
     files = ("--private", tmp_path / "p.npy", "--public", tmp_path / "q.npy", "--plot", tmp_path / "wide.png")

@@ -28,21 +28,14 @@ def plan_of(task):
 
 
 TASKS = (
-    "mean",
-    "coinpress-mean",
-    "weighted-mean",
-    "gaussian",
-    "separated-mixture",
-    "axis-aligned-mixture",
-    "select-hypothesis",
-    "train",
-)
+    "mean", "coinpress-mean", "weighted-mean", "gaussian", "separated-mixture", "axis-aligned-mixture",
+    "select-hypothesis", "train",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("hostile")
-    rng = np.random.default_rng(0)
+    made, rng = tmp_path_factory.mktemp("hostile"), np.random.default_rng(0)
     np.save(made / "p.npy", rng.normal(5.0, 1.0, (2000, 3)))
     np.save(made / "one.npy", rng.normal(5.0, 1.0, (2000, 1)))
     np.save(made / "q.npy", rng.normal(5.0, 1.0, (40, 3)))
@@ -131,25 +124,21 @@ def test_refused_in_words(words):
     assert "Error:" in said
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        MEAN + "--gap 1e-400",
-        MEAN + "--bounds -1e9,1e-320",
-        MEAN + "--clipping gaussian --failure-prob 0.9999999999999999",
-        MEAN + "--level 0.9999999999999999",
-        MEAN + "--level 1e-320",
-        MEAN + "--variance 1e308",
-        MEAN + f"--seed {DIGITS}",
-        "mean --private p.npy --public q.npy --rho 1/3",
-        "coinpress-mean --private p.npy --center -1e3 --radius 1e2 --rho 5e-1",
-        "coinpress-mean --private nan.npy --center 0 --radius 5 --rho 1",
-        "weighted-mean --private p.npy --public q.npy --norm-bound 1 --row-weight 1e-999 --rho 1",
-        "histogram --private p.npy --epsilon 1 --delta 1e-6 --width 1e-320",
-        plan_of("mean") + "--n-priv 9007199254740992 --rho 0.5",
-    ],
-    ids=lambda words: words[:80],
-)
+@pytest.mark.parametrize("words", [
+    MEAN + "--gap 1e-400",
+    MEAN + "--bounds -1e9,1e-320",
+    MEAN + "--clipping gaussian --failure-prob 0.9999999999999999",
+    MEAN + "--level 0.9999999999999999",
+    MEAN + "--level 1e-320",
+    MEAN + "--variance 1e308",
+    MEAN + f"--seed {DIGITS}",
+    "mean --private p.npy --public q.npy --rho 1/3",
+    "coinpress-mean --private p.npy --center -1e3 --radius 1e2 --rho 5e-1",
+    "coinpress-mean --private nan.npy --center 0 --radius 5 --rho 1",
+    "weighted-mean --private p.npy --public q.npy --norm-bound 1 --row-weight 1e-999 --rho 1",
+    "histogram --private p.npy --epsilon 1 --delta 1e-6 --width 1e-320",
+    plan_of("mean") + "--n-priv 9007199254740992 --rho 0.5",
+], ids=lambda words: words[:80])  # fmt: skip
 def test_taken_for_what_they_say(words):
     code, said = said_by(words)
     assert code == 0, said

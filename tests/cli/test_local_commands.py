@@ -190,8 +190,7 @@ def test_sums_are_kept_and_go_on(monkeypatch):
     stopped = invoke("aggregate", "a", "b", *SERVER, "--state", "fresh", code=130)
     assert "run it again to go on from 'fresh'" in said(stopped)
     assert answer("--state", "fresh")["n_priv"] == 3000
-    again = answer("a", "b", "--state", "fresh")
-    assert again["mean"] == both["mean"]
+    assert answer("a", "b", "--state", "fresh")["mean"] == both["mean"]
 
 
 def test_hostile_inputs_are_left_out():
@@ -277,52 +276,48 @@ def test_units_of_public_rows():
     assert np.abs(plain["mean"]).max() < 1.0
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ("privatize --private p.npy --out r", "--epsilon"),
-        ("privatize --private p.npy --epsilon 0 --out r", "epsilon"),
-        ("privatize --private p.npy --epsilon nan --out r", "epsilon"),
-        ("privatize --private p.npy --epsilon 900 --out r", "epsilon"),
-        ("privatize --private p.npy --epsilon 1 --norm-bound -3 --out r", "norm_bound"),
-        ("privatize --private p.npy --epsilon 1 --randomizer duchi --out r", "add --norm-bound"),
-        ("privatize --private p.npy --epsilon 1 --words 16 --out r", "--words belongs to subset-selection"),
-        ("privatize --private p.npy --epsilon 1 --randomizer subset-selection --form selection --out r", "--form"),
-        ("privatize --private p.npy --epsilon 40 --form selection --out r", "form='direct'"),
-        ("privatize --private nix.npy --epsilon 1 --out r", "no file"),
-        ("privatize --private p.csv --epsilon 1 --out r", "--columns is needed"),
-        ("privatize --private p.csv --columns age,height --epsilon 1 --out r", "height"),
-        ("privatize --private p.npy --epsilon 1 --standardize --out r", "--public"),
-        ("privatize --private p.npy --public q.npy --epsilon 1 --standardize --out r", "pass public"),
-        ("privatize --private p.npy --epsilon 1 --norm-bound public --out r", "needs --public FILE"),
-        ("privatize --private p.npy --epsilon 1 --norm-bound private --out r", "--norm-bound"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --norm-bound public", "needs --public FILE"),
-        ("privatize --private p.npy --epsilon 1 --out - --resume", "--out FILE"),
-        ("privatize --private p.npy --epsilon 1 --out r --resume --seed 1", "--seed"),
-        ("privatize --private - --epsilon 1 --out r", "--columns"),
-        ("privatize --private p.npy --epsilon 1 --out r --batch-rows 0", "--batch-rows"),
-        ("aggregate --dim 3 --epsilon 1", "no reports"),
-        ("aggregate nix --dim 3 --epsilon 1", "no file 'nix'"),
-        ("aggregate p.npy --epsilon 1", "--dim"),
-        ("aggregate p.npy --dim 3 --epsilon 1", "no report was taken"),
-        ("aggregate p.npy --dim 3000000 --epsilon 1", "dim"),
-        ("aggregate - - --dim 3 --epsilon 1", "read once"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --state p.npy", "one of the inputs"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --state q.npy", "not the sums"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --state s --json s", "one of the outputs"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --json p.npy", "files that are read"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --plot m.txt", ".png"),
-        ("aggregate p.npy --dim 2 --epsilon 1 --public q.npy", "2"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --columns a,b", "--dim is 3"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --reports-per-user 0", "--reports-per-user"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --merge nix", "no file 'nix'"),
-        ("aggregate p.npy --dim 3 --epsilon 1 --quiet", "--json FILE"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "why"), [
+    ("privatize --private p.npy --out r", "--epsilon"),
+    ("privatize --private p.npy --epsilon 0 --out r", "epsilon"),
+    ("privatize --private p.npy --epsilon nan --out r", "epsilon"),
+    ("privatize --private p.npy --epsilon 900 --out r", "epsilon"),
+    ("privatize --private p.npy --epsilon 1 --norm-bound -3 --out r", "norm_bound"),
+    ("privatize --private p.npy --epsilon 1 --randomizer duchi --out r", "add --norm-bound"),
+    ("privatize --private p.npy --epsilon 1 --words 16 --out r", "--words belongs to subset-selection"),
+    ("privatize --private p.npy --epsilon 1 --randomizer subset-selection --form selection --out r", "--form"),
+    ("privatize --private p.npy --epsilon 40 --form selection --out r", "form='direct'"),
+    ("privatize --private nix.npy --epsilon 1 --out r", "no file"),
+    ("privatize --private p.csv --epsilon 1 --out r", "--columns is needed"),
+    ("privatize --private p.csv --columns age,height --epsilon 1 --out r", "height"),
+    ("privatize --private p.npy --epsilon 1 --standardize --out r", "--public"),
+    ("privatize --private p.npy --public q.npy --epsilon 1 --standardize --out r", "pass public"),
+    ("privatize --private p.npy --epsilon 1 --norm-bound public --out r", "needs --public FILE"),
+    ("privatize --private p.npy --epsilon 1 --norm-bound private --out r", "--norm-bound"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --norm-bound public", "needs --public FILE"),
+    ("privatize --private p.npy --epsilon 1 --out - --resume", "--out FILE"),
+    ("privatize --private p.npy --epsilon 1 --out r --resume --seed 1", "--seed"),
+    ("privatize --private - --epsilon 1 --out r", "--columns"),
+    ("privatize --private p.npy --epsilon 1 --out r --batch-rows 0", "--batch-rows"),
+    ("aggregate --dim 3 --epsilon 1", "no reports"),
+    ("aggregate nix --dim 3 --epsilon 1", "no file 'nix'"),
+    ("aggregate p.npy --epsilon 1", "--dim"),
+    ("aggregate p.npy --dim 3 --epsilon 1", "no report was taken"),
+    ("aggregate p.npy --dim 3000000 --epsilon 1", "dim"),
+    ("aggregate - - --dim 3 --epsilon 1", "read once"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --state p.npy", "one of the inputs"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --state q.npy", "not the sums"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --state s --json s", "one of the outputs"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --json p.npy", "files that are read"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --plot m.txt", ".png"),
+    ("aggregate p.npy --dim 2 --epsilon 1 --public q.npy", "2"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --columns a,b", "--dim is 3"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --reports-per-user 0", "--reports-per-user"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --merge nix", "no file 'nix'"),
+    ("aggregate p.npy --dim 3 --epsilon 1 --quiet", "--json FILE"),
+])  # fmt: skip
 def test_refused_in_words(words, why):
     there = sorted(path.name for path in Path().iterdir())
-    result = invoke(*words.split(), code=2)
-    assert why in said(result)
+    assert why in said(invoke(*words.split(), code=2))
     assert sorted(path.name for path in Path().iterdir()) == there
 
 

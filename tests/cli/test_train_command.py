@@ -19,8 +19,7 @@ def table(tmp_path, monkeypatch):
     """The rows of all files, which are in the folder of the moment: 200 public ones, and the private ones."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(8200, 2)) * [1.0, 20.0]
-    month = rng.integers(1, 4, 8200)
+    x, month = rng.normal(size=(8200, 2)) * [1.0, 20.0], rng.integers(1, 4, 8200)
     table = pd.DataFrame({"cost": x @ [2.0, 0.1] + month + rng.normal(size=8200), "age": x[:, 0], "dose": x[:, 1]})
     table["month"], table["ill"], table["name"] = month, (table.cost > 2).astype(int), "Alice-SSN-123"
     write(table, ["dose", "age", "month"])
@@ -120,28 +119,25 @@ def test_npy_files_have_the_label_last():
 COST, ILL = "--rho 0.5 --label cost", "--rho 0.5 --label ill --loss logistic"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--rho 0.5", "--label"),
-        ("--rho 0.5 --label name", "'name'"),
-        ("--label cost", "no privacy budget"),
-        (f"{COST} --method x", "sufficient_statistics"),
-        (f"{COST} --loss logistic", "two are needed"),
-        (f"{COST} --categories zebra", "zebra"),
-        (f"{COST} --columns dose --categories age", "leaves it out"),
-        (f"{ILL} --class-weight balanced", "count the private labels"),
-        (f"{ILL} --class-weight smote", "resampling is not offered"),
-        (f"{COST} --x-bounds age=auto", "must look like age=0:120"),
-        (f"{COST} --y-bounds auto", "two numbers"),
-        (f"{COST} --method semi_dp --weights-pub age", "or leave them out"),
-        (f"{COST} --loss huber --huber-threshold nan", "threshold"),
-        (f"{COST} --huber-threshold 2", "--huber-threshold belongs to"),
-        (f"{COST} --loss hinge", "smooth_hinge"),
-        (f"{COST} --method output_perturbation", "whose gradients are bounded"),
-        ("--rho 0.5 --label ill --loss smooth_hinge --plot p.png", "--plot"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    ("--rho 0.5", "--label"),
+    ("--rho 0.5 --label name", "'name'"),
+    ("--label cost", "no privacy budget"),
+    (f"{COST} --method x", "sufficient_statistics"),
+    (f"{COST} --loss logistic", "two are needed"),
+    (f"{COST} --categories zebra", "zebra"),
+    (f"{COST} --columns dose --categories age", "leaves it out"),
+    (f"{ILL} --class-weight balanced", "count the private labels"),
+    (f"{ILL} --class-weight smote", "resampling is not offered"),
+    (f"{COST} --x-bounds age=auto", "must look like age=0:120"),
+    (f"{COST} --y-bounds auto", "two numbers"),
+    (f"{COST} --method semi_dp --weights-pub age", "or leave them out"),
+    (f"{COST} --loss huber --huber-threshold nan", "threshold"),
+    (f"{COST} --huber-threshold 2", "--huber-threshold belongs to"),
+    (f"{COST} --loss hinge", "smooth_hinge"),
+    (f"{COST} --method output_perturbation", "whose gradients are bounded"),
+    ("--rho 0.5 --label ill --loss smooth_hinge --plot p.png", "--plot"),
+])  # fmt: skip
 def test_refusals(words, message):
     """Words that say what to pass, no traceback, and nothing debited."""
     result = train("parquet", f"{words} --ledger budget.ledger --ledger-total rho=1", code=2)

@@ -57,8 +57,7 @@ def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):
     result = invoke("--seed", "3")
     assert Path("demo-out/demo.png").read_bytes().startswith(b"\x89PNG")
     data = json.loads(Path("demo-out/demo.json").read_text(encoding="utf-8"))
-    beside = data["demonstration_only"]
-    wind = data["columns"].index("wind_speed")
+    beside, wind = data["demonstration_only"], data["columns"].index("wind_speed")
     bare, without = beside["no_privacy"][wind], beside["no_privacy_without_gust"][wind]
     assert bare - without > 0.03
     assert beside["gust_shift_mph"] == pytest.approx(bare - without)
@@ -134,8 +133,7 @@ def test_the_fifth_page_shows_the_four_ways(tmp_path, capsys):
 
 
 def small_table():
-    rng = np.random.default_rng(2)
-    n = 40_000
+    rng, n = np.random.default_rng(2), 40_000
     x = np.column_stack([rng.exponential(20.0, n) - 10.0, rng.uniform(100, 3000, n), rng.integers(5, 23, n)])
     codes = rng.integers(0, 3, (n, 2))
     late = x[:, 0] - 0.002 * x[:, 1] + 4.0 * codes[:, 0] + rng.normal(0.0, 12.0, n)
@@ -150,8 +148,7 @@ def test_the_sixth_page_shows_what_privacy_costs(tmp_path, monkeypatch, capsys):
     excess = {label: case["excess"] for label, case in data["demonstration_only"].items()}
     assert excess["no privacy"] == 0.0
     assert -1e-9 < excess["private, Newton steps"] < 0.3 * excess["public rows only"]
-    carriers = data["demonstration_only"]["no privacy"]["carriers"]
-    assert np.allclose(np.diff(carriers), 4.0, atol=0.6)
+    assert np.allclose(np.diff(data["demonstration_only"]["no privacy"]["carriers"]), 4.0, atol=0.6)
     out = capsys.readouterr().out
     assert "For demonstration only" in out
     assert "What happened." in out

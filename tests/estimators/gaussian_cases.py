@@ -5,7 +5,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, estimate_gaussian
 
-RHO_HALF = ZCDP(rho=0.5)
+RHO_HALF = ZCDP(0.5)
 
 
 def lifted_coinpress(x_priv, **options):
@@ -37,8 +37,7 @@ def fit(dim, n, condition, seed, *, n_pub=None, budget=RHO_HALF, **options):
     """One run on fresh data: the result, its covariance error and its mean error."""
     rng = np.random.default_rng([seed, dim, n])
     mean, factor = gaussian(dim, condition, rng)
-    private = draw(n, mean, factor, rng)
-    public = draw(n_pub or dim + 1, mean, factor, rng)
+    private, public = draw(n, mean, factor, rng), draw(n_pub or dim + 1, mean, factor, rng)
     result = seeded(lifted_coinpress, private, x_pub=public, budget=budget, random_state=seed, **options)
     return result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor)
 

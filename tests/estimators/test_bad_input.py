@@ -14,18 +14,11 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import SpyLedger, SpyRows
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    FastPubPrivError,
-    InputError,
-    PureDP,
-    coinpress_mean,
-    estimate_mean,
-    weighted_mean,
-)
+from fastpubpriv import ZCDP, ApproxDP, PureDP, coinpress_mean, estimate_mean, weighted_mean
+from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.results.estimates import STATUSES
 
 DIM, ROWS = 3, 20_000
@@ -52,17 +45,13 @@ def call_weighted(x, budget, **options):
 
 
 ESTIMATORS = {
-    "estimate_mean": call_estimate,
-    "estimate_mean, public covariance": call_public_covariance,
-    "coinpress_mean": call_coinpress,
-    "weighted_mean": call_weighted,
-}
+    "estimate_mean": call_estimate, "estimate_mean, public covariance": call_public_covariance,
+    "coinpress_mean": call_coinpress, "weighted_mean": call_weighted,
+}  # fmt: skip
 WITH_PUBLIC = {name: call for name, call in ESTIMATORS.items() if name != "coinpress_mean"}
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 
 every = pytest.mark.parametrize("call", ESTIMATORS.values(), ids=ESTIMATORS)
-every_with_public = pytest.mark.parametrize("call", WITH_PUBLIC.values(), ids=WITH_PUBLIC)
-every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 
 
 def good(n=ROWS):
@@ -105,12 +94,11 @@ GROUP_A = {
 
 
 @every
-@every_budget
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 @pytest.mark.parametrize("make", GROUP_A.values(), ids=GROUP_A)
 def test_group_a_values_are_silent(call, budget, make):
     data = make()
-    before = data.tobytes()
-    captured = io.StringIO()
+    before, captured = data.tobytes(), io.StringIO()
     with np.errstate(all="raise"), warnings.catch_warnings(), contextlib.redirect_stderr(captured):
         warnings.simplefilter("error")
         result = call(data, budget, threads=1)
@@ -157,8 +145,7 @@ class Watch:
                 action(self.ledger)
             error = caught.value
             assert isinstance(error, FastPubPrivError)
-            texts = [stream.getvalue(), self.caplog.text]
-            seen = error
+            texts, seen = [stream.getvalue(), self.caplog.text], error
             while seen is not None:
                 texts += [str(seen), repr(seen), repr(seen.args), repr(vars(seen))]
                 seen = seen.__cause__ or seen.__context__
@@ -200,8 +187,7 @@ def refused(call, options, watch, kind=InputError, budget=None):
 
 @pytest.mark.parametrize("options", COVARIANCES.values(), ids=COVARIANCES)
 def test_group_c_public_rows_without_a_covariance(options, watch):
-    message = refused(call_public_covariance, options, watch)
-    assert "public rows" in message
+    assert "public rows" in refused(call_public_covariance, options, watch)
     assert np.all(np.isfinite(call_estimate(good(), ZCDP(0.5), **options).mean))  # a mean needs no covariance
 
 
@@ -221,7 +207,7 @@ def test_a_number_is_a_variance_and_a_matrix_a_covariance(call, watch):
     assert "not both" in refused(call, {"variance": 1.0, "covariance": np.eye(DIM)}, watch)
 
 
-@every_with_public
+@pytest.mark.parametrize("call", WITH_PUBLIC.values(), ids=WITH_PUBLIC)
 def test_group_c_49_public_rows_are_the_private_rows(call, watch):
     rows = good()
     for public in (rows, rows[:10], rows[::-1], rows[5]):
@@ -252,19 +238,16 @@ def test_control_the_watch_finds_a_marker(watch):
         except ValueError as error:
             raise InputError("generic") from error
 
-    with pytest.raises(AssertionError):
-        watch.fails(leaks)
+    raises(AssertionError, None, watch.fails, leaks)
 
     def prints(ledger):
         sys.stderr.write(f"{MARKER}")
         raise InputError("generic")
 
-    with pytest.raises(AssertionError):
-        watch.fails(prints)
+    raises(AssertionError, None, watch.fails, prints)
 
     def spends(ledger):
         ledger.debit(ZCDP(1), name="early")
         raise InputError("generic")
 
-    with pytest.raises(AssertionError):
-        watch.fails(spends)
+    raises(AssertionError, None, watch.fails, spends)

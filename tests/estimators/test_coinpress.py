@@ -1,14 +1,19 @@
 """`coinpress_mean`: the recursion step by step, equivariance, and what the caller's ball means."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
+from scipy import special, stats
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, coinpress_mean, estimate_mean, plan
-from fastpubpriv.estimators.radii import chi_radius, gap_radius
+from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, coinpress_mean, estimate_mean, plan, precondition
+from fastpubpriv.estimators import radii
+from fastpubpriv.estimators.radii import StepRadii, best_steps, budget_shares, chi_radius, gap_radius, predict_steps
 from fastpubpriv.release import transcript as transcripts
+from fastpubpriv.session import noise_per_radius
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 
@@ -24,8 +29,7 @@ def gaussian(n=5000, dim=4, seed=0):
 @pytest.mark.parametrize("steps", [1, 2, 4])
 def test_each_step_follows_the_recursion(steps):
     n, dim, rho = 5000, 4, 0.5
-    private = gaussian() + 10.0
-    result = mean_of(private, steps=steps)
+    result = mean_of(gaussian() + 10.0, steps=steps)
     radius, row = 50.0, chi_radius(dim, 0.01)
     shares = [1.0] if steps == 1 else [0.25 / (steps - 1)] * (steps - 1) + [0.75]
     for release, share in zip(result.releases, shares, strict=True):
@@ -45,8 +49,7 @@ def test_every_step_clips_the_original_rows():
     with transcripts.recording() as transcript:
         result = mean_of(private, steps=2)
     first, second = transcript.calls
-    center = first.answer / 200
-    clip = result.releases[1]["clip_radius"]
+    center, clip = first.answer / 200, result.releases[1]["clip_radius"]
     moved = private - center
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
     expected = (moved * np.minimum(1.0, clip / norm)).sum(axis=0)
@@ -62,8 +65,7 @@ def test_shifted_rows_shift_the_mean(budget):
 
 
 def test_covariance_scales_ball_and_answer():
-    private = gaussian()
-    scale = np.array([1e-3, 1.0, 10.0, 1e4])
+    private, scale = gaussian(), np.array([1e-3, 1.0, 10.0, 1e4])
     plain, mapped = mean_of(private), mean_of(private * scale, variance=scale**2)
     assert mapped.mean / scale == pytest.approx(plain.mean, abs=1e-7)
     assert mapped.noise_std / scale == pytest.approx(plain.noise_std)
@@ -75,15 +77,13 @@ def test_center_is_a_number_or_a_vector():
     assert np.all(np.abs(vector.mean - [0, 10, 20, 30]) < 8 * vector.standard_error)
     number = mean_of(private, center=np.float64(15), radius=40.0)
     assert np.all(np.abs(number.mean - [0, 10, 20, 30]) < 8 * number.standard_error)
-    zero_d = mean_of(private, center=np.array(15.0), radius=40.0)
-    assert np.array_equal(zero_d.mean, number.mean)
+    assert np.array_equal(mean_of(private, center=np.array(15.0), radius=40.0).mean, number.mean)
 
 
 def test_one_public_row_is_a_ball_of_its_own():
     private, public = gaussian(), gaussian(1, 4, seed=1)
     from_public = seeded(estimate_mean, private, x_pub=public, budget=ZCDP(0.5), clipping="gaussian")
-    ball = gap_radius(4, 1, FAILURE_PROB / 2.0, 0.0)
-    by_hand = mean_of(private, center=public[0], radius=ball)
+    by_hand = mean_of(private, center=public[0], radius=gap_radius(4, 1, FAILURE_PROB / 2.0, 0.0))
     assert np.array_equal(from_public.mean, by_hand.mean)
     assert from_public.n_pub == 1
     assert by_hand.n_pub == 0
@@ -103,25 +103,303 @@ def test_a_ball_that_misses_the_mean_costs_accuracy_only():
     assert result.spent == ZCDP(0.5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"center": "zero"}, "center"),
-        ({"center": None}, "center"),
-        ({"center": math.nan}, "center"),
-        ({"center": [0.0, 1.0]}, "center"),
-        ({"center": True}, "center"),
-        ({"radius": 0.0}, "radius"),
-        ({"radius": -1.0}, "radius"),
-        ({"radius": math.inf}, "radius"),
-        ({"radius": 1e200}, "radius"),
-        ({"radius": "10"}, "radius"),
-        ({"covariance": "public"}, "covariance"),
-        ({"covariance": 4.0}, "is variance="),
-        ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
-        ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"center": "zero"}, "center"), ({"center": None}, "center"), ({"center": math.nan}, "center"),
+    ({"center": [0.0, 1.0]}, "center"), ({"center": True}, "center"), ({"radius": 0.0}, "radius"),
+    ({"radius": -1.0}, "radius"), ({"radius": math.inf}, "radius"), ({"radius": 1e200}, "radius"),
+    ({"radius": "10"}, "radius"), ({"covariance": "public"}, "covariance"), ({"covariance": 4.0}, "is variance="),
+    ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
+    ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
+])  # fmt: skip
 def test_arguments_are_checked(options, message):
-    with pytest.raises(InputError, match=message):
-        mean_of(gaussian(), **options)
+    raises(InputError, message, mean_of, gaussian(), **options)
+
+
+# ---- Public preconditioning: closed forms, coverage over draws of the public rows, equivariance, refusals -----------
+def test_closed_forms_at_the_least_number_of_rows():
+    rows = np.random.default_rng(0).standard_normal((6, 5))
+    guarantee, tail = precondition(rows, failure_prob=0.05), math.log(3 / 0.05)
+    assert guarantee.eig_lower == pytest.approx(5 / (2 * math.sqrt(5) + math.sqrt(2 * tail)) ** 2)
+    # Edelman's bound for d degrees of freedom: c erf(sqrt(x / 2)), c = sqrt(pi) Gamma(3) / Gamma(5/2), equals a third of
+    # failure_prob; the paper's 9 d^2 / failure_prob^2 is the same before it is rounded up.
+    share = 0.05 / 3 / (math.sqrt(math.pi) * math.gamma(3) / math.gamma(2.5))
+    assert guarantee.eig_upper == pytest.approx(5 / (2 * special.erfinv(share) ** 2), rel=1e-9)
+    assert guarantee.eig_upper < 9 * 25 / 0.05**2
+    assert guarantee.mean_radius == pytest.approx(math.sqrt((5 + 2 * math.sqrt(5 * tail) + 2 * tail) / 6))
+    assert guarantee.factor @ guarantee.factor.T == pytest.approx(np.cov(rows.T))
+    assert np.array_equal(guarantee.factor, np.tril(guarantee.factor))
+    assert np.all(np.diag(guarantee.factor) > 0)
+    assert guarantee.center == pytest.approx(rows.mean(axis=0))
+    assert guarantee.whitening() @ guarantee.scale == pytest.approx(np.eye(5))
+
+
+def test_more_rows_sharpen_both_bounds():
+    bounds = []
+    for m in (6, 12, 50, 200, 5000):
+        guarantee = precondition(np.random.default_rng(1).standard_normal((m, 5)))
+        bounds.append((guarantee.eig_lower, guarantee.eig_upper, guarantee.mean_radius))
+    lower, upper, radius = zip(*bounds, strict=True)
+    assert list(lower) == sorted(lower)
+    assert list(upper[1:]) == sorted(upper[1:], reverse=True)
+    assert list(radius) == sorted(radius, reverse=True)
+    tail = math.log(3 / 0.05)
+    assert 1.0 < upper[-1] <= 4999 / (math.sqrt(4999) - math.sqrt(5) - math.sqrt(2 * tail)) ** 2
+
+
+def failures(draws, dim, failure_prob, *, m=None, shrink=1.0, seed=0):
+    """Counts of the three events, for private covariance I and mean 0: upper bound, lower bound, mean."""
+    rng, counts = np.random.default_rng(seed), np.zeros(3, dtype=int)
+    for _ in range(draws):
+        guarantee = precondition(rng.standard_normal((m or dim + 1, dim)), failure_prob=failure_prob)
+        singular = np.linalg.svd(guarantee.factor, compute_uv=False)
+        counts += [
+            guarantee.eig_upper * shrink * singular[-1] ** 2 < 1.0,
+            guarantee.eig_lower * singular[0] ** 2 > 1.0,
+            np.linalg.norm(guarantee.center) > guarantee.mean_radius,
+        ]
+    return counts
+
+
+@pytest.mark.parametrize(("dim", "failure_prob"), [(5, 0.2), (5, 0.05)])
+def test_coverage(dim, failure_prob):
+    # The upper bound is tight at dim + 1 rows: a third of failure_prob is nearly reached. Limits at 1e-9 each.
+    draws, share = 600, failure_prob / 3
+    upper, lower, mean = failures(draws, dim, failure_prob)
+    assert max(upper, lower, mean) <= stats.binom.isf(1e-9, draws, share)
+    # Control: an upper bound a quarter as large fails about twice as often.
+    assert failures(draws, dim, 0.2, shrink=0.1)[0] > stats.binom.isf(1e-9, draws, 0.2 / 3)
+
+
+@pytest.mark.parametrize("m", [7, 9, 15, 30, 200])
+def test_coverage_with_more_rows(m):
+    assert failures(300, 5, 0.2, m=m).max() <= stats.binom.isf(1e-9, 300, 0.2 / 3)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("dim", [5, 20])
+@pytest.mark.parametrize("failure_prob", [0.05, 0.2])
+def test_coverage_is_as_specified(dim, failure_prob):
+    draws = 4000
+    upper, lower, mean = failures(draws, dim, failure_prob, seed=1)
+    share = failure_prob / 3
+    slack = 4 * math.sqrt(share * draws)
+    assert 0.7 * share * draws - slack <= upper <= 1.15 * share * draws + slack
+    assert max(lower, mean) <= stats.binom.isf(1e-9, draws, share)
+
+
+def test_bounds_hold_in_the_stated_coordinates():
+    rng = np.random.default_rng(6)
+    factor = np.tril(rng.standard_normal((4, 4)), -1) + np.diag([0.01, 1.0, 30.0, 1e4])
+    covariance, mean, misses = factor @ factor.T, np.array([1e5, -2.0, 0.0, 7.0]), 0
+    for _ in range(200):
+        guarantee = precondition(rng.standard_normal((12, 4)) @ factor.T + mean, failure_prob=0.1)
+        whitening = guarantee.whitening()
+        private = np.linalg.eigvalsh(whitening @ covariance @ whitening.T)
+        ratio = guarantee.eig_lower / guarantee.eig_upper
+        misses += not (private[-1] <= 1.0 and private[0] >= ratio and
+                       np.linalg.norm(whitening @ (mean - guarantee.center)) <= guarantee.mean_radius)  # fmt: skip
+    assert misses <= stats.binom.isf(1e-9, 200, 0.1)
+
+
+def test_gap_widens_continuously_and_covers():
+    rows = np.random.default_rng(0).standard_normal((40, 3))
+    values = [precondition(rows, pub_priv_gap=gap) for gap in (0.0, 1e-13, 0.01, 0.1, 0.5, 0.9)]
+    upper = [value.eig_upper for value in values]
+    lower = [value.eig_lower for value in values]
+    radius = [value.mean_radius for value in values]
+    assert upper == sorted(upper)
+    assert lower == sorted(lower, reverse=True)
+    assert radius == sorted(radius)
+    assert upper[1] == pytest.approx(upper[0], rel=1e-5)
+    assert radius[1] == pytest.approx(radius[0], rel=1e-5)
+    # Never wider than Lemma B.11.
+    for value, gap in zip(values, (0.0, 1e-13, 0.01, 0.1, 0.5, 0.9), strict=True):
+        assert value.eig_upper <= upper[0] * 4 / (1 - gap) ** 4
+        assert value.mean_radius <= radius[0] + math.sqrt(10 * gap / (1 - gap))
+
+
+def test_gap_covers_shifted_and_scaled_public_rows():
+    # Public N(d, I) and N(0, s^2 I) within total variation 0.3 of the private N(0, I); see test_radii.
+    gap, misses = 0.3, np.zeros(2, dtype=int)
+    shift, rng = 2 * stats.norm.ppf(0.5 + gap / 2), np.random.default_rng(3)
+    for _ in range(150):
+        for index, (scale, offset) in enumerate([(1.0, shift), (1.28, 0.0)]):
+            public = rng.standard_normal((12, 3)) * scale
+            public[:, 0] += offset
+            guarantee = precondition(public, failure_prob=0.1, pub_priv_gap=gap)
+            whitening = guarantee.whitening()
+            private = np.linalg.eigvalsh(whitening @ whitening.T)
+            ratio = guarantee.eig_lower / guarantee.eig_upper
+            inside = np.linalg.norm(whitening @ guarantee.center) <= guarantee.mean_radius
+            misses[index] += not (private[-1] <= 1.0 and private[0] >= ratio and inside)
+    assert misses.max() <= stats.binom.isf(1e-9, 150, 0.1)
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e-12, 1e12, 1e140])
+def test_extreme_units(scale):
+    rows = np.random.default_rng(0).standard_normal((10, 3))
+    plain, scaled = precondition(rows), precondition(rows * scale)
+    assert scaled.factor / scale == pytest.approx(plain.factor, rel=1e-12)
+    assert scaled.eig_upper == plain.eig_upper
+
+
+@pytest.mark.parametrize(("rows", "options", "message"), [
+    (np.eye(5)[:, :5], {}, "at least 6 public rows"),
+    (np.ones((9, 3)), {}, "subspace"),
+    (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"),
+    (np.full((9, 3), np.nan), {}, "finite"),
+    (np.eye(9)[:, :3] * 1e200, {}, "1e\\+150"),
+    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 0.0}, "failure_prob"),
+    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 1e-200}, "failure_prob"),
+    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": 1.0}, "pub_priv_gap"),
+    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": -0.1}, "pub_priv_gap"),
+])  # fmt: skip
+def test_refusals(rows, options, message):
+    raises(InputError, message, precondition, rows, **options)
+
+
+# ---- Radii, shares and predicted errors against the closed forms and tables of the specification --------------------
+@pytest.mark.parametrize(
+    ("dim", "failure", "value"), [(10, 0.1, 4.91958), (20, 0.1, 6.17879), (50, 0.1, 8.72152), (50, 0.01, 9.46356)]
+)
+def test_chi_radius_reference_values(dim, failure, value):
+    assert chi_radius(dim, failure) == pytest.approx(value, abs=5e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 50, 1000])
+@pytest.mark.parametrize("failure", [0.5, 0.1, 1e-3, 1e-9, 1e-100])
+def test_chi_radius_bounds_the_quantile(dim, failure):
+    assert stats.chi2.sf(chi_radius(dim, failure) ** 2, dim) <= failure
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 50, 10_000])
+def test_expected_normal_norm(dim):
+    exact = {1: math.sqrt(2 / math.pi), 2: math.sqrt(math.pi / 2), 3: 2 * math.sqrt(2 / math.pi)}
+    value = radii.expected_normal_norm(dim)
+    assert value == pytest.approx(exact.get(dim, math.sqrt(dim) * (1 - 1 / (4 * dim))), rel=1e-3 / dim)
+
+
+def test_budget_shares():
+    assert budget_shares(1) == (1,)
+    assert budget_shares(2) == (Fraction(1, 4), Fraction(3, 4))
+    for steps in (3, 6, 1000):
+        shares = budget_shares(steps)
+        assert sum(shares) == 1
+        assert shares[-1] == Fraction(3, 4)
+        assert len(set(shares[:-1])) == 1
+
+
+def test_clip_radii_of_both_modes():
+    practical, row = StepRadii(50, 1000, 2, "practical", 0.01), chi_radius(50, 0.01)
+    assert practical.clip(3.0) == math.sqrt(9 + 18 + row**2)
+    assert practical.clip(1e-12) == pytest.approx(row)
+    assert practical.after(0.5) == pytest.approx(row * math.sqrt(1e-3 + 0.25))
+    assert StepRadii(50, 1000, 1, "theory", 0.05).clip(3.0) == 3.0 + chi_radius(50, 0.05 / 2000)
+    three = StepRadii(50, 1000, 3, "theory", 0.05)
+    assert three.clip(3.0) == 3.0 + chi_radius(50, 0.05 / (4 * 1000 * 3))
+    assert three.after(0.5) == chi_radius(50, 0.05 / 12) * math.sqrt(1e-3 + 0.25)
+
+
+SIZES = [1000, 1818, 2636, 4272, 6727, 10_000]
+FIGURE_1 = {
+    10.0 * math.sqrt(50): [0.2824, 0.1880, 0.1499, 0.1138, 0.0889, 0.0721],
+    100.0 * math.sqrt(50): [0.5537, 0.2428, 0.1687, 0.1183, 0.0901, 0.0724],
+    1000.0 * math.sqrt(50): [4.408, 1.356, 0.6614, 0.2742, 0.1361, 0.0866],
+    chi_radius(50, 0.01): [0.2726, 0.1860, 0.1492, 0.1136, 0.0888, 0.0720],
+}
+PAPER_CODE = [0.2757, 0.1870, 0.1497, 0.1138, 0.0889, 0.0721]
+
+
+def predicted(n, radius, **options):
+    arguments = {"steps": 2, "mode": "practical", "failure_prob": 0.01, **options}
+    noise = noise_per_radius(50, pure=False, allowance=Fraction(1, 2))
+    return predict_steps(50, n, radius, noise_per_radius=noise, **arguments)[-1].error
+
+
+def same(value, printed):
+    """Equal to four digits, as the table prints them."""
+    return abs(value - printed) <= max(0.5e-4 * 1.001, 0.5e-3 * printed * 1.001)
+
+
+@pytest.mark.parametrize("radius", FIGURE_1)
+def test_figure_1_closed_forms(radius):
+    for n, printed in zip(SIZES, FIGURE_1[radius], strict=True):
+        assert same(predicted(n, radius), printed)
+
+
+def test_figure_1_with_the_published_radius():
+    for n, printed in zip(SIZES, PAPER_CODE, strict=True):
+        assert same(predicted(n, chi_radius(n, 0.01)), printed)
+    assert not same(predicted(1000, chi_radius(50, 0.01)), PAPER_CODE[0])  # control: the table tells them apart
+
+
+def test_figure_1_needs_the_right_shares(monkeypatch):
+    monkeypatch.setattr(radii, "budget_shares", lambda steps: [Fraction(1, steps)] * steps)
+    assert not same(predicted(1000, 1000 * math.sqrt(50)), FIGURE_1[1000 * math.sqrt(50)][0])
+
+
+def test_best_steps_is_the_least_predicted_error():
+    noise = noise_per_radius(50, pure=False, allowance=Fraction(1, 2))
+    arguments = {"noise_per_radius": noise, "mode": "practical", "failure_prob": 0.01}
+    counts = []
+    for radius in (1.0, 1e2, 1e4, 1e6):
+        count = best_steps(50, 20_000, radius, **arguments)
+        errors = [predicted(20_000, radius, steps=t) for t in range(1, radii.MAX_AUTO_STEPS + 1)]
+        assert errors[count - 1] == min(errors)
+        counts.append(count)
+    assert counts == sorted(counts)
+    assert counts[0] == 1 < counts[-1]
+
+
+def test_gap_radius_is_continuous_and_monotone():
+    own = chi_radius(7, 0.01) / math.sqrt(3)
+    assert gap_radius(7, 3, 0.01, 0.0) == own
+    gaps = [0.0, *np.geomspace(1e-14, 0.5, 60), 0.9, 0.999, 1 - 1e-12]
+    values = [gap_radius(7, 3, 0.01, gap) for gap in gaps]
+    assert values == sorted(values)
+    assert values[1] == pytest.approx(own, rel=1e-5)
+    assert all(math.isfinite(value) for value in values)
+
+
+def total_variation_shift(distance):
+    return 2 * stats.norm.cdf(distance / 2) - 1
+
+
+def total_variation_scale(ratio, dim=1):
+    """TV of N(0, I) and N(0, ratio^2 I): they cross on one sphere."""
+    if ratio == 1.0:
+        return 0.0
+    cross = 2 * dim * math.log(ratio) / (1 - ratio**-2)
+    return abs(stats.chi2.cdf(cross, dim) - stats.chi2.cdf(cross / ratio**2, dim))
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.1, 0.3, 0.6, 0.9, 0.99])
+def test_gap_facts_hold_for_gaussians_within_the_gap(gap):
+    shift = 2 * stats.norm.ppf(0.5 + gap / 2)  # the largest shift at this distance, equal variances
+    assert total_variation_shift(shift) == pytest.approx(gap)
+    assert shift <= radii.gap_shift(gap)
+    low, high = 1.0, 1e12
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if total_variation_scale(middle) <= gap else (low, middle)
+    assert low <= radii.gap_ratio(gap)
+    # Never worse than the rounded constants of Lemma B.11.
+    assert radii.gap_ratio(gap) <= 2 / (1 - gap) ** 2
+    assert radii.gap_shift(gap) <= math.sqrt(10 * gap / (1 - gap))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, math.nan, math.inf, "0.1", True, 1e-200, None])
+def test_failure_probability_is_checked(value):
+    raises(InputError, "failure_prob", radii.failure_probability, value)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.0, 1.5, "two", None, [2], 1001, 10**30])
+def test_steps_are_checked(value):
+    raises(InputError, "steps", radii.step_count, value)
+    assert radii.step_count(np.int64(3)) == 3
+    assert radii.step_count("auto") == "auto"
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 1e151, 1e-151, True, "1", None])
+def test_sizes_are_checked(value):
+    raises(InputError, "radius", radii.size, "radius", value)

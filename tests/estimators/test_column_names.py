@@ -4,6 +4,7 @@ import inspect
 import itertools
 import warnings
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -12,11 +13,26 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from helpers.errors import raises
 from spies import SpyLedger, seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import ApproxDP, InputError, Rows
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    GaussianResult,
+    InputError,
+    PureDP,
+    Rows,
+    coinpress_covariance,
+    coinpress_mean,
+    estimate_gaussian,
+    private_pca,
+    weighted_mean,
+)
 from fastpubpriv.columns import column_order
+from fastpubpriv.estimators import covariance as covariances
 from fastpubpriv.sources import open
 
 NAMES = ["carat", "price", "table"]
@@ -129,8 +145,7 @@ def test_principal_components_match_names():
     for order in ORDERS:
         found = components(frame(PRIVATE, NAMES), frame(PUBLIC[:, order], [NAMES[k] for k in order]))
         np.testing.assert_array_equal(found, wanted)
-    with pytest.raises(InputError):
-        components(frame(PRIVATE, NAMES), frame(PUBLIC, ["carat", "price", "depth"]))
+    raises(InputError, None, components, frame(PRIVATE, NAMES), frame(PUBLIC, ["carat", "price", "depth"]))
 
 
 @pytest.mark.parametrize("call", FUNCTIONS.values(), ids=FUNCTIONS)
@@ -176,8 +191,7 @@ def test_every_pair_of_sources(ours, theirs, tmp_path):
         names = tuple(NAMES[place] for place in order)
         wanted[names] = wanted.get(names) or mean_of(PRIVATE[:, order], PUBLIC[:, order])
         x_priv = made(ours, PRIVATE, order, tmp_path, f"private-{index}")
-        x_pub = made(theirs, PUBLIC, public_order, tmp_path, f"public-{index}")
-        found = mean_of(x_priv, x_pub)
+        found = mean_of(x_priv, made(theirs, PUBLIC, public_order, tmp_path, f"public-{index}"))
         assert found.columns == names
         np.testing.assert_array_equal(found.mean, wanted[names].mean)
     other = made(theirs, PUBLIC, [0, 1, 2], tmp_path, "other", ["carat", "price", "depth"])
@@ -240,10 +254,8 @@ def test_released_results_match_the_names_of_rows():
         ):
             np.testing.assert_array_equal(method(rows), wanted)
         np.testing.assert_array_equal(method(pd.DataFrame(PUBLIC)), wanted)
-        with pytest.raises(InputError, match=r"no column 'table'.*column 'depth'"):
-            method(table.rename(columns={"table": "depth"}))
-    figure = found.plot(x_pub=table)
-    points = figure.axes[0].lines[0].get_xydata()
+        raises(InputError, r"no column 'table'.*column 'depth'", method, table.rename(columns={"table": "depth"}))
+    points = found.plot(x_pub=table).axes[0].lines[0].get_xydata()
     np.testing.assert_array_equal(points, found.plot(x_pub=PUBLIC).axes[0].lines[0].get_xydata())
     np.testing.assert_array_equal(points, found.plot(x_pub=table.assign(name="x")).axes[0].lines[0].get_xydata())
 
@@ -266,10 +278,8 @@ def test_hypotheses_match_the_names_of_rows():
         np.testing.assert_allclose(result.covariances[0], full, rtol=1e-9)
     other = fpp.public_only(frame(PUBLIC, ["carat", "price", "depth"]), n_components=1)
     for wrong in ([other], [mixtures[0], other], fpp.Hypotheses.from_mixtures([other])):
-        with pytest.raises(InputError, match=r"no column 'table'.*a column 'depth'"):
-            chosen(wrong)
-    with pytest.raises(InputError, match="'depth'"):
-        chosen(mixtures, fallback=[other])
+        raises(InputError, r"no column 'table'.*a column 'depth'", chosen, wrong)
+    raises(InputError, "'depth'", chosen, mixtures, fallback=[other])
 
 
 def test_order_of_columns():
@@ -282,10 +292,8 @@ def test_order_of_columns():
     assert order(["a", "b", "c"], ["c", "a", "b"]) == [1, 2, 0]
     assert order(["0", "1"], ["b", "a"]) is None
     assert order(["1", "0"], ["0", "1"]) == [1, 0]
-    with pytest.raises(InputError, match="one name"):
-        order(["a", "a"], ["a"])
-    with pytest.raises(InputError, match=r"and 10 more"):
-        order([f"c{i}" for i in range(60)], ["x"])
+    raises(InputError, "one name", order, ["a", "a"], ["a"])
+    raises(InputError, r"and 10 more", order, [f"c{i}" for i in range(60)], ["x"])
     with pytest.raises(InputError, match="lacks 2 of the columns") as caught:
         order(["secret", "hidden"], ["x"], show=False)
     assert "secret" not in str(caught.value)
@@ -296,8 +304,7 @@ def test_planted_columns_that_are_matched_by_position(monkeypatch):
     within_ball = partial(mean_of, clipping="gaussian")  # counts find columns that are far from their centre
     found = within_ball(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES)[NAMES[::-1]])
     assert not np.allclose(found.mean, SHIFTS, atol=5.0)
-    with pytest.raises(AssertionError):
-        test_every_function_matches_names(within_ball)
+    raises(AssertionError, None, test_every_function_matches_names, within_ball)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +312,189 @@ def test_planted_columns_that_are_matched_by_position(monkeypatch):
 )
 @pytest.mark.parametrize("call", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_a_wrong_data_set_is_named(call, bad):
-    with pytest.raises(InputError, match=r"^x_pub: "):
-        call(PRIVATE, bad)
-    with pytest.raises(InputError, match=r"^x_priv: "):
-        call(bad, PUBLIC)
+    raises(InputError, r"^x_pub: ", call, PRIVATE, bad)
+    raises(InputError, r"^x_priv: ", call, bad, PUBLIC)
+
+
+# ---- `bounds=(lowest, highest)` for people who know what their columns can hold -------------------------------------
+RNG_OF_BOUNDS = np.random.default_rng(17)
+SCALE = np.array([1.0, 1e-6, 1e9])
+ROWS = RNG_OF_BOUNDS.random((4000, 3)) * SCALE
+PUBLIC_OF_BOUNDS = RNG_OF_BOUNDS.random((20, 3)) * SCALE
+BOUNDS = (np.zeros(3), SCALE)
+CALLS = {
+    "weighted_mean": lambda x, **o: seeded(weighted_mean, x, **({"budget": ZCDP(0.5)} | o)),
+    "weighted_mean, public rows": lambda x, **o: seeded(
+        weighted_mean, x, **({"budget": ZCDP(0.5), "x_pub": PUBLIC_OF_BOUNDS} | o)
+    ),
+    "coinpress_mean": lambda x, **o: seeded(coinpress_mean, x, **({"budget": ZCDP(0.5)} | o)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(1)])
+def test_each_column_has_noise_of_its_own_scale(name, budget):
+    result = CALLS[name](ROWS, bounds=BOUNDS, budget=budget)
+    assert np.all(np.abs(result.mean - ROWS.mean(axis=0)) < 0.05 * SCALE)
+    np.testing.assert_allclose(result.noise_std / SCALE, result.noise_std[0], rtol=1e-12)
+    assert np.all(result.sampling_std < 0.02 * SCALE)
+    lower, upper = result.confidence_interval()
+    assert np.all((lower < result.mean) & (result.mean < upper))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_units_change_nothing(name):
+    once, unit = CALLS[name](ROWS, bounds=BOUNDS), np.array([4.0, 0.25, 1.0])
+    given = {"x_pub": PUBLIC_OF_BOUNDS * unit} if "public" in name else {}
+    again = CALLS[name](ROWS * unit, bounds=(np.zeros(3), SCALE * unit), **given)
+    np.testing.assert_array_equal(again.mean, once.mean * unit)
+    np.testing.assert_array_equal(again.noise_std, once.noise_std * unit)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_answer_lies_within(name):
+    given = {"x_pub": np.full((20, 3), 0.9)} if "public" in name else {}
+    for budget in (ZCDP(1e-6), ZCDP(0.5)):
+        result = CALLS[name](np.full((50, 3), 1e3), bounds=(0.0, 1.0), budget=budget, **given)
+        assert np.all((result.mean >= 0.0) & (result.mean <= 1.0))
+
+
+def test_one_column_is_the_ball_of_half_the_range():
+    rows = ROWS[:, :1]
+    box = seeded(weighted_mean, rows, bounds=(0.0, 2.0), budget=ZCDP(0.5))
+    ball = seeded(weighted_mean, rows, center=1.0, norm_bound=1.0, budget=ZCDP(0.5))
+    np.testing.assert_array_equal(box.mean, ball.mean)
+    np.testing.assert_array_equal(box.noise_std, ball.noise_std)
+
+
+def test_the_ball_of_coinpress_reaches_the_corners():
+    box, ball = {"bounds": ([0.0, 0.0], [1.0, 4.0])}, {"center": [0.5, 2.0], "radius": float(np.hypot(0.5, 1.0))}
+    found = [CALLS["coinpress_mean"](ROWS[:, :2], variance=[1.0, 4.0], steps=1, **given) for given in (box, ball)]
+    assert found[0].releases[0]["clip_radius"] == found[1].releases[0]["clip_radius"]
+    full = CALLS["coinpress_mean"](ROWS[:, :2], bounds=(0.0, 1.0), covariance=[[1.0, 0.5], [0.5, 1.0]])
+    assert np.isfinite(full.mean).all()
+
+
+# ---- second moments ---------------------------------------------------------------------------------------------------
+SPREADS = {
+    "coinpress_covariance": lambda x, **o: seeded(coinpress_covariance, x, **({"budget": ZCDP(0.5)} | o)),
+    "private_pca": lambda x, **o: seeded(private_pca, x, **({"budget": ZCDP(0.5), "n_components": 1} | o)),
+    "private_pca, public rows": lambda x, **o: seeded(
+        private_pca, x, **({"budget": ZCDP(0.5), "n_components": 1, "x_pub": PUBLIC_OF_BOUNDS} | o)
+    ),
+    "estimate_gaussian": lambda x, **o: seeded(
+        estimate_gaussian, x, **({"budget": ZCDP(0.5), "x_pub": PUBLIC_OF_BOUNDS} | o)
+    ),
+}
+
+
+@pytest.mark.parametrize("center", [None, 0.4 * SCALE])
+def test_a_covariance_has_a_unit_for_each_column(center):
+    given = {"bounds": BOUNDS, "center": center}
+    found = SPREADS["coinpress_covariance"](ROWS, **given)
+    about = SCALE / 2.0 if center is None else center
+    true = (ROWS - about).T @ (ROWS - about) / len(ROWS)
+    assert np.all(np.abs(found.covariance - true) < 0.03 * np.outer(SCALE, SCALE))
+    assert np.all(np.diag(found.covariance) <= (about * (SCALE - about)) * (1 + 1e-12))
+    unit = np.array([4.0, 0.25, 1.0])
+    moved = given | {"bounds": (np.zeros(3), SCALE * unit), "center": None if center is None else center * unit}
+    again = SPREADS["coinpress_covariance"](ROWS * unit, **moved)
+    np.testing.assert_array_equal(again.covariance, found.covariance * np.outer(unit, unit))
+    # Planted: one unit for all columns, in which the small ones are lost.
+    shared = SPREADS["coinpress_covariance"](ROWS - about, scale=float(SCALE.max() ** 2))
+    assert abs(shared.covariance[1, 1] - true[1, 1]) > 100.0 * SCALE[1] ** 2
+
+
+def test_no_variance_is_more_than_bounds_allow():
+    """Rows at both ends have the largest variance that there is; noise must not make it larger, and does without the limit."""
+    ends = np.repeat([[0.0], [1.0]], 100, axis=0)
+    limited = [SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed) for seed in range(8)]
+    assert max(float(found.covariance[0, 0]) for found in limited) <= 0.25 * (1 + 1e-12)
+    with mock.patch.object(covariances, "narrowed", side_effect=lambda found, center, box: found):
+        free = [SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed) for seed in range(8)]
+    assert max(float(found.covariance[0, 0]) for found in free) > 0.25
+
+
+@pytest.mark.parametrize("name", ["private_pca", "private_pca, public rows"])
+@pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(1)])
+def test_a_ball_of_directions_stays_within_the_corners(name, budget):
+    rows = ROWS / SCALE * [1.0, 3.0, 1.0]
+    open = {"x_pub": PUBLIC_OF_BOUNDS / SCALE * [1.0, 3.0, 1.0]} if "public" in name else {}
+    found = SPREADS[name](rows, bounds=([0.0, 0.0, 0.0], [1.0, 3.0, 1.0]), budget=budget, **open)
+    assert abs(found.components[0, 1]) > 0.95
+    assert found.status == ("resolved",)
+    (radius,) = (each["clip_radius"] for each in found.releases if each["name"] == "second moment")
+    assert radius <= np.linalg.norm(np.maximum(found.center, [1.0, 3.0, 1.0] - found.center)) * (1 + 1e-12)
+    few = SPREADS[name](rows[:40], bounds=(0.0, 3.0), budget=ZCDP(0.01), **open)  # too few for a count of distances
+    assert [each["name"] for each in few.releases] == ["second moment"]
+    assert few.provenance["radius"] == ("public rows" if open else "bounds")
+    assert few.provenance["center"] == ("public rows" if open else "bounds")
+
+
+def test_a_gaussian_stays_within_its_bounds():
+    box = (np.zeros(3), SCALE)
+    free, held = (SPREADS["estimate_gaussian"](ROWS + 2.0 * SCALE, bounds=bounds) for bounds in (None, box))
+    assert np.all(free.mean > SCALE)
+    np.testing.assert_array_equal(held.mean, SCALE)
+    assert (held.status, held.diagnostics["outside_bounds"]) == ("clipped", True)
+    assert np.all(np.diag(held.covariance) < np.diag(free.covariance))
+    np.testing.assert_allclose(held.correlation, free.correlation, rtol=1e-9, atol=1e-12)
+    assert held.spent == free.spent
+    assert held.releases == free.releases
+    again = GaussianResult.from_json(held.to_json())
+    assert again.diagnostics["bounds"] == (tuple(box[0]), tuple(box[1]))
+    for method in ("lifted_coinpress", "pairs"):
+        with pytest.warns(AccuracyWarning):
+            other = SPREADS["estimate_gaussian"](
+                ROWS[:50] / SCALE, bounds=(0.0, 1.0), method=method, x_pub=PUBLIC_OF_BOUNDS / SCALE
+            )
+        assert np.all((other.mean >= 0.0) & (other.mean <= 1.0) & (np.diag(other.covariance) <= 0.25 * (1 + 1e-12)))
+    assert (
+        SPREADS["estimate_gaussian"](ROWS / SCALE, bounds=(0.0, np.inf), x_pub=PUBLIC_OF_BOUNDS / SCALE).status == "ok"
+    )
+
+
+@pytest.mark.parametrize("name", ["private_pca, public rows", "estimate_gaussian"])
+def test_public_rows_beyond_the_bounds_are_named(name):
+    with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x2,"):
+        SPREADS[name](ROWS, bounds=(np.zeros(3), [1.0, 1e-6, 1e8]))
+
+
+BAD = [
+    ({"bounds": (1.0, 0.0)}, "below the highest"), ({"bounds": (0.0, 0.0)}, "below the highest"),
+    ({"bounds": (0.0, np.inf)}, "finite"), ({"bounds": (np.nan, 1.0)}, "below the highest"),
+    ({"bounds": ([0.0, 0.0], 1.0)}, "3 columns"), ({"bounds": 1.0}, "pair"), ({"bounds": ("a", 1.0)}, "numbers"),
+    ({"bounds": (0.0, 1e-300)}, "change the unit"), ({"bounds": BOUNDS, "center": 0.0}, "leave them out"),
+    ({}, "bounds="),
+]  # fmt: skip
+# A mean or a covariance may be limited at one end alone, in any unit; what needs no bounds needs nothing in their place.
+ENDLESS = ("finite", "change the unit", "leave them out", "bounds=")
+OPTIONAL = {
+    "estimate_gaussian": ENDLESS,
+    "private_pca, public rows": ("bounds=",),
+    "coinpress_covariance": ("leave them out",),
+}
+
+
+@pytest.mark.parametrize("name", CALLS | SPREADS)
+@pytest.mark.parametrize(("options", "words"), BAD)
+def test_bounds_are_checked(name, options, words):
+    if words in OPTIONAL.get(name, ()):
+        return
+    with pytest.raises(InputError, match=words):
+        (CALLS | SPREADS)[name](ROWS, **options)
+
+
+def test_bounds_stand_alone():
+    with pytest.raises(InputError, match="either"):
+        CALLS["weighted_mean"](ROWS, bounds=BOUNDS, norm_bound=1.0)
+    with pytest.raises(InputError, match="leave them out"):
+        CALLS["weighted_mean"](ROWS, bounds=BOUNDS, variance=1.0)
+    with pytest.raises(InputError, match="leave them out"):
+        CALLS["coinpress_mean"](ROWS, bounds=BOUNDS, radius=1.0)
+    with pytest.raises(InputError, match="leave them out"):
+        SPREADS["private_pca"](ROWS, bounds=BOUNDS, radius="auto")
+    with pytest.raises(InputError, match="either"):
+        SPREADS["coinpress_covariance"](ROWS, bounds=BOUNDS, scale=1.0)
+    with pytest.raises(InputError, match="within"):
+        SPREADS["coinpress_covariance"](ROWS, bounds=BOUNDS, center=0.0)

@@ -6,8 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
-from fastpubpriv.estimators.columns import scales, windows
+from fastpubpriv.estimators.columns import scales, tails, windows
 from fastpubpriv.estimators.columns.shares import divide
 from fastpubpriv.kernels.rows import EXPONENTS
 
@@ -20,8 +21,7 @@ def test_thresholds_rise_with_the_distance():
 
 
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
-    rng = np.random.default_rng(17)
-    shares = divide(3, 5_000, Fraction(1, 10), pure=False)
+    rng, shares = np.random.default_rng(17), divide(3, 5_000, Fraction(1, 10), pure=False)
     edges, size = scales.edges_of(shares.log2_parts), EXPONENTS << shares.log2_parts
     for _ in range(5):
         counts = rng.normal(size=2 * size + 2) * shares.count_std
@@ -67,8 +67,7 @@ def slowly_stand(found, cells, known, passes):
 
 
 def test_windows_that_stand_make_others_stand():
-    rng = np.random.default_rng(18)
-    shares = divide(2, 5_000, Fraction(1, 10), pure=False)
+    rng, shares = np.random.default_rng(18), divide(2, 5_000, Fraction(1, 10), pure=False)
     size, counted = EXPONENTS << shares.log2_parts, []
     for place in (0, -1) * 6:
         counts = rng.normal(size=(1, 2 * size + 2)) * shares.count_std
@@ -94,8 +93,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
     rng = np.random.default_rng(18)
     for log2_parts in range(3):
         shares = replace(divide(3, 5_000, Fraction(1, 10), pure=False), log2_parts=log2_parts)
-        size = EXPONENTS << log2_parts
-        columns = []
+        size, columns = EXPONENTS << log2_parts, []
         for height in (0.0, 4.0, 40.0):
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
@@ -138,3 +136,150 @@ def test_both_sides_together_stand_out_most():
     (found, anchor), _ = windows.find_windows(windows.with_both(counts), ones, np.full((2, 2048), 3.0), 5.0, 1.5)
     assert len(found) == 2 * (2047 + 2046)
     assert anchor == (100.0, 1)  # two cells: of equals the first
+
+
+# ---- Released counts of columns: pooled with public rows, and the sides and tails made of them ----------------------
+PARTS = [0, 1, 2]
+
+
+# ---- counts of public rows -------------------------------------------------------------------------------------------
+def test_a_public_row_is_joined_by_inverse_variance():
+    """One column, own variance 4: a public 3.0 lies in the cell (2, 4] above a center of zero, and stands for two rows."""
+    counts = np.ones((1, 2 * 2047 + 2))
+    values, variances, cells = scales.pooled_counts(counts, 2, 0, np.array([[3.0]]), np.zeros(1), [4.0], [2.0])
+    key = scales.key_of(3.0, 0)
+    assert [each.tolist() for each in cells] == [[key], []]
+    beside, far = 4.0 / (4.0 + 4.0 * (1.0 / 3.0 + 0.5)), 4.0 / (4.0 + 4.0 * 0.5)
+    weights = np.full((2, 2047), far)
+    weights[0, key - 1 : key + 2] = beside
+    seen = np.zeros((2, 2047))
+    seen[0, key] = 2.0
+    assert np.allclose(values[0], 1.0 + weights * (seen - 1.0), rtol=1e-14)
+    assert np.allclose(variances[0], 4.0 * (1.0 - weights), rtol=1e-14)
+
+
+def slowly_pooled(counts, sides, log2_parts, public, centers, own, factors):
+    """All cells of one side of one column at a time."""
+    cells = 2047 << log2_parts
+    values, variances, found = np.zeros((len(centers), sides, cells)), np.zeros((len(centers), sides, cells)), []
+    for j, (center, variance, factor) in enumerate(zip(centers, own, factors, strict=True)):
+        distance = public[:, j] - center
+        distance = distance[distance != 0.0]
+        keys = (np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts)
+        for side in range(sides):
+            seen = np.bincount(keys[(distance < 0.0) == bool(side)], minlength=cells)
+            around = np.convolve(seen, np.ones(3), "same")
+            weight = variance / (variance + factor**2 * (around / 3.0 + 0.5)) if factor else np.zeros(cells)
+            part = counts[j, side * cells : (side + 1) * cells]
+            values[j, side] = part + weight * (factor * seen - part)
+            variances[j, side] = variance * (1.0 - weight)
+            found.append(np.flatnonzero(seen).tolist())
+    return values, variances, found
+
+
+@pytest.mark.parametrize("log2_parts", PARTS)
+@pytest.mark.parametrize("sides", [1, 2])
+def test_pooled_counts_are_those_of_one_cell_after_another(log2_parts, sides):
+    rng = np.random.default_rng(10 * log2_parts + sides)
+    notorious = np.array([0.0, -0.0, 1.0, 1.25, 2.0, 5e-324, -5e-324, 1.7e308, -1.7e308])
+    for m in (0, 1, 7, 300):
+        columns = int(rng.integers(1, 5))
+        counts = rng.normal(size=(columns, 2 * (2047 << log2_parts) + 2)) * 20.0
+        public = rng.normal(size=(m, columns)) * 10.0 ** rng.integers(-300, 300, size=(m, columns))
+        public = np.where(rng.random((m, columns)) < 0.4, rng.choice(notorious, size=(m, columns)), public)
+        centers = rng.choice([0.0, 1.0, -1e308], size=columns)
+        if sides == 1:
+            public, centers = np.abs(public), np.zeros(columns)
+        factors = (rng.random(columns) * 50.0 * (m > 0)).tolist()
+        given = counts, sides, log2_parts, public, centers, (rng.random(columns) * 90.0).tolist(), factors
+        values, variances, found = scales.pooled_counts(*given)
+        with np.errstate(over="ignore"):
+            slowly = slowly_pooled(*given)
+        assert np.array_equal(values, slowly[0])
+        assert np.array_equal(variances, slowly[1])
+        assert [each.tolist() for each in found] == slowly[2]
+
+
+# ---- sides and tails -------------------------------------------------------------------------------------------------
+def some_sides(rng, log2_parts, sides=9):
+    parts, edges = 1 << log2_parts, scales.edges_of(log2_parts)
+    cells = len(edges) - 1
+    counts = rng.normal(size=(sides, cells)) * 4.0
+    lasts = [*rng.integers(cells, size=sides - 6).tolist(), 0, cells - 1, None]
+    lasts += (1023 * parts + rng.integers(9, size=3)).tolist()
+    for side, last in zip(counts, lasts, strict=True):
+        if last is not None:
+            begin = max(0, last - 6 * parts)
+            side[begin : last + 1] += 5000.0 * rng.random(last + 1 - begin) ** 4
+    exponents = np.array([math.frexp(edges[(last or 0) + 1])[1] for last in lasts])
+    return list(counts), [np.full(cells, 9.0)] * sides, edges, lasts, parts, exponents
+
+
+def test_counted_cells_are_those_up_to_the_last():
+    counts, variances = np.arange(1.0, 2048.0), np.full(2047, 9.0)
+    sides = tails.sides_of([counts], [variances], scales.edges_of(0), [1030], 1, np.array([3]))
+    lower, upper, mass, variance, spread, hidden = sides.block[:, 0, :64]
+    assert upper.tolist() == [math.ldexp(1.0, place - 1022 - 3) for place in range(967, 1031)]
+    assert lower.tolist() == [edge / 2.0 for edge in upper]
+    assert mass.tolist() == counts[967:1031].tolist()
+    assert variance.tolist() == [9.0] * 64
+    assert not spread.any()
+    assert not hidden.any()
+
+
+def test_a_cliff_has_hardly_a_tail_and_a_power_law_has_one():
+    counts = np.zeros((2, 2047))
+    counts[0, 1020:1031] = 10_000.0
+    counts[1, 1020:1031] = 10_000.0 * 0.5 ** np.arange(11)
+    counts[1, 1031:1036] = 10_000.0 * 0.5 ** np.arange(11, 16)
+    given = [np.full(2047, 1.0)] * 2, scales.edges_of(0), [1030, 1030], 1, np.array([9, 9])
+    sides = tails.sides_of(list(counts), *given)
+    assert sides.heavy == [False, True]
+    cliff, power_law = (side.beyond for side in sides.each())
+    assert cliff.sum() < 10.0
+    assert np.allclose(power_law, counts[1, 1031:1036], atol=6.0)
+
+
+@pytest.mark.parametrize("log2_parts", PARTS)
+def test_sums_beyond_clips_are_those_over_all_cells(log2_parts):
+    """Bit for bit, one clip at a time: cells that are left out add zeros."""
+    for seed in range(5):
+        rng = np.random.default_rng([log2_parts, seed])
+        sides = tails.sides_of(*some_sides(rng, log2_parts))
+        ends = sides.upper[:, sides.seen - 1, None].copy()
+        octaves = np.sort(rng.uniform(-10.0, 5.0, size=(9, 7)), axis=1)
+        clips = np.concatenate([np.zeros((9, 1)), ends * 2.0**octaves], axis=1)
+        excess, _, hidden = sides.excess(clips)
+        sums, _ = sides.clipped(clips)
+        lower, upper, mass, _, _, most = sides.block
+        with np.errstate(all="ignore"):
+            for k, clip in enumerate(clips.T[:, :, None]):
+                part = np.minimum(np.maximum(upper - clip, 0.0), upper - lower)
+                over = 0.5 * part / np.maximum(upper - lower, tails.TINY) * part
+                over += np.where(part > 0.0, np.maximum(lower - clip, 0.0), 0.0)
+                assert np.array_equal(excess[:, k], (over * mass).sum(axis=1))
+                unseen = np.maximum(most - mass, 0.0) * over
+                assert np.array_equal(hidden[:, k], unseen[:, sides.seen :].sum(axis=1))
+                middle = np.minimum(lower + (upper - lower) / 2.0, clip)
+                assert np.array_equal(sums[:, k], (mass * middle).sum(axis=1))
+
+
+def test_a_side_does_not_depend_on_the_sides_beside_it():
+    given = some_sides(np.random.default_rng(5), 1)
+    block = tails.sides_of(*given).block
+    for place in range(9):
+        part = slice(place, place + 1)
+        alone = tails.sides_of(given[0][part], given[1][part], given[2], given[3][part], 2, given[5][part])
+        assert np.array_equal(alone.block[:, 0], block[:, place], equal_nan=True)
+
+
+def test_a_tail_model_is_total():
+    rng = np.random.default_rng(16)
+    for scale in (0.0, 1.0, 1e6, 1e18):
+        counts, edges = rng.normal(size=(50, 138)) * scale, np.cumsum(rng.random(139))
+        given = list(counts), [np.full(138, 3.0)] * 50, edges, [127] * 50, 2, np.zeros(50, dtype=np.int64)
+        block = tails.sides_of(*given).block
+        for found in block[2:, :, 128:]:
+            assert np.isfinite(found).all()
+            assert (found >= 0.0).all()
+        assert (block[5, :, 128:] > 0.0).all()

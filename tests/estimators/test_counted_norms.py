@@ -5,6 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, coinpress_mean, weighted_mean
@@ -37,8 +38,7 @@ def test_edges_are_ordinary_numbers_and_their_squares_too():
 @pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
 def test_no_unit_has_to_be_known(budget, unit):
     rng = np.random.default_rng(1)
-    rows = unit * rng.lognormal(2.0, 1.0, size=(5000, 4))
-    errors = []
+    rows, errors = unit * rng.lognormal(2.0, 1.0, size=(5000, 4)), []
     for bound in 10.0 ** np.linspace(0.5, 2.5, 9):
         known = seeded(weighted_mean, rows, budget=budget, norm_bound=bound * unit, variance=unit**2)
         errors.append(np.linalg.norm(known.mean - rows.mean(axis=0)))
@@ -117,8 +117,7 @@ def real_columns():
     counts = rng.negative_binomial(0.6, 0.2, size=50_000)
     delays = rng.lognormal(2.5, 1.1, size=50_000) - 9.0
     atoms = rng.choice([0.0, 0.25, 0.5, 1.0], size=50_000, p=[0.6, 0.1, 0.1, 0.2])
-    sizes = 1e4 * rng.pareto(3.5, size=50_000)
-    answers = rng.integers(1, 6, size=50_000)
+    sizes, answers = 1e4 * rng.pareto(3.5, size=50_000), rng.integers(1, 6, size=50_000)
     return np.column_stack([counts, delays, atoms, sizes, answers]).astype(float)
 
 
@@ -219,12 +218,8 @@ def test_a_bound_that_public_rows_contradict_is_questioned():
 def test_arguments_are_checked():
     rows, ledger = np.zeros((10, 2)), Ledger(PureDP(1))
     given = {"budget": PureDP(1), "ledger": ledger}
-    with pytest.raises(InputError, match="needs public rows"):
-        weighted_mean(rows, norm_bound="auto", **given)
-    with pytest.raises(InputError, match="norm_bound"):
-        weighted_mean(rows, norm_bound="large", **given)
-    with pytest.raises(InputError, match="radius"):
-        coinpress_mean(rows, center=0.0, radius="large", **given)
-    with pytest.raises(InputError, match="steps"):
-        coinpress_mean(rows, center=0.0, radius="auto", steps=0, **given)
+    raises(InputError, "needs public rows", weighted_mean, rows, norm_bound="auto", **given)
+    raises(InputError, "norm_bound", weighted_mean, rows, norm_bound="large", **given)
+    raises(InputError, "radius", coinpress_mean, rows, center=0.0, radius="large", **given)
+    raises(InputError, "steps", coinpress_mean, rows, center=0.0, radius="auto", steps=0, **given)
     assert ledger.remaining.amounts == (1,)

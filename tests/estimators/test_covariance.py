@@ -9,19 +9,15 @@ from unittest import mock
 import numpy as np
 import pytest
 from clocks import PATIENCE
-from gaussian_cases import RHO_HALF, covariance_error, gaussian
+from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lifted_coinpress, mean_error
+from scipy import stats
 from spies import refused, seeded
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    PureDP,
-    coinpress_covariance,
-    private_pca,
-)
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
 from fastpubpriv.estimators import components, learners
 from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.preconditioned import public_frame
+from fastpubpriv.estimators.preconditioner import precondition, trace_bound
 from fastpubpriv.mechanisms.sums import AffineMap
 
 
@@ -84,7 +80,7 @@ def test_the_wrong_matrix_order_is_caught(monkeypatch, steps):
     assert median_error(5, steps=steps, n=20_000, condition=100.0, scale=300.0) > 0.2
 
 
-@pytest.mark.parametrize("budget", [ApproxDP(epsilon=2.0, delta=1e-6), PureDP(epsilon=4.0)], ids=["approx", "pure"])
+@pytest.mark.parametrize("budget", [ApproxDP(2.0, 1e-6), PureDP(4.0)], ids=["approx", "pure"])
 def test_other_notions(budget):
     assert median_error(3, steps=3, n=100_000, dim=3, condition=10.0, budget=budget) < 0.1
 
@@ -102,36 +98,22 @@ def test_theory_mode_and_a_center():
     assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0  # control: the centre is used
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"scale": 0.0}, "scale"),
-        ({"scale": math.inf}, "scale"),
-        ({"scale": 1e-160}, "scale"),
-        ({"scale": 1e160}, "scale"),
-        ({"steps": 0}, "steps"),
-        ({"steps": 11}, "steps"),
-        ({"center": [0.0, 0.0]}, "center"),
-        ({"center": math.nan}, "center"),
-        ({"failure_prob": 1e-200}, "failure_prob"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"scale": 0.0}, "scale"), ({"scale": math.inf}, "scale"), ({"scale": 1e-160}, "scale"),
+    ({"scale": 1e160}, "scale"), ({"steps": 0}, "steps"), ({"steps": 11}, "steps"),
+    ({"center": [0.0, 0.0]}, "center"), ({"center": math.nan}, "center"),
+    ({"failure_prob": 1e-200}, "failure_prob"),
+])  # fmt: skip
 def test_refusals_come_before_the_debit(options, message):
     refused(
         coinpress_covariance, message, **({"x_priv": np.zeros((50, 3)), "budget": RHO_HALF, "scale": 1.0} | options)
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"radius": 0.0}, "radius"),
-        ({"radius": 1e200}, "radius"),
-        ({"n_components": 0}, "n_components"),
-        ({"n_components": 4}, "n_components"),
-        ({"center": "mean"}, "center"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"radius": 0.0}, "radius"), ({"radius": 1e200}, "radius"), ({"n_components": 0}, "n_components"),
+    ({"n_components": 4}, "n_components"), ({"center": "mean"}, "center"),
+])  # fmt: skip
 def test_pca_refusals_come_before_the_debit(options, message):
     arguments = {"budget": RHO_HALF, "center": 0.0, "radius": 1.0, "n_components": 2} | options
     refused(private_pca, message, np.zeros((50, 3)), **arguments)
@@ -144,16 +126,14 @@ def planted(n, dim, rng, *, strong=(8.0, 5.0)):
 
 
 def test_pca_finds_planted_directions():
-    rng = np.random.default_rng(1)
-    rows, turn = planted(20_000, 20, rng)
-    result = seeded(private_pca, rows + 3.0, budget=ZCDP(rho=0.1), center=3.0, radius=25.0, n_components=2)
+    rows, turn = planted(20_000, 20, np.random.default_rng(1))
+    result = seeded(private_pca, rows + 3.0, budget=ZCDP(0.1), center=3.0, radius=25.0, n_components=2)
     assert np.allclose(result.components @ result.components.T, np.eye(2), atol=1e-12)
     assert np.abs(np.diag(result.components @ turn.T)).min() > 0.98
     assert np.allclose(result.eigenvalues, [65.0, 26.0], rtol=0.15)
     assert result.eigenvalues[0] > result.eigenvalues[1]
     # Largest entries are positive, so that equal answers look equal.
-    largest = np.argmax(np.abs(result.components), axis=1)
-    assert np.all(result.components[[0, 1], largest] > 0)
+    assert np.all(result.components[[0, 1], np.argmax(np.abs(result.components), axis=1)] > 0)
     assert np.allclose(result.transform(rows[:5] + 3.0), rows[:5] @ result.components.T)
     with pytest.raises(ValueError, match="read-only"):
         result.components[0, 0] = 0.0
@@ -163,13 +143,13 @@ def test_pca_noise_norm_is_the_size_of_the_noise():
     norms = [
         np.abs(
             seeded(
-                private_pca, np.zeros((1000, 60)), budget=ZCDP(rho=0.1), center=0.0, radius=5.0, n_components=60,
+                private_pca, np.zeros((1000, 60)), budget=ZCDP(0.1), center=0.0, radius=5.0, n_components=60,
                 random_state=seed,
             ).eigenvalues
         ).max()
         for seed in range(3)
     ]  # fmt: skip
-    stated = private_pca(np.zeros((1000, 60)), budget=ZCDP(rho=0.1), center=0.0, radius=5.0, n_components=1).noise_norm
+    stated = private_pca(np.zeros((1000, 60)), budget=ZCDP(0.1), center=0.0, radius=5.0, n_components=1).noise_norm
     assert 0.85 <= np.mean(norms) / stated <= 1.1
 
 
@@ -183,9 +163,9 @@ turn = np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
 rows = np.empty((n, dim))
 for begin in range(0, n, 500):
     rows[begin : begin + 500] = rng.standard_normal((500, dim)) + rng.standard_normal((500, 2)) * [60.0, 40.0] @ turn
-private_pca(rows[:64, :8], budget=ZCDP(rho=0.5), center=0.0, radius=100.0, n_components=2)
+private_pca(rows[:64, :8], budget=ZCDP(0.5), center=0.0, radius=100.0, n_components=2)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-result = private_pca(rows, budget=ZCDP(rho=0.5), center=0.0, radius=100.0, n_components=2)
+result = private_pca(rows, budget=ZCDP(0.5), center=0.0, radius=100.0, n_components=2)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(np.abs(np.diag(result.components @ turn.T)).min(), (after - before) * 1024 / (8 * dim * dim))
 """
@@ -207,15 +187,12 @@ def far_rows(n, seed, shift=100.0):
     return rng.standard_t(4, size=(n, 4)) * [5.0, 2.0, 1.0, 1.0] + [shift, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("options", "center", "radius"),
-    [
-        ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
-        ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
-        ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
-        ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
-    ],
-)
+@pytest.mark.parametrize(("options", "center", "radius"), [
+    ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
+    ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
+    ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
+    ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
+])  # fmt: skip
 def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     result = seeded(private_pca, far_rows(20_000, 2), budget=ZCDP(0.1), n_components=3, **options)
     assert {name: result.provenance[name] for name in ("center", "radius")} == {"center": center, "radius": radius}
@@ -278,24 +255,20 @@ def test_without_a_count_public_rows_give_the_radius():
     assert result.noise_norm < 0.5 * result.eigenvalues[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "center="),
-        ({"center": 0.0}, "radius="),
-        ({"center": 0.0, "radius": "wide"}, "radius"),
-        ({"center": 0.0, "radius": "auto"}, "too few private rows"),
-        ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
-        ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({}, "center="),
+    ({"center": 0.0}, "radius="),
+    ({"center": 0.0, "radius": "wide"}, "radius"),
+    ({"center": 0.0, "radius": "auto"}, "too few private rows"),
+    ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
+    ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
+])  # fmt: skip
 def test_refused_balls_cost_nothing(options, message):
     refused(private_pca, message, np.zeros((60, 4)), budget=ZCDP(0.01), n_components=1, **options)
 
 
 def test_the_covariance_says_what_became_of_it():
-    rng = np.random.default_rng(5)
-    rows = rng.standard_normal((20_000, 3)) * [1.0, 2.0, 3.0]
+    rows = np.random.default_rng(5).standard_normal((20_000, 3)) * [1.0, 2.0, 3.0]
     fine = seeded(coinpress_covariance, rows, budget=RHO_HALF, scale=20.0, steps=3)
     assert fine.status == "ok"
     error = np.linalg.norm(fine.covariance / np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - np.eye(3))
@@ -307,3 +280,145 @@ def test_the_covariance_says_what_became_of_it():
     assert lost.status == "under_resolved"
     assert lost.predicted_error > 2.0
     assert "under_resolved" in lost.summary()
+
+
+# ---- From two public rows: a bound on the largest eigenvalue, and what it is worth ----------------------------------
+def test_the_bound_by_hand():
+    rows = np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]])
+    bound = trace_bound(rows, pub_priv_gap=0.0, failure_prob=0.05)
+    assert bound.center.tolist() == [1.0, 0.0, 1.0]
+    assert bound.eig_upper == pytest.approx(2.0 / 0.000982, rel=1e-3)  # lower 2.5 % point of chi-squared, 1 degree
+    assert bound.mean_radius == pytest.approx(math.sqrt(stats.chi2.ppf(0.975, 3) / 2))
+    assert bound.slack == pytest.approx(3 * 0.4549 / 0.000982, rel=1e-3)
+    five = trace_bound(np.eye(5)[:, :3], pub_priv_gap=0.0, failure_prob=0.05)
+    assert five.eig_upper == pytest.approx(np.sum(np.var(np.eye(5)[:, :3], axis=0)) * 5 / 0.4844, rel=1e-3)
+
+
+def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
+    """How often the largest eigenvalue, or the mean, escapes its bound."""
+    rng, counts = np.random.default_rng(1), np.zeros(2, dtype=int)
+    for _ in range(draws):
+        mean, factor = gaussian(dim, condition, rng)
+        bound = trace_bound(draw(m, mean, factor, rng), pub_priv_gap=0.0, failure_prob=failure_prob)
+        above = shrink * bound.eig_upper < condition
+        counts += [above, np.linalg.norm(mean - bound.center) > math.sqrt(bound.eig_upper) * bound.mean_radius]
+    return counts
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_coverage_for_any_condition(m):
+    draws = 500
+    for condition in (1.0, 1e8):
+        upper, mean = failures(draws, condition, m=m)
+        assert upper <= stats.binom.isf(1e-9, draws, 0.05)
+        assert mean <= stats.binom.isf(1e-9, draws, 0.1)
+    # One direction dominates: the bound is nearly tight, so that a bound 100 times smaller fails often.
+    assert failures(draws, 1e8, m=m, shrink=0.01)[0] > stats.binom.isf(1e-9, draws, 0.05)
+
+
+@pytest.mark.statistical
+def test_coverage_is_as_specified():
+    draws = 4000
+    upper, mean = failures(draws, 1e12)
+    assert abs(upper - 0.05 * draws) <= 6.2 * math.sqrt(0.05 * draws)
+    assert mean <= stats.binom.isf(1e-9, draws, 0.1)
+
+
+def total_variation(shift, spread, grid=20_001):
+    """Between N(0, 1) and N(shift, spread^2), by the trapezium rule."""
+    x = np.linspace(-12.0 * max(1.0, spread), 12.0 * max(1.0, spread) + shift, grid)
+    return float(np.trapezoid(np.abs(stats.norm.pdf(x) - stats.norm.pdf(x, shift, spread)), x) / 2)
+
+
+def test_total_variation_by_hand():
+    assert total_variation(2.0, 1.0) == pytest.approx(2 * stats.norm.cdf(1.0) - 1, abs=1e-6)
+    assert total_variation(0.0, 1.0) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("shift", "spread"), [(1.0, 1.0), (0.0, 3.0), (2.0, 0.4), (6.0, 1.0), (0.0, 0.02)])
+def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
+    # Public N(0, I); private differs along the first column only, so that its total variation is one-dimensional.
+    gap = total_variation(shift, spread) + 1e-6
+    assert 0.3 < gap < 1.0
+    rng, draws, dim = np.random.default_rng(2), 200, 4
+    misses, unaware = np.zeros(2, dtype=int), 0
+    private, mean = np.diag([spread**2, 1.0, 1.0, 1.0]), np.array([shift, 0.0, 0.0, 0.0])
+    for _ in range(draws):
+        public = rng.standard_normal((120, dim))
+        for index, told in enumerate((gap, 0.0)):
+            guarantee = precondition(public, pub_priv_gap=told, failure_prob=0.1)
+            white = guarantee.whitening()
+            values = np.linalg.eigvalsh(white @ private @ white.T)
+            inside = (
+                values[-1] <= 1.0
+                and values[0] >= guarantee.eig_lower / guarantee.eig_upper
+                and np.linalg.norm(white @ (mean - guarantee.center)) <= guarantee.mean_radius
+            )
+            if index == 0:
+                misses[0] += not inside
+            else:
+                unaware += not inside
+        bound = trace_bound(public[:3], pub_priv_gap=gap, failure_prob=0.1)
+        misses[1] += not (
+            max(1.0, spread**2) <= bound.eig_upper
+            and np.linalg.norm(mean - bound.center) <= math.sqrt(bound.eig_upper) * bound.mean_radius
+        )
+    assert misses.max() <= stats.binom.isf(1e-9, draws, 0.1)
+    # Control: the bounds without the gap are wrong nearly always.
+    assert unaware > draws / 2
+
+
+def test_falls_back_without_enough_rows_in_general_position():
+    rng = np.random.default_rng(3)
+    arguments, sources = {"failure_prob": 0.05, "pub_priv_gap": 0.0, "cond_max": 100.0}, {}
+    for name, rows in {
+        "enough": rng.standard_normal((6, 5)),
+        "few": rng.standard_normal((5, 5)),
+        "duplicated": np.repeat(rng.standard_normal((4, 5)), 3, axis=0),
+        "collinear": rng.standard_normal((20, 4)) @ rng.standard_normal((4, 5)),
+    }.items():
+        sources[name] = public_frame(rows, **arguments, require_precondition=False)
+        if name != "enough":
+            with pytest.raises(InputError):
+                public_frame(rows, **arguments, require_precondition=True)
+    assert sources["enough"].source == "public rows (preconditioner)"
+    assert {sources[name].source for name in ("few", "duplicated", "collinear")} == {"public rows (trace bound)"}
+    assert sources["few"].condition == pytest.approx(100.0 * 5 * stats.chi2.ppf(0.5, 4) / stats.chi2.ppf(0.025, 4))
+
+
+def test_collinear_private_and_public_columns_give_an_answer():
+    # Three columns, of which the third is the sum of the others: no preconditioner, and a singular truth.
+    rng, mix = np.random.default_rng(4), np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    private, public = rng.standard_normal((40_000, 2)) @ mix, rng.standard_normal((9, 2)) @ mix
+    result = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF)
+    assert result.provenance["scale"] == "public rows (trace bound)"
+    assert np.linalg.eigvalsh(result.covariance)[0] > 0
+    assert np.allclose(result.covariance, mix.T @ mix, atol=0.1)
+
+
+@pytest.mark.parametrize("n_pub", [2, 5])
+def test_errors_are_the_predicted_ones(n_pub):
+    found = [fit(10, 20_000, 100.0, seed, n_pub=n_pub, cond_max=100.0) for seed in range(15)]
+    result = found[0][0]
+    assert 0.9 <= np.median([error for _, error, _ in found]) / result.predicted_covariance_error <= 1.15
+    assert 0.8 <= np.median([mean for *_, mean in found]) / result.predicted_mean_error <= 1.15
+    assert result.n_pub == n_pub
+
+
+def test_understated_condition_loses_the_small_directions():
+    rng = np.random.default_rng(5)
+    mean, factor = gaussian(6, 1e6, rng)
+    private, public = draw(20_000, mean, factor, rng), draw(2, mean, factor, rng)
+    told, lied = (
+        seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, cond_max=cond_max) for cond_max in (1e6, 1.0)
+    )
+    assert covariance_error(told.covariance, factor) < 0.1
+    assert covariance_error(lied.covariance, factor) > 10.0
+    assert mean_error(told.mean, mean, factor) < 0.1
+
+
+@pytest.mark.statistical
+def test_fifty_columns_from_two_rows():
+    found = [fit(50, 200_000, 100.0, seed, n_pub=2, cond_max=100.0) for seed in range(7)]
+    assert np.median([error for _, error, _ in found]) <= 0.13
+    assert np.median([mean for *_, mean in found]) <= 1.15 * found[0][0].predicted_mean_error

@@ -3,17 +3,11 @@ import math
 import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lifted_coinpress, ratios
+from helpers.errors import raises
 from scipy import stats
 from spies import refused, seeded
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    GaussianResult,
-    InputError,
-    PureDP,
-)
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, PureDP
 from fastpubpriv.estimators import lifted
 
 
@@ -37,8 +31,8 @@ def test_fifty_columns(condition):
 
 def test_the_band_catches_noise_left_out_of_the_prediction():
     # Control: sampling alone, the prediction with the noise forgotten, is outside the band where noise matters.
-    result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
-    covariance, _ = ratios(9, 20, 20_000, 1.0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
+    result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(0.2), n_pub=400, rounds=4)
+    covariance, _ = ratios(9, 20, 20_000, 1.0, budget=ZCDP(0.2), n_pub=400, rounds=4)
     assert 0.9 <= covariance <= 1.15
     assert covariance * result.predicted_covariance_error > 1.15 * math.sqrt(20 * 21 / 20_000)
 
@@ -82,11 +76,9 @@ def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
     assert many < 1.2 * enough
 
 
-@pytest.mark.parametrize(
-    ("budget", "dim", "n"),
-    [(ZCDP(rho=0.5), 4, 20_000), (ApproxDP(epsilon=2.0, delta=1e-6), 4, 40_000), (PureDP(epsilon=4.0), 3, 200_000)],
-    ids=["zcdp", "approx", "pure"],
-)
+@pytest.mark.parametrize(("budget", "dim", "n"), [
+    (ZCDP(0.5), 4, 20_000), (ApproxDP(2.0, 1e-6), 4, 40_000), (PureDP(4.0), 3, 200_000),
+], ids=["zcdp", "approx", "pure"])  # fmt: skip
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_every_notion_and_learner(budget, dim, n, method):
     found = [fit(dim, n, 30.0, seed, budget=budget, method=method) for seed in range(5)]
@@ -141,8 +133,7 @@ def test_equivariant_under_lower_triangular_maps():
 @pytest.mark.statistical
 def test_equivariant_in_law_under_any_map():
     rng = np.random.default_rng(6)
-    mix = rng.standard_normal((4, 4)) * [1.0, 10.0, 100.0, 0.1]
-    errors = np.empty((2, 150))
+    mix, errors = rng.standard_normal((4, 4)) * [1.0, 10.0, 100.0, 0.1], np.empty((2, 150))
     for run in range(150):
         private, public = rng.standard_normal((8000, 4)), rng.standard_normal((5, 4))
         for index, map_ in enumerate([np.eye(4), mix]):
@@ -195,25 +186,22 @@ def test_a_few_hostile_rows_change_little():
     assert result.releases == clean.releases  # everything public is the same
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"x_pub": None}, "needs public rows"),
-        ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
-        ({"x_pub": np.ones((9, 3))}, "all public rows are equal"),
-        ({"x_pub": np.eye(3), "require_precondition": True}, "at least 4 public rows"),
-        ({"x_pub": np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), "require_precondition": True}, "subspace"),
-        ({"failure_prob": 1e-200}, "failure_prob"),
-        ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
-        ({"pub_priv_gap": 1.0 - 1e-15}, "smaller pub_priv_gap"),
-        ({"rounds": 0}, "rounds"),
-        ({"rounds": 25}, "rounds"),
-        ({"cond_max": math.nan}, "cond_max"),
-        ({"cond_max": -1.0}, "cond_max"),
-        ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "at least 2 private rows"),
-        ({"x_priv": np.zeros(5)}, "public rows have 3 columns and private rows have 1"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"x_pub": None}, "needs public rows"),
+    ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
+    ({"x_pub": np.ones((9, 3))}, "all public rows are equal"),
+    ({"x_pub": np.eye(3), "require_precondition": True}, "at least 4 public rows"),
+    ({"x_pub": np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), "require_precondition": True}, "subspace"),
+    ({"failure_prob": 1e-200}, "failure_prob"),
+    ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
+    ({"pub_priv_gap": 1.0 - 1e-15}, "smaller pub_priv_gap"),
+    ({"rounds": 0}, "rounds"),
+    ({"rounds": 25}, "rounds"),
+    ({"cond_max": math.nan}, "cond_max"),
+    ({"cond_max": -1.0}, "cond_max"),
+    ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "at least 2 private rows"),
+    ({"x_priv": np.zeros(5)}, "public rows have 3 columns and private rows have 1"),
+])  # fmt: skip
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     refused(lifted_coinpress, message, **({"x_priv": np.zeros((50, 3)), "x_pub": public, "budget": RHO_HALF} | options))
@@ -262,8 +250,7 @@ def test_log_prob_and_samples_are_scipys(released):
     white = np.linalg.solve(factor, (rows - released.mean).T)
     assert stats.kstest(white.ravel(), "norm").pvalue > 1e-6
     assert np.array_equal(released.sample(3, random_state=5), released.sample(3, random_state=5))
-    with pytest.raises(InputError, match="shape"):
-        released.log_prob(np.zeros((2, 3)))
+    raises(InputError, "shape", released.log_prob, np.zeros((2, 3)))
 
 
 def test_confidence_ellipse_holds_its_share(released):
@@ -279,10 +266,8 @@ def test_confidence_ellipse_holds_its_share(released):
         # A false alarm once in 1e6.
         assert abs(inside.mean() - level) <= 4.9 * math.sqrt(level * (1 - level) / 20_000)
     for level in (0.0, 1.0, math.nan, True):
-        with pytest.raises(InputError, match="level"):
-            released.confidence_ellipse(level=level)
-    with pytest.raises(InputError, match="two different columns"):
-        released.confidence_ellipse(1, 1)
+        raises(InputError, "level", released.confidence_ellipse, level=level)
+    raises(InputError, "two different columns", released.confidence_ellipse, 1, 1)
 
 
 def test_correlation_is_that_of_the_covariance(released):
@@ -297,9 +282,7 @@ def test_mean_noise_std_is_that_of_the_mean(released):
     # Repeating the noise on the same rows: its spread is the stated one (five columns, 60 runs: within 35 %).
     rng = np.random.default_rng(12)
     private, public = rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0], rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0]
-    runs = [
-        seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(rho=0.1), random_state=seed) for seed in range(60)
-    ]
+    runs = [seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(0.1), random_state=seed) for seed in range(60)]
     spread = np.std([run.mean for run in runs], axis=0)
     stated = np.mean([run.mean_noise_std for run in runs], axis=0)
     assert np.all(np.abs(np.log(spread / stated)) < 0.35)

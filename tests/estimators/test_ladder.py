@@ -22,11 +22,9 @@ def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
     private, public = draw(n, mean, factor, rng), draw(n_pub, mean, factor, rng)
     result = seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
     return (
-        result,
-        covariance_error(result.covariance, factor),
-        mean_error(result.mean, mean, factor),
+        result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor),
         mean_error(public.mean(axis=0), mean, factor),
-    )
+    )  # fmt: skip
 
 
 # dim, n_priv, n_pub, condition, then rung and errors of the specification's table
@@ -124,24 +122,16 @@ def test_rows_a_thousand_deviations_away():
     assert near.diagnostics["shift"] < 2.0
     for rung in ("mean", "diagonal"):
         far = seeded(
-            estimate_gaussian,
-            rng.normal(size=(5000, 4)) + 1e3,
-            x_pub=public,
-            budget=RHO_HALF,
-            structure=rung,
+            estimate_gaussian, rng.normal(size=(5000, 4)) + 1e3, x_pub=public, budget=RHO_HALF, structure=rung,
             random_state=0,
-        )
+        )  # fmt: skip
         assert far.status in ("shifted", "clipped")
         assert np.abs(far.mean - 1e3).max() < 100.0
     # Without a count that shows anything, the ball around the public rows holds the mean back, and that is said.
     few = seeded(
-        estimate_gaussian,
-        rng.normal(size=(300, 4)) + 1e3,
-        x_pub=public,
-        budget=ZCDP(0.05),
-        structure="mean",
+        estimate_gaussian, rng.normal(size=(300, 4)) + 1e3, x_pub=public, budget=ZCDP(0.05), structure="mean",
         random_state=0,
-    )
+    )  # fmt: skip
     assert few.status == "clipped"
 
 
@@ -225,19 +215,16 @@ def test_forced_and_hopeless():
     assert result.status in ("ok", "under_resolved")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"structure": "low_rank"}, "structure"),
-        ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
-        ({"structure": "mean", "rounds": 3}, "no use for rounds"),
-        ({"method": "ladder", "mode": "theory"}, "no use for mode"),
-        ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
-        ({"x_pub": np.ones((5, 3))}, "all public rows are equal"),
-        ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
-        ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"structure": "low_rank"}, "structure"),
+    ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
+    ({"structure": "mean", "rounds": 3}, "no use for rounds"),
+    ({"method": "ladder", "mode": "theory"}, "no use for mode"),
+    ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
+    ({"x_pub": np.ones((5, 3))}, "all public rows are equal"),
+    ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
+    ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
+])  # fmt: skip
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     refused(estimate_gaussian, message, np.zeros((50, 3)), **{"x_pub": public, "budget": RHO_HALF} | options)

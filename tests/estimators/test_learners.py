@@ -6,20 +6,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv import (
-    ZCDP,
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, estimate_gaussian
+from fastpubpriv.auditing.replay import record_replay
+from fastpubpriv.errors import (
     AccuracyWarning,
-    ApproxDP,
     BudgetError,
     ExperimentalWarning,
     InputError,
-    Ledger,
-    PureDP,
+    ReplayError,
     SeededNoiseWarning,
-    estimate_gaussian,
 )
-from fastpubpriv.auditing.replay import record_replay
-from fastpubpriv.errors import ReplayError
 from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection
 from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.lifted import Problem
@@ -34,8 +30,7 @@ pytestmark = [
 def gaussian(n_priv, n_pub, dim, *, condition=10.0, mean=3.0, seed=0):
     """Private rows, public rows, and the square root of their covariance."""
     rng = np.random.default_rng(seed)
-    rotation = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
-    root = rotation * np.sqrt(np.geomspace(1.0, condition, dim))
+    root = np.linalg.qr(rng.normal(size=(dim, dim)))[0] * np.sqrt(np.geomspace(1.0, condition, dim))
     rows = rng.normal(size=(n_priv + n_pub, dim)) @ root.T + mean
     return rows[:n_priv], rows[n_priv:], root
 
@@ -56,13 +51,9 @@ def seeded(x_priv, random_state=7, **options):
 def test_registry_is_complete():
     assert METHODS.choices[0] == "auto"
     assert list(METHODS) == [
-        "ladder",
-        "lifted_coinpress",
-        "pairs",
-        "recursive_preconditioner",
-        "group_covariances",
+        "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances",
         "hypothesis_selection",
-    ]
+    ]  # fmt: skip
     assert [name for name, method in METHODS.items() if method.reserved is not None] == ["group_covariances"]
     for module in (learner_recursive, learner_group_covariances, learner_selection):
         assert "Regime" in module.__doc__
@@ -70,17 +61,10 @@ def test_registry_is_complete():
 
 
 # ---- accuracy in the regime -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("dim", "n_priv", "n_pub", "budget", "limit"),
-    [
-        (2, 100_000, 3, ZCDP(0.5), 0.1),
-        (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
-        (5, 200_000, 100, ZCDP(0.5), 0.06),
-        (2, 100_000, 60, PureDP(1), 0.1),
-    ],
-)
+@pytest.mark.parametrize(("dim", "n_priv", "n_pub", "budget", "limit"), [
+    (2, 100_000, 3, ZCDP(0.5), 0.1), (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
+    (5, 200_000, 100, ZCDP(0.5), 0.06), (2, 100_000, 60, PureDP(1), 0.1),
+])  # fmt: skip
 def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=100.0)
     for seed in range(3):
@@ -95,8 +79,7 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
 
 def test_recursion_contracts_and_keeps():
     # The two claims of a round, on random covariances of least eigenvalue 1 or more, with the largest error it allows.
-    rng = np.random.default_rng(1)
-    kappa = 100.0
+    rng, kappa = np.random.default_rng(1), 100.0
     worst, kept = 0.0, 1.0
     for _ in range(2000):
         rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
@@ -107,8 +90,7 @@ def test_recursion_contracts_and_keeps():
         values, vectors = np.linalg.eigh(sigma + error)
         halved = (vectors * np.where(values >= kappa / 2, 0.5, 1.0)) @ vectors.T
         after = np.linalg.eigvalsh(halved @ sigma @ halved)
-        worst = max(worst, after[-1] / kappa)
-        kept = min(kept, after[0])
+        worst, kept = max(worst, after[-1] / kappa), min(kept, after[0])
     assert worst <= learner_recursive.SHRINK
     assert kept >= learner_recursive.KEPT
     assert worst > 0.5  # a factor of one half would be a wrong claim
@@ -198,23 +180,18 @@ def test_group_covariances_fall_back_when_rows_disagree():
 
 
 # ---- refusals, before anything is paid ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "dim", "n_priv", "n_pub", "budget", "options", "text"),
-    [
-        ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
-        ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
-        ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e30}, "would need .* rounds"),
-        ("recursive_preconditioner", 1, 1, 60, ZCDP(0.5), {}, "at least 2"),
-        ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*lifted_coinpress"),
-        ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),
-        ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
-        ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
-        ("group_covariances", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
-        ("group_covariances", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
-    ],
-)
+@pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget", "options", "text"), [
+    ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
+    ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
+    ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e30}, "would need .* rounds"),
+    ("recursive_preconditioner", 1, 1, 60, ZCDP(0.5), {}, "at least 2"),
+    ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*lifted_coinpress"),
+    ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),
+    ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
+    ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
+    ("group_covariances", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
+    ("group_covariances", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
+])  # fmt: skip
 def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, options, text):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim)
     ledger = Ledger(budget)
@@ -223,10 +200,9 @@ def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, opti
     assert not any(ledger.spent.amounts)
 
 
-@pytest.mark.parametrize(
-    ("method", "budget"),
-    [("group_covariances", ZCDP(1)), ("group_covariances", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6))],
-)
+@pytest.mark.parametrize(("method", "budget"), [
+    ("group_covariances", ZCDP(1)), ("group_covariances", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6)),
+])  # fmt: skip
 def test_wrong_notions_are_refused(method, budget):
     x_priv, x_pub, _ = gaussian(20_000, 60, 1)
     with pytest.raises(BudgetError, match=r"pass .*DP"):
@@ -246,7 +222,6 @@ def test_a_useless_prediction_is_warned_about():
 
 
 # ---- record and replay ----------------------------------------------------------------------------------------------
-
 ROWS = [np.nan, np.inf, 1e308, -1e308, 5e-324, 0.0, 1e6, 3.0]
 
 CASES = [
@@ -287,11 +262,9 @@ def test_recursive_preconditioner_cost_is_approached():
     one[0] = one[1] + 1e6 * root[:, 0]
     other[0] = other[1] + 1e6 * root[:, 1]
     report = record_replay(
-        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), method="recursive_preconditioner"),
-        one,
-        other,
+        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), method="recursive_preconditioner"), one, other,
         budget=ZCDP(0.5),
-    )
+    )  # fmt: skip
     # Second moments reach theirs; two orthogonal rows reach half of the mean's tenth.
     assert 0.9 < report.tightness <= 1.0
 
@@ -327,8 +300,6 @@ def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
     budget = ApproxDP(4, 1e-6)
     with pytest.raises(ReplayError, match="logarithm of the centre"):
         record_replay(
-            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, method="group_covariances"),
-            x_priv,
-            neighbour,
+            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, method="group_covariances"), x_priv, neighbour,
             budget=budget,
-        )
+        )  # fmt: skip

@@ -23,13 +23,7 @@ from fastpubpriv.results import plots as plotting
 RHO = ("--rho", "0.5")
 BOTH = ("--epsilon", "1", "--delta", "1e-6")
 COLUMNS = ("weight", "height", "age")
-FILES = {
-    "rows": ROWS,
-    "public": MANY_PUBLIC,
-    "blobs": BLOBS,
-    "blobs_public": BLOBS_PUBLIC,
-    "line": LINE,
-}
+FILES = {"rows": ROWS, "public": MANY_PUBLIC, "blobs": BLOBS, "blobs_public": BLOBS_PUBLIC, "line": LINE}
 
 
 def command(*arguments: str) -> Any:

@@ -11,14 +11,7 @@ from golden_data import BUDGETS, hostile, mixed, normal
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP
-from fastpubpriv.training import (
-    DPSGD,
-    Ball,
-    Exponential,
-    MirrorDescent,
-    OutputPerturbation,
-    SemiDP,
-)
+from fastpubpriv.training import DPSGD, Ball, Exponential, MirrorDescent, OutputPerturbation, SemiDP
 
 X = mixed(41, 3000, 3)
 NUMBER = X @ [2.0, 0.5, -0.1] + 4.0 + normal(42, 3000, 1)[:, 0]

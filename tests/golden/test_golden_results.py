@@ -53,7 +53,7 @@ NO_CASE = {
     "warmup": "gives nothing back; tests/test_first_calls.py sees what it has compiled",
     "cost_in": "what a ledger asks for; tests/privacy holds ledgers",
     "heading": "words over a panel of a plot",
-    "sampled_sum_grid": "the same as SampledGrid; tests/mechanisms/test_batches.py compares what it costs",
+    "sampled_sum_grid": "the same as SampledGrid; tests/mechanisms/test_account.py compares what it costs",
 }
 
 

@@ -12,3 +12,13 @@ def replaced(rng, rows, hostile):
         bad = hostile[rng.integers(len(hostile))]
         other[index, ... if hasattr(bad, "shape") else rng.integers(rows.shape[1])] = bad
     return other
+
+
+def random_pairs(rng, count, *, sizes, dim, hostile, shift=0.0):
+    """Random pairs: sizes, scales, and a replaced row that is random, hostile, or a copy of another."""
+    for _ in range(count):
+        n = int(rng.choice(sizes))
+        rows = rng.standard_normal((n, dim)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300]) + shift
+        if rng.random() < 0.3:
+            rows[rng.integers(n)] = hostile[rng.integers(len(hostile))]
+        yield rows, replaced(rng, rows, hostile)

@@ -1,7 +1,8 @@
-"""A thread of its own for what raises inside trace functions, since Python then loses exceptions that were being handled."""
+"""Threads: one of its own for what raises inside trace functions, where Python then loses exceptions; and several at once."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
@@ -20,3 +21,12 @@ def in_own_thread(work: Callable[P, T]) -> Callable[P, T]:
             return pool.submit(work, *arguments, **options).result()
 
     return apart
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Each in a thread, until all have ended."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from fastpubpriv.cli import tools
 from fastpubpriv.cli.app import main
-from fastpubpriv.kernels import _cext, _compiled
+from fastpubpriv.kernels import _cbuf, _cext, _compiled
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 
@@ -83,3 +86,32 @@ def test_a_missing_extension_says_how_to_make_one(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastpubpriv.kernels._cext", None)
     with pytest.raises(ImportError, match="missing or cannot be loaded"):
         _compiled.check_compiled()
+
+
+# ---- C structures and the arrays that they point to -----------------------------------------------------------------
+def test_a_structure_keeps_its_arrays_alive():
+    moments = np.ones(3)
+    alive = weakref.ref(moments)
+    made = _cbuf.new("fpp_normals *", (1, 3, _cbuf.inp(moments), _cbuf.inp(moments)))
+    del moments
+    gc.collect()
+    assert alive() is not None  # a thread may be at work on it after an interrupt
+    del made
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("pointer", [
+    _cbuf.inp, _cbuf.out, lambda x: _cbuf.rows(x, 3)[0], lambda x: _cbuf.rows(x[::2], 3)[0],
+    lambda x: _cbuf.rows(x[:, :2], 2)[0], lambda x: _cbuf.strided(x[:, 1])[0],
+    lambda x: _cbuf.strided(x[::-1, 2])[0], lambda x: _cbuf.new("double *[]", [_cbuf.inp(x)]),
+])  # fmt: skip
+def test_a_pointer_keeps_its_array_alive(pointer):
+    rows = np.ones((4, 3))
+    alive, made = weakref.ref(rows), pointer(rows)
+    del rows
+    gc.collect()
+    assert alive() is not None
+    del made
+    gc.collect()
+    assert alive() is None

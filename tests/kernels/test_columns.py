@@ -1,11 +1,20 @@
 """Cells and boxes of columns: equal bits to the slow twin, one cell for each number, and what the kernels refuse."""
 
+import math
+
 import numpy as np
 import pytest
+from helpers.errors import raises
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from row_cases import LEVELS, instruction_set
+from twins import bins as bins_twin
 from twins import columns as reference
 
 from fastpubpriv import InputError, KernelError
+from fastpubpriv.kernels import bins
 from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels.bins import NONE, BinRule, BinTable
 from fastpubpriv.row_maps import ColumnBox, RowMap
 
 SIDE = [2047 << parts for parts in range(3)]
@@ -13,26 +22,13 @@ SIDE = [2047 << parts for parts in range(3)]
 
 def hostile_rows(rng, n, dim, dtype=np.float64):
     """Any bit pattern, ordinary numbers, and the notorious ones."""
-    size = np.dtype(dtype).itemsize
-    bits = rng.integers(0, 256, size=(n, dim, size), dtype=np.uint8)
-    rows = bits.view(dtype).reshape(n, dim).copy()
-    ordinary = rng.random((n, dim)) < 0.5
+    bits = rng.integers(0, 256, size=(n, dim, np.dtype(dtype).itemsize), dtype=np.uint8)
+    rows, ordinary = bits.view(dtype).reshape(n, dim).copy(), rng.random((n, dim)) < 0.5
     rows[ordinary] = rng.normal(size=int(ordinary.sum())) * 10.0 ** rng.integers(-5, 6)
-    special = rng.random((n, dim)) < 0.2
-    largest = np.finfo(dtype).max
+    special, largest = rng.random((n, dim)) < 0.2, np.finfo(dtype).max
     notorious = [
-        0.0,
-        -0.0,
-        np.finfo(dtype).smallest_subnormal,
-        1.0,
-        1.25,
-        2.0,
-        np.inf,
-        -np.inf,
-        np.nan,
-        largest,
-        -largest,
-    ]
+        0.0, -0.0, np.finfo(dtype).smallest_subnormal, 1.0, 1.25, 2.0, np.inf, -np.inf, np.nan, largest, -largest,
+    ]  # fmt: skip
     rows[special] = rng.choice(np.array(notorious, dtype=dtype), size=int(special.sum()))
     return rows
 
@@ -161,15 +157,12 @@ def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
 def test_boxed_rows_refuse_what_does_not_fit():
     rows, box = np.ones((3, 2)), an_ordinary_box(np.random.default_rng(0), 2)
     row_map = RowMap(dim=3, out_dim=3, quant_bound=8, inv_step=1.0, limit=1.0)
-    with pytest.raises(KernelError):
-        kernels.boxed_sum(rows, box, row_map, np.zeros(3, dtype=np.int64))
-    with pytest.raises(KernelError):
-        kernels.boxed_shell_counts(rows, box, row_map, np.ones(1), np.zeros(2, dtype=np.int64))
+    raises(KernelError, None, kernels.boxed_sum, rows, box, row_map, np.zeros(3, dtype=np.int64))
+    raises(KernelError, None, kernels.boxed_shell_counts, rows, box, row_map, np.ones(1), np.zeros(2, dtype=np.int64))
     two = RowMap(dim=2, out_dim=2, quant_bound=8, inv_step=1.0, limit=1.0)
     with pytest.raises(KernelError):
         kernels.boxed_shell_counts(rows, box, two, np.array([2.0, 1.0]), np.zeros(3, dtype=np.int64))
-    with pytest.raises(KernelError, match="shape"):
-        kernels.boxed_sum(rows, box, two, np.zeros(3, dtype=np.int64))
+    raises(KernelError, "shape", kernels.boxed_sum, rows, box, two, np.zeros(3, dtype=np.int64))
 
 
 @pytest.mark.parametrize("log2_parts", [0, 1, 2])
@@ -203,22 +196,19 @@ def test_rows_apart_are_counted_and_boxed_as_rows_together(isa, dtype):
             assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(together, box).tobytes()
 
 
-@pytest.mark.parametrize(
-    ("value", "log2_parts", "cell"),
-    [
-        (1.0, 0, 1022),  # (1/2, 1]
-        (np.nextafter(1.0, 2.0), 0, 1023),
-        (-1.0, 0, SIDE[0] + 1022),
-        (1.25, 2, 4 * 1023),  # (1, 1.25]
-        (1.5, 1, 2 * 1023),
-        (5e-324, 2, 0),
-        (np.finfo(np.float64).max, 1, SIDE[1] - 1),
-        (0.0, 2, 2 * SIDE[2]),
-        (-0.0, 2, 2 * SIDE[2]),
-        (np.nan, 0, 2 * SIDE[0] + 1),
-        (-np.inf, 0, 2 * SIDE[0] + 1),
-    ],
-)
+@pytest.mark.parametrize(("value", "log2_parts", "cell"), [
+    (1.0, 0, 1022),  # (1/2, 1]
+    (np.nextafter(1.0, 2.0), 0, 1023),
+    (-1.0, 0, SIDE[0] + 1022),
+    (1.25, 2, 4 * 1023),  # (1, 1.25]
+    (1.5, 1, 2 * 1023),
+    (5e-324, 2, 0),
+    (np.finfo(np.float64).max, 1, SIDE[1] - 1),
+    (0.0, 2, 2 * SIDE[2]),
+    (-0.0, 2, 2 * SIDE[2]),
+    (np.nan, 0, 2 * SIDE[0] + 1),
+    (-np.inf, 0, 2 * SIDE[0] + 1),
+])  # fmt: skip
 def test_cells_worked_by_hand(value, log2_parts, cell):
     found = counted(kernels, np.array([[value]]), np.zeros(1), log2_parts)
     assert np.flatnonzero(found[0]).tolist() == [cell]
@@ -236,8 +226,7 @@ def moved(rows, other, center, log2_parts, neutral):
 
 @pytest.mark.parametrize("neutral", [False, True])
 def test_a_replaced_row_moves_two_counts_of_a_column_at_most(neutral):
-    rng = np.random.default_rng(6)
-    most = 0
+    rng, most = np.random.default_rng(6), 0
     for _ in range(300):
         dim = int(rng.integers(1, 5))
         rows, center = hostile_rows(rng, int(rng.integers(1, 6)), dim), centers(rng, dim)
@@ -256,25 +245,19 @@ def test_a_row_that_is_counted_by_its_neighbours_is_caught():
     def faulty(rows):
         return counted(kernels, np.diff(rows, axis=0, prepend=0.0), np.zeros(1), 0)
 
-    rows = np.array([[1.0], [2.0], [4.0]])
-    other = np.array([[1.0], [9.0], [4.0]])
+    rows, other = np.array([[1.0], [2.0], [4.0]]), np.array([[1.0], [9.0], [4.0]])
     assert np.abs(faulty(rows) - faulty(other)).sum() > 2
 
 
 def test_what_is_no_kernel_argument_is_refused():
     rows, center = np.ones((3, 2)), np.zeros(2)
-    with pytest.raises(KernelError, match="shape"):
-        kernels.columns_count(rows, center, 0, False, np.zeros((2, 5), dtype=np.int64))
-    with pytest.raises(KernelError, match=r"out of range|shape"):
-        counted(kernels, rows, center, 3)
-    with pytest.raises(KernelError, match="float64 or float32"):
-        counted(kernels, rows.astype(int), center, 0)
+    raises(KernelError, "shape", kernels.columns_count, rows, center, 0, False, np.zeros((2, 5), dtype=np.int64))
+    raises(KernelError, r"out of range|shape", counted, kernels, rows, center, 3)
+    raises(KernelError, "float64 or float32", counted, kernels, rows.astype(int), center, 0)
     box = {"center": center, "lower": -np.ones(2), "upper": np.ones(2), "middle": center, "absent": center}
     for width in (np.zeros(2), np.ones(3), np.array([1.0, np.nan])):
-        with pytest.raises(InputError):
-            ColumnBox(**box, width=width)
-    with pytest.raises(InputError, match="lower <= upper"):
-        ColumnBox(**{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
+        raises(InputError, None, ColumnBox, **box, width=width)
+    raises(InputError, "lower <= upper", ColumnBox, **{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -290,7 +273,213 @@ def test_cells_between_edges_equal_those_of_the_twin(dtype):
         reference.columns_cells(rows, edges, expected)
         assert np.array_equal(found, expected)
         assert found[0] == np.isfinite(rows[:, 0]).sum()
-    with pytest.raises(KernelError):
-        kernels.columns_cells(np.zeros((3, 4)), edges, found)
-    with pytest.raises(KernelError):
-        kernels.columns_cells(np.zeros((3, 5)), edges[:4], found)
+    raises(KernelError, None, kernels.columns_cells, np.zeros((3, 4)), edges, found)
+    raises(KernelError, None, kernels.columns_cells, np.zeros((3, 5)), edges[:4], found)
+
+
+# ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------
+up, down = math.inf, -math.inf
+HOSTILE = np.array(
+    [0.0, -0.0, 5e-324, -5e-324, 2.0**-1074 * 3, 2.0**-1023, 2.0**-1022, np.nextafter(2.0**-1022, 1), 1.0, 2.0, 3.0, 0.5,
+     -0.5, 1.5, -1.5, 2.5, 2.0**1023, np.nextafter(2.0**1023, up), 1.7976931348623157e308, np.inf, -np.inf, np.nan,
+     2.0**51, 2.0**51 + 0.5, -(2.0**51) - 0.5, 2.0**52 - 0.5, 2.0**52, 2.0**52 + 1, 2.0**53, 2.0**53 + 2, -(2.0**53),
+     -(2.0**53) - 2, 1e300, -1e300]
+)  # fmt: skip
+RULES = [
+    BinRule(), BinRule(1.0), BinRule(0.1), BinRule(0.1, 0.3), BinRule(3.0, -1e9), BinRule(2.0**-1074), BinRule(1e308),
+    BinRule(1.0, 0.5),
+]  # fmt: skip
+
+
+def columns():
+    """Bit patterns of all kinds, next to plain numbers."""
+    words = st.integers(0, 2**64 - 1).map(lambda word: np.array([word], dtype=np.uint64).view(np.float64)[0])
+    halves = st.integers(-(2**12), 2**12).map(lambda half: half / 2)
+    number = st.one_of(words, halves, st.floats(-100, 100), st.sampled_from(HOSTILE.tolist()))
+    return st.lists(number, min_size=0, max_size=60).map(lambda values: np.array(values, dtype=np.float64))
+
+
+def rules():
+    widths = st.one_of(st.none(), st.floats(1e-3, 1e3), st.sampled_from([1.0, 0.5, 2.0**-30, 1e-300, 1e300]))
+    return st.builds(BinRule, widths, st.sampled_from([0.0, 0.5, -0.25, 1e5]))
+
+
+def same(found, expected):
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+@given(columns(), rules(), st.integers(1, 40), st.sampled_from([np.float64, np.float32]))
+@settings(max_examples=400, deadline=None)
+def test_keys_and_counts_equal_twin(values, rule, repeat, dtype):
+    with np.errstate(all="ignore"):
+        column = np.tile(values, repeat).astype(dtype)
+    keys = bins_twin.bins_keys(column, rule)
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(bins.bins_keys(column, rule), keys)
+            same(bins.bins_count(column, rule), bins_twin.bins_count(column, rule))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_hostile_numbers(rule):
+    column = np.tile(HOSTILE, 50)
+    same(bins.bins_count(column, rule), bins_twin.bins_count(column, rule))
+    assert bins.bins_count(column, rule)[1].sum() == (bins.bins_keys(column, rule) != NONE).sum()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("rule", [BinRule(1.0), BinRule(1.0, 0.5), BinRule(0.1), BinRule(0.3, -7.1)], ids=repr)
+def test_edges_by_themselves(rule, level):
+    """Nothing else in a block says that a number is near an edge: on either side of it, and of zero."""
+    with instruction_set(level):
+        for half in (-7, -3, -1, 1, 3, 8191):
+            edge = rule.offset + half / 2 * rule.width
+            for value in (np.nextafter(edge, down), edge, np.nextafter(edge, up)):
+                for others in (1, 2, 8, 2_000):
+                    column = np.append(np.full(others, rule.offset), value)
+                    same(bins.bins_count(column, rule), bins_twin.bins_count(column, rule))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("spread", [0, 100, 1000])
+def test_outside_by_itself(level, spread):
+    """One number that is in no cell of the window, or on its ends, in a block of others: nothing else says so."""
+    powers = np.ldexp(1.0, np.array([9, 12, 14, 15, 16, 17, 31, 46, 49, 50, 51, 52, 53, 63]))
+    values = np.concatenate([powers, powers - 0.5, 3.0 * powers, [1e300, up, math.nan]])
+    others = np.round(np.random.default_rng(spread).uniform(-spread / 2, spread / 2, 512))
+    with instruction_set(level):
+        for rule in (BinRule(1.0), BinRule(1.0, 0.5))[
+            : 1 + (spread == 100)
+        ]:  # of the second, all whole numbers are edges: they are divided
+            keys, counts = bins_twin.bins_count(np.tile(others, 20), rule)
+            for value in (*values, *-values):
+                # It comes in the first block, in a later one and in the last, which is not full.
+                for place in (3, 5 * 512 + 511, 20 * 512):
+                    found = bins.bins_count(np.insert(np.tile(others, 20), place, value), rule)
+                    key = bins_twin.bins_keys(np.array([value]), rule)[0]
+                    expected = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
+                    if key != NONE:
+                        expected[int(key)] = expected.get(int(key), 0) + 1
+                    assert dict(zip(found[0][:, 0].tolist(), found[1].tolist(), strict=True)) == expected, value
+
+
+def test_width_bins_own_their_upper_edge():
+    """The definition, in exact arithmetic: key i holds ((i - 1/2) w, (i + 1/2) w]."""
+    rule = BinRule(0.25)
+    for half in range(-41, 42, 2):
+        edge, key = half / 2 * 0.25, (half - 1) // 2
+        around = np.array([np.nextafter(edge, down), edge, np.nextafter(edge, up)])
+        assert bins.bins_keys(around, rule).tolist() == [key, key, key + 1]
+
+
+def test_dyadic_bins_own_their_upper_edge():
+    for exponent in range(-1073, 1024):
+        power = math.ldexp(1.0, exponent)
+        around = np.array([np.nextafter(power, 0.0), power, np.nextafter(power, up), -power])
+        low = exponent - 1
+        below = low if exponent > -1073 else exponent - 2  # nothing lies between 2^-1074 and 2^-1073
+        assert bins.bins_keys(around, BinRule()).tolist() == [below, low, exponent, low]
+
+
+def test_no_bin():
+    column = np.array([np.nan, np.inf, -np.inf, 2.0**54, -(2.0**54), 1e300])
+    assert (bins.bins_keys(column, BinRule(1.0)) == NONE).all()
+    assert (bins.bins_keys(np.array([0.0, -0.0, np.nan, np.inf, -np.inf]), BinRule()) == NONE).all()
+    assert bins.bins_keys(np.array([2.0**53, -(2.0**53)]), BinRule(1.0)).tolist() == [2**53, -(2**53)]
+    assert len(bins.bins_count(np.full(3000, np.nan), BinRule(1.0))[0]) == 0
+    assert len(bins.bins_count(np.empty(0), BinRule(1.0))[0]) == 0
+
+
+@pytest.mark.parametrize("rule", [BinRule(), BinRule(1.0), BinRule(0.01), BinRule(1e-7)], ids=repr)
+def test_counts_do_not_depend_on_the_cut(rule):
+    """Windows are placed by a first chunk that is nothing like the rest, and the hash table has to grow."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([np.full(700, 1e6), rng.standard_cauchy(20_000), rng.normal(size=5_000), HOSTILE])
+    expected = bins_twin.bins_count(x, rule)
+    for size in (1, 3, 64, 511, 512, 513, 10_000, len(x)):
+        stop = len(x) if size > 3 else 2000
+        table = BinTable()
+        for begin in range(0, stop, size):
+            table.count(x[begin : min(begin + size, stop)], rule)
+        same(bins.collect([table], 1), bins_twin.bins_count(x[:stop], rule) if stop < len(x) else expected)
+    first, second = BinTable(), BinTable()
+    first.count(x[:9_000], rule)
+    second.count(x[9_000:], rule)
+    same(bins.collect([second, first], 1), expected)
+
+
+def test_strided_columns():
+    rows = np.random.default_rng(1).normal(size=(3000, 7))
+    for array in (rows, rows.astype(np.float32), np.asfortranarray(rows), rows[::2], rows[:, ::-1]):
+        for column in (0, 6):
+            rule = BinRule(0.3)
+            same(bins.bins_count(array[:, column], rule), bins_twin.bins_count(array[:, column], rule))
+
+
+@given(st.integers(1, 4), st.integers(0, 3000), st.integers(1, 30), st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_tuples_equal_twin(words, n, spread, seed):
+    keys = np.random.default_rng(seed).integers(-spread, spread, (n, words))
+    keys[::7, -1] = NONE
+    same(bins.bins_count_tuples(keys), bins_twin.bins_count_tuples(keys))
+
+
+def test_a_long_table_of_single_rows():
+    x = np.random.default_rng(0).uniform(0, 2**40, 300_000)
+    found = bins.bins_count(x, BinRule(1.0))
+    same(found, bins_twin.bins_count(x, BinRule(1.0)))
+    assert len(found[0]) > 290_000
+
+
+def test_more_rows_than_a_counter_holds(monkeypatch):
+    monkeypatch.setattr(bins, "_FLUSH_ROWS", 1000)
+    x = np.random.default_rng(0).normal(size=10_000)
+    for rule in (BinRule(1.0), BinRule()):
+        same(bins.bins_count(x, rule), bins_twin.bins_count(x, rule))
+
+
+def test_wrong_forms_are_refused():
+    for width in (0.0, -1.0, np.nan, np.inf):
+        raises(InputError, "width", BinRule, width)
+    raises(InputError, "offset", BinRule, 1.0, np.inf)
+    raises(InputError, "1 to 64", BinTable, 65)
+    with pytest.raises(KernelError, match="one-dimensional"):
+        bins.bins_keys(np.zeros((2, 2)), BinRule(1.0))
+    with pytest.raises(KernelError, match="float64 or float32"):
+        bins.bins_keys(np.zeros(3, dtype=np.int64), BinRule(1.0))
+    with pytest.raises(KernelError, match="shape"):
+        BinTable(2).insert(np.zeros((3, 1), dtype=np.int64))
+    table = BinTable()
+    table.count(np.zeros(3), BinRule(1.0))
+    with pytest.raises(KernelError, match="one rule"):
+        table.count(np.zeros(3), BinRule(2.0))
+    assert NONE == bins_twin.NONE
+
+
+# Planted faults: the edge tests must tell them apart.
+def test_control_ceil_and_log2_differ():
+    edges = np.array([0.25 * (half / 2) for half in range(-41, 42, 2)])
+    floored = np.floor(edges / 0.25 + 0.5).astype(np.int64)
+    assert (floored != bins.bins_keys(edges, BinRule(0.25))).all()
+    powers = np.ldexp(1.0, np.arange(-300, 300))
+    assert (np.floor(np.log2(powers)) != bins.bins_keys(powers, BinRule())).all()
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 513, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize("rule", [BinRule(), BinRule(0.5)], ids=["dyadic", "width"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_layouts_around_whole_blocks(n, rule, dtype):
+    rows = np.random.default_rng(n).standard_cauchy((n, 3)).astype(dtype)
+    for column in (rows[:, 1], rows[::-1, 1], rows[:, 1].copy()[::-1], np.broadcast_to(rows[:1, 0], (n,))):
+        same(bins.bins_count(column, rule), bins_twin.bins_count(column, rule))
+
+
+@pytest.mark.parametrize("rule", [BinRule(), BinRule(1e-3)], ids=["dyadic", "width"])
+def test_keys_come_out_in_order(rule):
+    """From the window and from the hash table, below, inside and above; `merged` then has nothing to sort."""
+    x = np.concatenate([np.random.default_rng(0).standard_cauchy(50_000), [5e-324, -1e308, 1e5, -1e5, 2.0**-1023]])
+    table = bins.BinTable()
+    table.count(x, rule)
+    assert (np.diff(table.collected()[0][:, 0]) > 0).all()
+    assert rule.dyadic or table._table.used > 10

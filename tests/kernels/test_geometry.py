@@ -95,8 +95,7 @@ def test_equals_the_twin(name, rows_are):
 def adversarial(seed):
     """Few rows with ties, copies, tails, heaps within heaps, and scales nine decades apart or where squares leave the range."""
     rng = np.random.default_rng(seed)
-    m, dim = int(rng.integers(1, 50)), int(rng.integers(1, 9))
-    kind = seed % 8
+    m, dim, kind = int(rng.integers(1, 50)), int(rng.integers(1, 9)), seed % 8
     if kind == 0:
         x = rng.integers(0, int(rng.integers(1, 4)), (m, dim)).astype(float)
     elif kind == 1:
@@ -158,8 +157,7 @@ def test_a_reordered_sum_differs():
 
 
 def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
-    x = mixture(300, 6, apart=300.0)
-    wide = np.zeros((300, 12))
+    x, wide = mixture(300, 6, apart=300.0), np.zeros((300, 12))
     wide[:, ::2] = x
     frozen = x.copy()
     frozen.flags.writeable = False
@@ -172,17 +170,10 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     assert [len(loop.signatures) for loop in (_searches.race, _searches.balls)] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    "points",
-    [
-        np.zeros((0, 3)),
-        np.zeros((3, 0)),
-        np.zeros(3),
-        np.zeros((3, 3), dtype=np.int64),
-        np.array([[0.0], [np.nan], [1.0]]),
-        np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
-    ],
-)
+@pytest.mark.parametrize("points", [
+    np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.zeros((3, 3), dtype=np.int64),
+    np.array([[0.0], [np.nan], [1.0]]), np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
+])  # fmt: skip
 def test_bad_points_are_refused(points):
     for search, more in (
         (geometry.most_isolated, ()),
@@ -193,15 +184,10 @@ def test_bad_points_are_refused(points):
             search(points, *more)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0.0, 3, 1), "radius_max"),
-        ((math.nan, 3, 1), "radius_max"),
-        ((1.0, 0, 1), "n_radii"),
-        ((1.0, 3, 0), "min_count"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((0.0, 3, 1), "radius_max"), ((math.nan, 3, 1), "radius_max"), ((1.0, 0, 1), "n_radii"),
+    ((1.0, 3, 0), "min_count"),
+])  # fmt: skip
 def test_bad_numbers_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         geometry.first_terrific(np.zeros((2, 2)), *arguments)

@@ -5,14 +5,17 @@ from types import FunctionType
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from twins import gradients as reference
+from twins import residuals as residuals_twin
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import gradients as _labelled
 from fastpubpriv.kernels import gradients as kernels
+from fastpubpriv.kernels import gradients as residuals
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
-from fastpubpriv.row_maps import GradientMap
+from fastpubpriv.row_maps import GradientMap, ResidualMap
 
 DIMS = (1, 2, 7, 16, 33)
 HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 3e38)
@@ -62,11 +65,11 @@ def map_of(rng, shape, residual, *, clip=1.5, bound=BOUND):
 
 
 def replaced(chosen, **changes):
-    return GradientMap(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
+    return type(chosen)(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
 
 
 def summed(function, rows, chosen, *places):
-    sums = np.zeros(chosen.weights.shape, dtype=np.int64)
+    sums = np.zeros(getattr(chosen, "weights", getattr(chosen, "slope", None)).shape, dtype=np.int64)
     function(rows, chosen, sums, *places)
     return sums
 
@@ -96,8 +99,7 @@ def at_each_level(function, *arguments):
 @pytest.mark.parametrize("dim", [100, 250, 1030])  # groups of eight rows, of four, and rows that are read a second time
 def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
     rng = np.random.default_rng(dim)
-    rows = rows_of(rng, 21, dim, dtype)
-    places = np.array([20, 3, 3, 0, 7], dtype=np.int64)
+    rows, places = rows_of(rng, 21, dim, dtype), np.array([20, 3, 3, 0, 7], dtype=np.int64)
     for shape, residual in (((dim,), squared_residual), ((2, dim), several)):
         chosen = map_of(rng, shape, residual)
         slow = summed(reference.gradient_sum, rows, chosen)
@@ -197,16 +199,17 @@ def test_by_hand():
 def test_a_row_does_not_see_its_neighbours(size):
     rng = np.random.default_rng(1)
     rows = rows_of(rng, 50, 9, np.float64)
-    for shape, residual in (((9,), squared_residual), ((3, 9), several)):
-        chosen = map_of(rng, shape, residual)
-        pieces = [summed(kernels.gradient_sum, rows[at : at + size], chosen) for at in range(0, 50, size)]
-        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernels.gradient_sum, rows, chosen))
+    for kernel, chosen in (
+        (kernels.gradient_sum, map_of(rng, (9,), squared_residual)), (kernels.gradient_sum, map_of(rng, (3, 9), several)),
+        (residuals.residual_sum, residual_map_of(rng, 9, squared_residual)),
+    ):  # fmt: skip
+        pieces = [summed(kernel, rows[at : at + size], chosen) for at in range(0, 50, size)]
+        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernel, rows, chosen))
 
 
 def test_no_row_passes_the_bound():
     """Even where the float bound promises too much, so that only the integer checks are left; without them one would pass."""
-    rng = np.random.default_rng(8)
-    passed = 0
+    rng, passed = np.random.default_rng(8), 0
     for dim in DIMS:
         for shape, residual in (((dim,), squared_residual), ((3, dim), several)):
             fair = map_of(rng, shape, residual, bound=1000)
@@ -221,20 +224,85 @@ def test_no_row_passes_the_bound():
 
 
 def test_wrong_arguments():
-    chosen = map_of(np.random.default_rng(0), (3,), squared_residual)
-    good = np.zeros(3, dtype=np.int64)
+    good, rng = np.zeros(3, dtype=np.int64), np.random.default_rng(0)
+    chosen, other = map_of(rng, (3,), squared_residual), residual_map_of(rng, 3, squared_residual)
     for rows, sums in (
-        (np.zeros((2, 3)), good),
-        (np.zeros((2, 4), dtype=np.int64), good),
-        (np.zeros((2, 4)), good.astype(np.int32)),
-        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
-        (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
-    ):
-        with pytest.raises(KernelError):
-            kernels.gradient_sum(rows, chosen, sums)
+        (np.zeros((2, 3)), good), (np.zeros((2, 4), dtype=np.int64), good), (np.zeros((2, 4)), good.astype(np.int32)),
+        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)), (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
+    ):  # fmt: skip
+        raises(KernelError, None, kernels.gradient_sum, rows, chosen, sums)
+        raises(KernelError, None, residuals.residual_sum, rows, other, sums)
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):
-        with pytest.raises(KernelError):
-            kernels.gradient_sum(np.zeros((2, 4)), chosen, good, places)
+        raises(KernelError, None, kernels.gradient_sum, np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
-        with pytest.raises(InputError, match=name):
-            replaced(chosen, **{name: value})
+        raises(InputError, name, replaced, chosen, **{name: value})
+    for name, value in (("scale", 0.0), ("clip", math.nan), ("radius", math.inf), ("quant_bound", 2**27)):
+        raises(InputError, name, replaced, other, **{name: value})
+
+
+# ---- The sum of residuals times rows: equal to its twin in every integer, whatever the rows and the residual function do.
+def dividing(prediction, label):
+    return label / (prediction - prediction)
+
+
+def residual_map_of(rng, dim, residual, *, radius=0.8, bound=2**20):
+    spread = rng.random(dim) + 0.01
+    return ResidualMap(
+        slope=rng.standard_normal(dim) / math.sqrt(dim), spread=spread / np.linalg.norm(spread), residual=residual,
+        scale=1.7, clip=1.25, radius=radius, inv_step=(bound - math.isqrt(dim) - 2) / radius, quant_bound=bound,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("residual", [squared_residual, raising], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dim", DIMS)
+def test_equal_integers_of_residuals(dim, residual, dtype):
+    rng = np.random.default_rng(dim)
+    rows, fast = rows_of(rng, 67, dim, dtype), residual_map_of(rng, dim, residual)
+    slow = replaced(fast, residual=plain(residual))
+    found = summed(residuals.residual_sum, rows, fast)
+    assert found.any()
+    np.testing.assert_array_equal(found, summed(residuals_twin.residual_sum, rows, slow))
+
+
+def test_logistic_residuals_are_those_of_python():
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((200, 6))
+    rows[:, -1] = rng.integers(0, 3, 200)  # 2 is no class
+    chosen = residual_map_of(rng, 5, logistic_residual)
+    found, wanted = (summed(f, rows, chosen) for f in (residuals.residual_sum, residuals_twin.residual_sum))
+    # The two exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
+    assert np.max(np.abs(found - wanted)) <= 4
+
+
+def test_by_hand_of_residuals():
+    chosen = ResidualMap(
+        slope=[0.5, 0.0], spread=[1.0, 1.0], residual=squared_residual, scale=2.0, clip=1.0, radius=5.0, inv_step=10.0,
+        quant_bound=60
+    )  # fmt: skip
+    # Prediction 1, residual (2 - 1) / 2; |z| = 2 is inside of the radius: 0.5 (2, 0) 10 = (10, 0).
+    assert summed(residuals.residual_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
+    # Prediction 3, residual clipped to -1; |z| = 10 shortened by a half: -(3, 4) 10.
+    assert summed(residuals.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
+    assert summed(residuals.residual_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("residual", [squared_residual, raising, dividing], ids=lambda f: f.__name__)
+def test_no_row_passes_the_bound_of_residuals(residual):
+    """Even where the float radius promises too much, so that only the integer checks are left."""
+    rng = np.random.default_rng(8)
+    for dim in DIMS:
+        fair = residual_map_of(rng, dim, residual, bound=1000)
+        wrong = replaced(fair, inv_step=fair.inv_step * rng.choice([1.0, 1.01, 3.0]))
+        for row in rows_of(rng, 40, dim, np.float64):
+            q = summed(residuals.residual_sum, row[None], wrong).astype(object)
+            assert sum(q * q) <= 1000**2
+
+
+def test_the_check_of_the_bound_is_what_holds_it(monkeypatch):
+    """A reference without the checks lets a row through that the kernel drops: the test above can fail."""
+    chosen = residual_map_of(np.random.default_rng(0), 2, squared_residual, bound=1000)
+    long, row = replaced(chosen, inv_step=1e5), np.array([[3.0, 4.0, 50.0]])
+    assert not summed(residuals.residual_sum, row, long).any()
+    loose = replaced(long, quant_bound=2**25)
+    assert np.linalg.norm(summed(residuals.residual_sum, row, loose).astype(float)) > 1000

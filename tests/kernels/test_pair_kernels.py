@@ -2,14 +2,19 @@
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, instruction_set
 from twins import hypotheses as reference
+from twins import normals as normals_twin
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import densities as kernels
+from fastpubpriv.kernels import densities as normals
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.densities import PANEL
+from fastpubpriv.row_maps import MixtureTable
 
 SIZES = [1, 2, 63, 64, 65, 130]
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0, 1e200]
@@ -68,8 +73,7 @@ def test_codes_equal_twin(size, components, dim, full):
             assert (codes[:, 39:] == 0).all()
     for codes in seen[1:]:
         np.testing.assert_array_equal(codes, seen[0])
-    flat = reference.flattened(seen[0])[:size, 2:39]
-    finite = np.isfinite(rows).all(axis=1)
+    flat, finite = reference.flattened(seen[0])[:size, 2:39], np.isfinite(rows).all(axis=1)
     assert (flat[:, ~finite] == 0).all()
     assert (flat[:, finite].max(axis=0) == 32767).all()
 
@@ -86,12 +90,9 @@ def test_codes_of_a_row_do_not_depend_on_the_others():
             with instruction_set(level):
                 for first in range(0, 500, size):
                     kernels.density_codes(
-                        np.ascontiguousarray(rows[first : first + size]),
-                        table,
-                        parts,
-                        first,
+                        np.ascontiguousarray(rows[first : first + size]), table, parts, first,
                         kernels.density_room(table),
-                    )
+                    )  # fmt: skip
             np.testing.assert_array_equal(parts, whole)
 
 
@@ -140,8 +141,7 @@ def test_pair_counts_equal_twin(rows):
 @given(st.integers(1, 140), st.integers(1, 40), st.integers(0, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_cell_scores_equal_twin(size, cells, shift, seed):
-    rng = np.random.default_rng(seed)
-    reach = 2**30 // cells
+    rng, reach = np.random.default_rng(seed), 2**30 // cells
     table = rng.integers(-reach, reach + 1, size=(size, cells)).astype(np.int32)
     table[::2] = table[0]  # equal hypotheses
     panels = kernels.panelled(table, 2**31 - 1)
@@ -192,8 +192,7 @@ def test_roots_equal_twin(components, scale):
 
 def test_roots_solved_by_hand():
     # N(0, 1) and N(0, e^2): x^2 (1 - e^-2) / 2 = 1, and N(0, 1) leads between the roots; N(3, 1): the middle.
-    std = np.array([[1.0], [np.e], [1.0]])
-    means = np.array([[0.0], [0.0], [3.0]])
+    std, means = np.array([[1.0], [np.e], [1.0]]), np.array([[0.0], [0.0], [3.0]])
     grids = np.sort(means + std * np.arange(-8.0, 9.0), axis=1)
     roots, counts = np.empty((2, 6)), np.empty(2, dtype=np.int64)
     kernels.pair_roots((-np.log(std), means, 1.0 / std), grids, 0, roots, counts)
@@ -209,8 +208,7 @@ def test_wrong_arguments_are_refused():
     codes = np.zeros((2, 10, PANEL), dtype=np.int16)
     counts = np.zeros((PANEL, PANEL), dtype=np.int32)
     for rows, panel in ((11, 1), (-1, 1), (10, 2), (10, -1)):
-        with pytest.raises(KernelError):
-            kernels.pair_counts(codes, rows, panel, counts)
+        raises(KernelError, None, kernels.pair_counts, codes, rows, panel, counts)
     with pytest.raises(KernelError):
         kernels.cell_scores(np.zeros((1, 4, PANEL), dtype=np.int32), 31, 0, np.zeros(PANEL, dtype=np.int32))
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
@@ -220,3 +218,134 @@ def test_wrong_arguments_are_refused():
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 8, kernels.density_room(table))
     with pytest.raises(KernelError, match="shorter list"):
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 0, kernels.density_room(table)[:-8])
+
+
+# ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
+# Each plant has codes that differ if a processor fuses and does not look.
+HALF_LOG_TWO = 0.34657359027997264
+
+
+def table_of(components, dim, panels=1):
+    """Hypotheses that are nowhere, to be filled in."""
+    return MixtureTable(
+        np.zeros((panels, components, dim, PANEL)), np.zeros((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300), False,
+    )  # fmt: skip
+
+
+def every_set(rows, table):
+    """The codes (panels, n, PANEL) of the rows, on which all sets of instructions agree."""
+    seen = []
+    for level in LEVELS:
+        with instruction_set(level):
+            codes = np.zeros((table.panels, len(rows), PANEL), dtype=np.int16)
+            kernels.density_codes(np.ascontiguousarray(rows), table, codes, 0, kernels.density_room(table))
+            seen.append(codes)
+    for codes in seen[1:]:
+        np.testing.assert_array_equal(codes, seen[0])
+    return seen[0]
+
+
+@pytest.mark.parametrize("components", [1, 2])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_distance_halfway_between_codes(components, sign):
+    """The squares add up to 1 + 2^-26 unless they are fused: then to a last bit more, and the code is one less."""
+    table = table_of(components, 2)
+    table.constants[0, 0, 0] = 0.0  # the top, whose factors are zero
+    table.constants[0, 0, 5] = 0.5 * (1.0 + 2.0**-26) - 0.5 / 2048
+    table.factors[0, 0, :, 5] = 1.0
+    row = sign * np.array([[1.1 * 2.0**-27, 1.0 + 2.0**-27]])
+    unfused = row[0, 0] ** 2 + row[0, 1] ** 2
+    assert unfused == 1.0 + 2.0**-26
+    assert every_set(row, table)[0, 0, [0, 5]].tolist() == [32767, 32767]  # half to even
+    among = np.random.default_rng(0).standard_normal((50, 2))
+    among[[0, 16, 49]] = row
+    assert (every_set(among, table)[0, [0, 16, 49], 5] == 32767).all()
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0 * HALF_LOG_TWO, 11.0 * HALF_LOG_TWO])
+def test_where_polynomials_change(gap):
+    """`log` changes at a sum of two equal components, `exp` half way between powers of two: hypotheses on both sides of it."""
+    table = table_of(2, 1)
+    table.constants[0, 0, :63] = 0.0
+    table.constants[0, 1, :63] = -(gap + np.arange(-31, 32) * (np.spacing(gap) if gap else 2.0**-53))
+    table.constants[0, 0, 63] = 2.0
+    table.factors[0, 0, 0, 63] = 1.0
+    codes = every_set(np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None], table)
+    assert np.unique(codes[0, :, 0]).size >= 2
+    assert (np.ptp(codes[0, :, :63].astype(int), axis=1) <= 1).all()
+
+
+def test_many_hypotheses_near_each_other():
+    """Lists as they are chosen from: a million codes, from rows near and far."""
+    rng, size, dim = np.random.default_rng(3), 900, 3
+    weights = rng.dirichlet([20.0, 20.0], size)
+    weights[7::50] = [1.0, 0.0]
+    means = rng.normal(size=(2, dim)) + 0.1 * rng.normal(size=(size, 2, dim))
+    means[11, 1] = means[11, 0]
+    spreads = np.exp(0.2 * rng.normal(size=(size, 2, dim)))
+    rows = rng.normal(size=(500, dim)) * 10.0 ** rng.integers(-1, 3, size=(500, 1))
+    rows[::100] = [np.nan, 1e308, 5e-324]
+    every_set(rows, kernels.mixture_table(weights, means, spreads))
+    spreads[11, 1], weights[11] = spreads[11, 0], 0.5  # two equal components: every row is taken again
+    every_set(rows, kernels.mixture_table(weights, means, spreads))
+    far = 1e150
+    with np.errstate(over="ignore"):
+        rows = far * rows
+    every_set(rows, kernels.mixture_table(weights, far * means, far**2 * spreads))
+
+
+# ---- Rows under a mixture: the bits of the plain program, on every instruction set, whatever the numbers.
+@pytest.fixture(params=[0, 1, 2])
+def level(request):
+    """Each instruction set of this machine in turn."""
+    before = lib.fpp_isa_limit(lib.fpp_isa_detect())
+    if request.param > before:
+        pytest.skip("not on this machine")
+    lib.fpp_isa_limit(request.param)
+    yield request.param
+    lib.fpp_isa_limit(before)
+
+
+def same_bits(found, expected):
+    return all(
+        np.array_equal(one.view(np.int64), other.view(np.int64)) for one, other in zip(found, expected, strict=True)
+    )
+
+
+def statistic(module, rows, means, stds, share, radii):
+    row = module.RowStatistic(means, stds)
+    found = row.distances(rows)
+    components, dim = means.shape
+    out = np.empty((len(rows), components * (1 + (2 if radii[2] else 1) * dim)))
+    row.moments(found, share, radii, out)
+    return found[0], found[1].astype(np.float64), out
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", [1, 2, 3, 8, 9, 21])
+def test_statistics_of_rows_equal_those_of_the_twin(level, dtype, dim):
+    rng = np.random.default_rng(dim)
+    for n in (0, 1, 7, 8, 43):
+        rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
+        rows[rng.random((n, dim)) < 0.02] = np.nan
+        rows[rng.random((n, dim)) < 0.02] = np.finfo(dtype).max
+        means, stds = rng.normal(size=(3, dim)), 10.0 ** rng.uniform(-2, 2, (3, dim))
+        share = rng.dirichlet(np.ones(3), n).T.copy()
+        for radii in ((1.0, 2.0, 3.0), (0.5, 1.0, 0.0)):
+            found = statistic(normals, rows, means, stds, share, radii)
+            expected = statistic(normals_twin, rows, means, stds, share, radii)
+            whole = expected[1] != 0
+            assert same_bits(found[1:], expected[1:])
+            assert same_bits([found[0][:, whole]], [expected[0][:, whole]])
+            # A row's numbers are its own.
+            if n > 1:
+                alone = statistic(normals, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
+                assert same_bits([alone[2]], [found[2][1:2]])
+
+
+def test_wrong_arrays_are_refused():
+    with pytest.raises(KernelError):
+        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 3)))
+    with pytest.raises(KernelError):
+        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances(np.zeros((4, 3)))

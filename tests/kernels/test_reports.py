@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from twins import local as slow
 from twins import wire as slow_wire
 
@@ -20,32 +21,16 @@ KEY = bytes(range(32))
 
 def law(dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0, tail=0.5, log2_grid=8):
     return ReportLaw(
-        dim=dim,
-        gaussian=gaussian,
-        log2_grid=log2_grid,
-        ball=ball,
-        threshold=threshold,
-        miss=miss,
-        radius=radius,
+        dim=dim, gaussian=gaussian, log2_grid=log2_grid, ball=ball, threshold=threshold, miss=miss, radius=radius,
         tail=tail,
-    )
+    )  # fmt: skip
 
 
 CASES = [
-    law(1, 0.0),
-    law(2, 0.9),
-    law(2, 0.1, ball=True, radius=3.0),
-    law(5, 0.0, ball=True, radius=1.5),
-    law(17, 0.05),
-    law(63, 0.02, log2_grid=12),
-    law(64, 0.02),
-    law(100, 0.3),
-    law(513, 0.01),
-    law(1030, 0.2),
-    law(7, 1.5, gaussian=True),
-    law(7, 0.2, gaussian=True, ball=True, radius=2.0),
-    law(1, 1.5, gaussian=True),
-]
+    law(1, 0.0), law(2, 0.9), law(2, 0.1, ball=True, radius=3.0), law(5, 0.0, ball=True, radius=1.5), law(17, 0.05),
+    law(63, 0.02, log2_grid=12), law(64, 0.02), law(100, 0.3), law(513, 0.01), law(1030, 0.2),
+    law(7, 1.5, gaussian=True), law(7, 0.2, gaussian=True, ball=True, radius=2.0), law(1, 1.5, gaussian=True),
+]  # fmt: skip
 
 
 def odd_rows(dim, n=9):
@@ -120,8 +105,7 @@ def test_codes_agree_with_their_twin(book):
 
 @pytest.mark.parametrize("book", BOOKS, ids=book_id)
 def test_words_of_one_book_after_another_are_read_as_alone(book):
-    dim = book.vectors.dim
-    codes = np.zeros((60, 10), np.uint8)
+    dim, codes = book.vectors.dim, np.zeros((60, 10), np.uint8)
     codes[:, 0] = np.repeat([7, 9, 7], 20)
     codes[:, 8] = np.r_[np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)]
     together, alone = np.empty((60, dim), np.int32), np.empty((60, dim), np.int32)
@@ -133,8 +117,7 @@ def test_words_of_one_book_after_another_are_read_as_alone(book):
 
 @pytest.mark.parametrize("book", BOOKS, ids=book_id)
 def test_a_code_depends_on_its_number_and_its_row_alone(book):
-    rows = odd_rows(book.vectors.dim, 40)
-    whole = np.empty((40, 10), np.uint8)
+    rows, whole = odd_rows(book.vectors.dim, 40), np.empty((40, 10), np.uint8)
     noise.report_codes(rows, book, KEY, whole, first=100)
     try:
         for level in range(lib.fpp_isa_detect() + 1):
@@ -168,8 +151,7 @@ def test_a_report_depends_on_its_number_and_its_row_alone(case):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
 def test_instruction_sets_give_the_same_bits(case):
-    rows = odd_rows(case.dim)
-    found = []
+    rows, found = odd_rows(case.dim), []
     try:
         for level in range(lib.fpp_isa_detect() + 1):
             lib.fpp_isa_limit(level)
@@ -181,21 +163,17 @@ def test_instruction_sets_give_the_same_bits(case):
 
 
 def test_rows_without_direction_are_the_first_axis():
-    case = law(4, 0.99, miss=1e-9)
-    out = np.empty((9, 4), np.int32)
+    case, out = law(4, 0.99, miss=1e-9), np.empty((9, 4), np.int32)
     noise.report_integers(odd_rows(4), case, KEY, out)
     unit = out / np.linalg.norm(out, axis=1, keepdims=True)
     assert (unit[[1, 2, 3], 0] > 0.98).all()
     assert unit[6, 2] < -0.98
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"dim": 0}, {"dim": 2**25}, {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": math.nan}, {"miss": 0.0},
-        {"miss": 1.0}, {"radius": 0.0}, {"radius": math.inf}, {"log2_grid": 31}, {"log2_grid": -1},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"dim": 0}, {"dim": 2**25}, {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": math.nan}, {"miss": 0.0},
+    {"miss": 1.0}, {"radius": 0.0}, {"radius": math.inf}, {"log2_grid": 31}, {"log2_grid": -1},
+])  # fmt: skip
 def test_laws_out_of_range_are_refused(changes):
     case = dataclasses.replace(law(3), **changes)
     with pytest.raises(KernelError):
@@ -205,12 +183,9 @@ def test_laws_out_of_range_are_refused(changes):
 def test_numbers_of_reports_end():
     out = np.empty((1, 3), np.int32)
     noise.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX - 1)
-    with pytest.raises(KernelError):
-        noise.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
-    with pytest.raises(KernelError):
-        noise.report_integers(np.ones((1, 3)), law(3), KEY[:31], out)
-    with pytest.raises(KernelError):
-        noise.report_integers(np.ones((1, 3), np.float32), law(3), KEY, out)
+    raises(KernelError, None, noise.report_integers, np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
+    raises(KernelError, None, noise.report_integers, np.ones((1, 3)), law(3), KEY[:31], out)
+    raises(KernelError, None, noise.report_integers, np.ones((1, 3), np.float32), law(3), KEY, out)
 
 
 def test_a_seed_that_is_never_taken_is_an_error():
@@ -219,8 +194,6 @@ def test_a_seed_that_is_never_taken_is_an_error():
 
 
 # ---- Bytes ----------------------------------------------------------------------------------------------------------
-
-
 def batch(n=5, dim=3, entry_bytes=2, form=0):
     header = report_codes.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
     rng = np.random.default_rng(0)
@@ -257,14 +230,11 @@ def test_every_changed_byte_is_seen():
     header, payload = batch()
     data = report_codes.batch_write(header, payload)
     for at in range(len(data)):
-        with pytest.raises(InputError):
-            report_codes.batch_header(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
-        with pytest.raises(InputError):
-            report_codes.batch_header(data[:at])
+        raises(InputError, None, report_codes.batch_header, data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+        raises(InputError, None, report_codes.batch_header, data[:at])
 
 
 def test_another_version_is_named():
     header, payload = batch()
     data = report_codes.batch_write(header, payload)
-    with pytest.raises(InputError, match="version"):
-        report_codes.batch_header(data[:4] + b"\2" + data[5:])
+    raises(InputError, "version", report_codes.batch_header, data[:4] + b"\2" + data[5:])

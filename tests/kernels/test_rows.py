@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import pickle
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -9,12 +11,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import DIMS, KINDS, LEVELS, cases, instruction_set, integers_of, make_map, make_rows, sum_of
+from row_cases import (
+    DIMS,
+    KINDS,
+    LEVELS,
+    SIGNALLING_NAN,
+    SPECIAL_BITS,
+    cases,
+    counts_of,
+    gram_of,
+    instruction_set,
+    integers_of,
+    make_map,
+    make_rows,
+    sum_of,
+)
 from twins import rows as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.row_maps import MatrixKind, RowMap
+from fastpubpriv.kernels._cext import lib
+from fastpubpriv.kernels.densities import mixture_table
+from fastpubpriv.kernels.tree import Members, tree_assign
+from fastpubpriv.row_maps import MatrixKind, RowMap, RowTree, Rule, Split
 
 
 @given(cases())
@@ -24,8 +43,7 @@ def test_quantise_equals_twin(case):
     for level in LEVELS:
         with instruction_set(level):
             np.testing.assert_array_equal(integers_of(case.chunk, case.row_map), expected)
-    norm_sq = (expected.astype(np.int64) ** 2).sum(axis=1)
-    assert (norm_sq <= case.row_map.quant_bound**2).all()
+    assert ((expected.astype(np.int64) ** 2).sum(axis=1) <= case.row_map.quant_bound**2).all()
 
 
 @given(cases())
@@ -126,8 +144,7 @@ def dyadic_cases(draw):
 def exact_steps(row, case):
     """The row in grid steps before the clip, as fractions."""
     t = [Fraction(x) - Fraction(c) for x, c in zip(row, case["center"], strict=True)]
-    m, kind = case["matrix"], case["kind"]
-    steps = []
+    m, kind, steps = case["matrix"], case["kind"], []
     for i in range(case["out_dim"]):
         if kind is MatrixKind.IDENTITY:
             y = t[i]
@@ -146,16 +163,9 @@ def test_equals_exact_fractions(case):
     """Unclipped rows: round half to even of the exact value. Clipped rows: within rounding of the exactly clipped value."""
     bound = 2**20
     row_map = RowMap(
-        dim=len(case["center"]),
-        out_dim=case["out_dim"],
-        quant_bound=bound,
-        inv_step=case["inv_step"],
-        limit=case["limit"],
-        kind=case["kind"],
-        center=case["center"],
-        matrix=case["matrix"],
-        offset=case["offset"],
-    )
+        dim=len(case["center"]), out_dim=case["out_dim"], quant_bound=bound, inv_step=case["inv_step"],
+        limit=case["limit"], kind=case["kind"], center=case["center"], matrix=case["matrix"], offset=case["offset"],
+    )  # fmt: skip
     got = integers_of(np.array(case["rows"]), row_map).tolist()
     for row, q in zip(case["rows"], got, strict=True):
         steps = exact_steps(row, case)
@@ -171,31 +181,27 @@ def good(**changes):
     return {"dim": 3, "out_dim": 3, "quant_bound": 100, "inv_step": 1.0, "limit": 90.0, **changes}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"dim": 0},
-        {"dim": True},
-        {"dim": 2.0},
-        {"out_dim": 2},
-        {"quant_bound": 0},
-        {"quant_bound": 2**26},  # 3 Q^2 > 2^53
-        {"inv_step": float("nan")},
-        {"inv_step": float("inf")},
-        {"limit": 0.0},
-        {"limit": -1.0},
-        {"kind": 0},
-        {"kind": MatrixKind.DIAGONAL},
-        {"kind": MatrixKind.LOWER, "matrix": np.ones(3)},
-        {"kind": MatrixKind.LOWER, "matrix": np.ones((2, 3)), "out_dim": 2},
-        {"matrix": np.eye(3)},
-        {"center": np.zeros(2)},
-        {"center": [0.0, np.nan, 0.0]},
-        {"offset": [np.inf, 0.0, 0.0]},
-        {"kind": MatrixKind.FULL, "matrix": np.full((3, 3), np.nan)},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [
+    {"dim": 0},
+    {"dim": True},
+    {"dim": 2.0},
+    {"out_dim": 2},
+    {"quant_bound": 0},
+    {"quant_bound": 2**26},  # 3 Q^2 > 2^53
+    {"inv_step": float("nan")},
+    {"inv_step": float("inf")},
+    {"limit": 0.0},
+    {"limit": -1.0},
+    {"kind": 0},
+    {"kind": MatrixKind.DIAGONAL},
+    {"kind": MatrixKind.LOWER, "matrix": np.ones(3)},
+    {"kind": MatrixKind.LOWER, "matrix": np.ones((2, 3)), "out_dim": 2},
+    {"matrix": np.eye(3)},
+    {"center": np.zeros(2)},
+    {"center": [0.0, np.nan, 0.0]},
+    {"offset": [np.inf, 0.0, 0.0]},
+    {"kind": MatrixKind.FULL, "matrix": np.full((3, 3), np.nan)},
+], ids=str)  # fmt: skip
 def test_map_refuses_bad_public_arguments(changes):
     with pytest.raises(InputError):
         RowMap(**good(**changes))
@@ -222,8 +228,7 @@ def test_largest_bound_is_exact():
 
 
 def refused_layouts():
-    x = np.ones((4, 3))
-    buffer = np.zeros(4 * 3 * 8 + 1, dtype=np.uint8)
+    x, buffer = np.ones((4, 3)), np.zeros(4 * 3 * 8 + 1, dtype=np.uint8)
     yield "int64", x.astype(np.int64)
     yield "big-endian", x.astype(">f8")
     yield "column-major", np.asfortranarray(x)
@@ -242,3 +247,326 @@ def test_kernel_refuses_other_layouts(name, chunk):
 def test_kernel_refuses_outputs_it_cannot_write(sums):
     with pytest.raises(KernelError):
         kernels.rows_sum(np.ones((4, 3)), RowMap(**good()), sums)
+
+
+# ---- Values that private rows may hold (1-12 of the catalogue of bad input): none raises, none warns, none escapes the clip.
+BOUND = 2000
+PLAIN = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1.0, limit=1990.0)
+
+
+def everywhere(x, row_map):
+    """Integer rows, after checking that twin, sums and Grams of every instruction set agree with them."""
+    q = integers_of(x, row_map, reference)
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(integers_of(x, row_map), q)
+            np.testing.assert_array_equal(sum_of(x, row_map), q.sum(axis=0, dtype=np.int64))
+            wide = q.astype(np.int64)
+            np.testing.assert_array_equal(gram_of(x, row_map), np.tril(wide.T @ wide))
+            # Blocks of nothing else than one of the rows: loops that take 32 rows at once leave fewer to the tiles.
+            np.testing.assert_array_equal(sum_of(np.repeat(x, 32, axis=0), row_map), 32 * wide.sum(axis=0))
+    return q
+
+
+def from_bits(word):
+    return struct.unpack("<d", struct.pack("<Q", word))[0]
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize(
+    "value", [np.nan, np.inf, -np.inf, from_bits(SIGNALLING_NAN), from_bits(0xFFF8_0000_DEAD_BEEF)], ids=str
+)
+def test_one_bad_entry_makes_the_row_neutral_and_no_other(value, column):
+    x = np.tile([100.0, -200.0, 300.0], (20, 1))
+    x[7].view(np.uint64)[column] = np.float64(value).view(np.uint64)
+    q = everywhere(x, PLAIN)
+    assert q[7].tolist() == [0, 0, 0]
+    assert (np.delete(q, 7, axis=0) == [100, -200, 300]).all()
+
+
+def test_signalling_bits_survive_until_the_kernel():
+    x = np.zeros((9, 3))
+    x.view(np.uint64)[4, 1] = SIGNALLING_NAN
+    assert x.view(np.uint64)[4, 1] == SIGNALLING_NAN
+    x[:, 0] = 5.0
+    assert sum_of(x, PLAIN).tolist() == [40, 0, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_nothing_but_nan(kind):
+    row_map = make_map(np.random.default_rng(0), 11, kind)
+    assert not everywhere(np.full((33, 11), np.nan), row_map).any()
+    assert counts_of(np.full((33, 11), np.nan), row_map, np.array([1.0])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("size", [1e160, 1e200, 1e300, 1.7e308, np.finfo(np.float64).max])
+def test_huge_rows_are_clipped_not_lost(size):
+    q = everywhere(np.array([[size, 0.0, 0.0], [0.0, -size, 0.0], [size, -size, size]]), PLAIN)
+    corner = round(1990.0 / math.sqrt(3.0))
+    assert q.tolist() == [[1990, 0, 0], [0, -1990, 0], [corner, -corner, corner]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e10, 1e150])
+def test_huge_rows_keep_their_direction(kind, scale):
+    """Whatever the map and the grid, a finite row that is too long comes out with the clip norm."""
+    rng = np.random.default_rng(5)
+    row_map = make_map(rng, 9, kind, scale=scale, offset=False)
+    x = rng.standard_normal((16, 9)) * 1e307
+    q = everywhere(x, row_map).astype(np.float64)
+    np.testing.assert_allclose(np.linalg.norm(q, axis=1), row_map.limit, atol=0.5 * math.sqrt(row_map.out_dim))
+    small = RowMap(
+        dim=9, out_dim=row_map.out_dim, quant_bound=BOUND, inv_step=1e9, limit=row_map.limit, kind=kind,
+        matrix=row_map.matrix,
+    )  # fmt: skip
+    assert np.abs(q - everywhere(x * 1e-306, small)).max() <= 2.0
+
+
+def test_difference_that_overflows():
+    """x - center is infinite although both are finite."""
+    row_map = RowMap(dim=2, out_dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, center=np.array([-1.7e308, 0.0]))
+    assert everywhere(np.array([[1.7e308, 0.0], [-1.7e308, 4.0]]), row_map).tolist() == [[1990, 0], [0, 4]]
+
+
+@pytest.mark.parametrize("value", [5e-324, -5e-324, 2.2e-308, 0.0, -0.0])
+def test_tiny_and_signed_zero(value):
+    assert not everywhere(np.full((10, 3), value), PLAIN).any()
+    fine = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1e308, limit=1990.0)
+    assert (everywhere(np.full((10, 3), 1e-308 * np.sign(value)), fine) == np.sign(value)).all()
+
+
+@pytest.mark.parametrize("ulps", [-4, -1, 0, 1, 4])
+def test_rows_at_the_radius(ulps):
+    """On it, and some units in the last place to either side: the same integers, for the grid is far coarser."""
+    length = 1990.0
+    for _ in range(abs(ulps)):
+        length = math.nextafter(length, math.inf * ulps)
+    x = np.array([[length, 0.0, 0.0], [0.0, 0.6 * length, 0.8 * length]])
+    assert everywhere(x, PLAIN).tolist() == [[1990, 0, 0], [0, 1194, 1592]]
+
+
+def test_identical_rows_and_ties_to_even():
+    x = np.tile([0.5, 1.5, -2.5], (300, 1))
+    assert everywhere(x, PLAIN)[0].tolist() == [0, 2, -2]
+    assert sum_of(x, PLAIN).tolist() == [0, 600, -600]
+
+
+@pytest.mark.parametrize("limit", [1000.0, 1e6, 1e12, 1e300])
+def test_rows_that_fail_the_integer_check_count_as_zero(limit):
+    """With a clip norm beyond the bound nothing but the integer check stands; among good rows, at every place of a group."""
+    row_map = RowMap(dim=20, out_dim=20, quant_bound=100, inv_step=1.0, limit=limit)
+    rng = np.random.default_rng(1)
+    for bad in (0, 3, 7, 8, 40, 62, 63, 64):
+        x = np.rint(rng.uniform(-9, 9, size=(65, 20)))
+        x[bad, rng.integers(20)] = 101.0
+        q = everywhere(x, row_map)
+        assert not q[bad].any()
+        np.testing.assert_array_equal(np.delete(q, bad, axis=0), np.delete(x, bad, axis=0))
+    x[:, 0] = 2.0**63  # as an int64, or squared modulo 2^64, this could pass for zero
+    assert not everywhere(x, row_map).any()
+    x[:, 0] = 2.0**32
+    assert not everywhere(x, row_map).any()
+
+
+def test_every_pair_of_notorious_values():
+    """All rows of two notorious bit patterns, under every kind of map; no warning escapes either (they are errors here)."""
+    words = np.array([(a, b) for a in SPECIAL_BITS for b in SPECIAL_BITS], dtype=np.uint64)
+    x, rng = np.ascontiguousarray(words).view(np.float64), np.random.default_rng(8)
+    for kind in KINDS:
+        q = everywhere(x, make_map(rng, 2, kind, scale=1e5))
+        finite = np.isfinite(x).all(axis=1)
+        assert not q[~finite].any()
+        assert q[finite].any()
+
+
+def test_matrix_above_the_diagonal_is_never_read():
+    matrix = np.array([[1.0, 1e300], [2.0, 1.0]])
+    row_map = RowMap(
+        dim=2, out_dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, kind=MatrixKind.LOWER, matrix=matrix
+    )
+    assert everywhere(np.array([[3.0, 4.0]]), row_map).tolist() == [[3, 10]]
+
+
+def test_empty_and_single_rows_leave_or_fill_the_outputs():
+    sums = np.array([7, 8, 9], dtype=np.int64)
+    kernels.rows_sum(np.empty((0, 3)), PLAIN, sums)
+    assert sums.tolist() == [7, 8, 9]
+    kernels.rows_sum(np.array([[1.0, 2.0, 3.0]]), PLAIN, sums)
+    assert sums.tolist() == [8, 10, 12]
+    assert integers_of(np.empty((0, 3)), PLAIN).shape == (0, 3)
+    assert not gram_of(np.empty((0, 3), dtype=np.float32), PLAIN).any()
+
+
+def test_one_row_seen_many_times():
+    """Row stride zero: a broadcast array."""
+    x = np.broadcast_to(np.array([1.0, 2.0, 3.0]), (1000, 3))
+    assert sum_of(x, PLAIN).tolist() == [1000, 2000, 3000]
+    assert gram_of(x, PLAIN)[2].tolist() == [3000, 6000, 9000]
+
+
+# ---- Fused products of maps: where one would make another integer than the unfused product, the row is taken again, unfused.
+# Every case has rows whose integers differ if a processor fuses multiplying with adding and does not look: `test_plants_are_caught`
+# says so in exact fractions.
+FUSED_DIMS = (24, 25, 31, 50, 127, 128, 129, 257)
+SMALL, LARGE = 2.0**-41, 2.0**-12  # 1 + LARGE is a float32, and half a last bit of 1 is SMALL * LARGE
+
+
+def planted_map(dim, kind, sign):
+    """Output i is sign (1 + SMALL) x_i, less (1/2 + SMALL + LARGE) x_0; the limit clips no row."""
+    matrix = np.diag(np.full(dim, sign * (1.0 + SMALL)))
+    matrix[:, 0] = -sign * (0.5 + LARGE + SMALL)
+    return RowMap(dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, kind=kind, matrix=matrix)
+
+
+def planted_rows(dim, place, dtype=np.float64):
+    """One row: the product of column `place`, 1 + LARGE, keeps SMALL * LARGE only when it is fused with the sum before it."""
+    x = np.zeros((1, dim), dtype=dtype)
+    x[0, 0] = 1.0
+    x[0, place] = 1.0 + LARGE
+    return x
+
+
+def every_set(x, row_map):
+    """Integers of the rows from the reference, after all sets of instructions have agreed with it."""
+    expected = integers_of(x, row_map, reference)
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(integers_of(x, row_map), expected)
+            np.testing.assert_array_equal(sum_of(x, row_map), expected.sum(axis=0, dtype=np.int64))
+            wide = expected.astype(np.int64)
+            np.testing.assert_array_equal(np.tril(gram_of(x, row_map)), np.tril(wide.T @ wide))
+    return expected
+
+
+def test_plants_are_caught():
+    """The unfused sum is a half, which rounds to 0; the exact one, and the fused, is above, which would be 1."""
+    row_map, x = planted_map(24, MatrixKind.LOWER, 1.0), planted_rows(24, 7)
+    row = row_map.matrix[7]
+    exact = Fraction(row[0]) + Fraction(row[7]) * Fraction(1.0 + LARGE)
+    assert exact == Fraction(1, 2) + Fraction(SMALL) * Fraction(LARGE)
+    assert float(exact) > 0.5
+    assert row[0] + row[7] * (1.0 + LARGE) == 0.5
+    assert every_set(x, row_map)[0, 7] == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", [MatrixKind.LOWER, MatrixKind.FULL])
+@pytest.mark.parametrize("dim", FUSED_DIMS)
+def test_one_planted_row_alone_and_among_others(dim, kind, dtype):
+    rng = np.random.default_rng(dim)
+    for sign in (1.0, -1.0):
+        row_map = planted_map(dim, kind, sign)
+        for place in {1, dim // 2, dim - 1}:
+            row = planted_rows(dim, place, dtype)
+            assert every_set(row, row_map)[0, place] == 0
+            apart = np.full((67, dim + 3), 9.0, dtype=dtype)
+            apart[:, 1:-2] = rng.standard_normal((67, dim))
+            for at in (0, 7, 66):
+                apart[at, 1:-2] = row[0]
+            found = every_set(apart[:, 1:-2], row_map)
+            assert not found[[0, 7, 66], place].any()
+            assert found.any()
+
+
+def test_many_planted_rows():
+    """So many rows are taken twice that later products are not fused: it changes no integer."""
+    row_map = planted_map(40, MatrixKind.LOWER, 1.0)
+    rows = np.concatenate([planted_rows(40, place) for place in range(1, 40)])
+    x = np.concatenate([rows, np.random.default_rng(0).standard_normal((200, 40)), rows])
+    assert not every_set(x, row_map)[np.arange(39), np.arange(1, 40)].any()
+
+
+@pytest.mark.parametrize("limit", [2800.0, 40.0])
+@pytest.mark.parametrize("magnitude", [2.0**30, 2.0**36, 2.0**42])
+def test_products_that_cancel(magnitude, limit):
+    """Large products with small sums: rounding errors of the products decide many integers, and for the largest all of them."""
+    rng, dim, n = np.random.default_rng(1), 50, 400
+    matrix = rng.standard_normal((dim, dim))
+    matrix -= matrix.mean(axis=1, keepdims=True)
+    x = magnitude + 8.0 * rng.standard_normal((n, dim))
+    row_map = RowMap(
+        dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=limit, kind=MatrixKind.FULL, matrix=matrix
+    )
+    assert np.unique(every_set(x, row_map)).size > 20
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-150, 1e-120, 1e120, 1e150, 1e200])
+def test_columns_and_steps_far_from_one(scale):
+    """Weights of columns and steps whose squares are not numbers: no product is fused, or the bound holds."""
+    rng, dim = np.random.default_rng(2), 30
+    plain = planted_map(dim, MatrixKind.LOWER, 1.0)
+    rows = np.concatenate([planted_rows(dim, 9), rng.standard_normal((20, dim))])
+    for by_column in (True, False):
+        row_map = RowMap(
+            dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0 if by_column else 1.0 / scale, limit=2800.0,
+            kind=MatrixKind.LOWER, matrix=plain.matrix * scale,
+        )  # fmt: skip
+        every_set(rows / scale if by_column else rows, row_map)
+    mixed = plain.matrix.copy()
+    mixed[:, 5] = 0.0
+    row_map = RowMap(
+        dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, kind=MatrixKind.LOWER, matrix=mixed
+    )
+    assert every_set(rows, row_map)[0, 9] == 0
+
+
+# ---- The values that describe a pass: they survive a pickle, and their numbers are those of the C header ------------
+def split(**changes):
+    given = {"rule": Rule.NEAREST, "origin": np.zeros(2), "projection": None, "centers": np.eye(2), "first_child": 1}
+    return Split(**given | changes)
+
+
+ROW_MAP = RowMap(
+    dim=2, out_dim=2, quant_bound=9, inv_step=2.0, limit=8.0, kind=MatrixKind.FULL, matrix=np.eye(2), offset=np.ones(2)
+)
+TREE = RowTree(2, [split(), None, None], [1, 2])
+
+
+def arrays(value):
+    return {name: each for name in dir(value) if isinstance(each := getattr(value, name), np.ndarray)}
+
+
+@pytest.mark.parametrize(
+    "value", [ROW_MAP, split(), split(projection=np.ones((2, 2)))], ids=["map", "split", "projected"]
+)
+def test_a_pickle_keeps_the_fields_and_their_arrays_read_only(value):
+    again = pickle.loads(pickle.dumps(value))
+    assert arrays(value)
+    assert arrays(value).keys() == arrays(again).keys()
+    for name, array in arrays(again).items():
+        np.testing.assert_array_equal(array, arrays(value)[name])
+        assert not array.flags.writeable
+    for name in value.__dataclass_fields__.keys() - arrays(value).keys():
+        assert getattr(again, name) == getattr(value, name)
+
+
+def test_a_pickled_tree_gives_the_same_labels():
+    chunk = np.random.default_rng(0).normal(size=(100, 2))
+    labels, again = np.empty((2, 100), dtype=np.int32), pickle.loads(pickle.dumps(TREE))
+    for tree, out in zip((TREE, again), labels, strict=True):
+        tree_assign(chunk, tree, out)
+    np.testing.assert_array_equal(*labels)
+    assert set(labels[0]) == {0, 1}
+    assert (again.lineage, again.above) == (TREE.lineage, TREE.above)
+    members = Members(RowTree(2, TREE.splits, [1]))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(members))(chunk), chunk[labels[0] == 0])
+
+
+def test_a_pickled_table_of_mixtures_is_the_same():
+    table = mixture_table(np.ones((3, 1)), np.zeros((3, 1, 2)), np.ones((3, 1, 2)))
+    again = pickle.loads(pickle.dumps(table))
+    for name, array in arrays(table).items():
+        np.testing.assert_array_equal(array, arrays(again)[name])
+
+
+def test_numbers_of_kinds_are_those_of_the_header():
+    for kind in MatrixKind:
+        assert kind.value == getattr(lib, f"FPP_MATRIX_{kind.name}")
+    for rule in Rule:
+        assert rule.value == getattr(lib, f"FPP_NODE_{rule.name}")
+
+
+@pytest.mark.parametrize("dim", [0, -1, 2**24 + 1])
+def test_a_tree_of_impossible_rows_is_refused(dim):
+    with pytest.raises(InputError, match="columns"):
+        RowTree(dim, [None], [0])

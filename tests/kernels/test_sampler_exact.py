@@ -114,8 +114,7 @@ def test_gaussian_quick_threshold_is_a_lower_bound_over_its_bin(header):
 @pytest.mark.parametrize("log2_scale", [8, 9, 32, 33, 40])
 def test_laplace_quick_threshold_is_a_lower_bound_at_every_offset(header, log2_scale):
     scale, weight, quick = header["LAPLACE_SCALE"], header["laplace_weight"], header["laplace_quick"]
-    low_bits = log2_scale - 3
-    rng = np.random.default_rng(log2_scale)
+    low_bits, rng = log2_scale - 3, np.random.default_rng(log2_scale)
     lows = (
         range(1 << low_bits)
         if low_bits <= 6
@@ -158,13 +157,11 @@ def test_double_test_is_well_inside_its_window(header, name, log2_scale):
         fraction = [0, 2**64 - 1, int(rng.integers(0, 2**64, dtype=np.uint64))][int(rng.integers(0, 3))]
         if name == "gaussian":
             y = (float(low) + float(fraction) * 2.0**-64) * unit
-            x = y * (b * 2.0**-6 + 0.5 * y)
-            k = (((b << low_bits) | low) << 64) | fraction
+            x, k = y * (b * 2.0**-6 + 0.5 * y), (((b << low_bits) | low) << 64) | fraction
             truth = exp_minus(k * k, 1 << (2 * log2_scale + 129))
         else:
             x, truth = low * unit, exp_minus((b << low_bits) | low, 1 << log2_scale)
-        bound = header[f"{name}_ratio"][b] * series(x)
-        truth = scale * truth / weight[b]
+        bound, truth = header[f"{name}_ratio"][b] * series(x), scale * truth / weight[b]
         # The fraction is cut at 64 bits here: that moves s by at most 16 * 2^-8 * 2^-64 more.
         assert abs(arb(bound) - truth) <= truth * arb(2) ** -43
 
@@ -234,8 +231,7 @@ def worst_log2_ratio(name, log2_scale, fractions, error=0):
                 else:
                     x = k << U_MORE_BITS | fraction
                     ideal = exp_minus(x * x, 1 << (2 * U_MORE_BITS + 2 * log2_scale + 1))
-                ratio = abs(implied / ideal - 1)
-                worst = worst.max(ratio)
+                worst = worst.max(abs(implied / ideal - 1))
     return math.log2(float(worst.upper()))
 
 

@@ -5,8 +5,25 @@ import math
 
 import numpy as np
 import pytest
-from row_cases import LEVELS, gram_of, instruction_set, make_map, sum_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from row_cases import (
+    DIMS,
+    KINDS,
+    LEVELS,
+    cases,
+    counts_of,
+    gram_of,
+    instruction_set,
+    integers_of,
+    make_map,
+    make_rows,
+    sum_of,
+)
+from twins import rows as reference
 
+from fastpubpriv.errors import KernelError
+from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.row_maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
@@ -14,8 +31,6 @@ FEW, MANY = 2_000, 200_000
 
 
 # ---- The checker ----------------------------------------------------------------------------------------------------
-
-
 def moved_sum(kernel, x, x_other, row_map):
     """Squared norm of the difference of two sums, modulo 2^64 as the noise sees it, in Python integers."""
     a, b = kernel(x, row_map), kernel(x_other, row_map)
@@ -40,8 +55,7 @@ def gram_claim(bound):
 
 def random_row(rng, dim, row_map):
     """One row of a regime in which something could go wrong."""
-    radius = row_map.limit / row_map.inv_step
-    direction = rng.standard_normal(dim)
+    radius, direction = row_map.limit / row_map.inv_step, rng.standard_normal(dim)
     direction /= np.linalg.norm(direction)
     center = 0.0 if row_map.center is None else row_map.center
     regime = rng.integers(9)
@@ -72,8 +86,7 @@ def neighbours(rng, dim, row_map):
     x = rng.standard_normal((n, dim)) * row_map.limit / row_map.inv_step
     place = rng.integers(n)
     x[place] = random_row(rng, dim, row_map)
-    other = x.copy()
-    turn = rng.integers(3)
+    other, turn = x.copy(), rng.integers(3)
     if turn == 0:
         other[place] = -x[place]
     elif turn == 1:
@@ -85,9 +98,7 @@ def neighbours(rng, dim, row_map):
 
 def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
     """Largest squared move over its claim, or inf if a claim fails; maps clip below the bound, above it, or not at all."""
-    rng = np.random.default_rng(seed)
-    worst = 0.0
-    maps = []
+    rng, worst, maps = np.random.default_rng(seed), 0.0, []
     for dim in (1, 2, 3, 64) + ((257, 1000) if pairs >= 500 and not gram else ()):
         for kind in MatrixKind if dim < 64 else (MatrixKind.IDENTITY, MatrixKind.DIAGONAL):
             for bound in (20 * math.isqrt(dim) + 8, 2896) + (() if gram else (2**20,)):
@@ -109,8 +120,6 @@ def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
 
 
 # ---- Our kernels ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("pairs", [FEW, pytest.param(MANY, marks=pytest.mark.audit)])
 def test_sum_stays_within_its_sensitivity(pairs):
     assert 0.9 <= worst_ratio(sum_of, moved_sum, sum_claim, pairs, seed=1, gram=False) <= 1.0
@@ -121,10 +130,9 @@ def test_gram_stays_within_its_sensitivity(pairs):
     assert 0.9 <= worst_ratio(gram_of, moved_gram, gram_claim, pairs, seed=2, gram=True) <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("kernel", "moved", "claim", "bound"),
-    [(sum_of, moved_sum, sum_claim, 2**20), (gram_of, moved_gram, gram_claim, 2896)],
-)
+@pytest.mark.parametrize(("kernel", "moved", "claim", "bound"), [
+    (sum_of, moved_sum, sum_claim, 2**20), (gram_of, moved_gram, gram_claim, 2896),
+])  # fmt: skip
 def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
     """From a random pair, keep changes that move the result further: the claim is not loose, and the search not blind."""
     rng = np.random.default_rng(3)
@@ -140,8 +148,6 @@ def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
 
 
 # ---- Planted bugs ---------------------------------------------------------------------------------------------------
-
-
 def float_rows(x, row_map):
     """Grid steps of an affine map in plain floats."""
     t = x if row_map.center is None else x - row_map.center
@@ -158,8 +164,7 @@ def whole(z):
 
 
 def clip(z, radius):
-    norm = np.sqrt((z * z).sum(axis=1, keepdims=True))
-    return z * np.minimum(1.0, radius / norm)
+    return z * np.minimum(1.0, radius / np.sqrt((z * z).sum(axis=1, keepdims=True)))
 
 
 def unclipped(x, row_map):
@@ -216,12 +221,9 @@ def test_planted_bug_in_a_gram_is_caught(bug):
 
 def test_clip_without_the_integer_check_fails_on_a_fine_grid():
     """At Q = 2^50 the float clip passes the bound in its last place: invisible to a float test, plain to an integer one."""
-    bound = 2**50
-    rng = np.random.default_rng(6)
-    escaped = 0
+    bound, rng, escaped = 2**50, np.random.default_rng(6), 0
     for _ in range(200):
-        z = rng.standard_normal((1, 5)) * 2.0**52
-        (q,) = whole(clip(z, float(bound)))
+        (q,) = whole(clip(rng.standard_normal((1, 5)) * 2.0**52, float(bound)))
         escaped += sum(v * v for v in q) > bound**2
         assert math.isclose(math.sqrt(sum(v * v for v in q)), bound, rel_tol=1e-12)
     assert escaped > 20
@@ -231,3 +233,148 @@ def test_a_claim_that_is_too_small_is_refuted():
     """The add-or-remove claim Q^2 for replacing a row: the factor of two in norm that is easiest to lose."""
     assert worst_ratio(sum_of, moved_sum, lambda bound: bound**2, 400, seed=7, gram=False) > 1.0
     assert worst_ratio(gram_of, moved_gram, lambda bound: bound**4, 400, seed=8, gram=True) > 1.0
+
+
+# ---- Gram matrices: equal integers from C on every instruction set, from NumPy, and from BLAS in exact chunks -------
+def gram_blas(chunk, row_map):
+    gram = np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64)
+    reference.rows_gram_blas(chunk, row_map, gram)
+    return gram
+
+
+@given(cases())
+@settings(max_examples=300, deadline=None)
+def test_gram_equals_twins(case):
+    expected = gram_of(case.chunk, case.row_map, reference)
+    np.testing.assert_array_equal(gram_blas(case.chunk, case.row_map), expected)
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(gram_of(case.chunk, case.row_map), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [*DIMS, 47, 48, 49, 96, 100])
+def test_every_size_and_kind(dim, kind):
+    """Rows beyond one flush and one super-panel, columns around the panels of every instruction set."""
+    rng = np.random.default_rng(dim)
+    row_map = make_map(rng, dim, kind, quant_bound=2896)
+    x = make_rows(rng, 1303, dim, [np.nan, np.inf])
+    expected = gram_of(x, row_map, reference)
+    assert (np.triu(expected, 1) == 0).all()
+    assert expected.any()
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(gram_of(x, row_map), expected)
+            np.testing.assert_array_equal(gram_of(x[:0].astype(np.float32), row_map), 0)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_largest_entries_do_not_overflow_an_accumulator(level):
+    """All rows at the bound, far beyond the rows that 32 bits can hold."""
+    n, bound = 5000, 2896
+    row_map = RowMap(dim=2, out_dim=2, quant_bound=bound, inv_step=1.0, limit=float(bound))
+    x = np.zeros((n, 2))
+    x[:, 1] = -float(bound)
+    with instruction_set(level):
+        gram = gram_of(x, row_map)
+    assert gram.tolist() == [[0, 0], [0, n * bound**2]]
+
+
+@pytest.mark.parametrize("dim", [5, 64, 260])
+def test_splits_change_nothing(dim):
+    rng = np.random.default_rng(3)
+    row_map, x = make_map(rng, dim, MatrixKind.LOWER), make_rows(rng, 700, dim, [np.nan])
+    whole = gram_of(x, row_map)
+    for size in (1, 3, 7, 64, 255, 256, 257):
+        total = np.zeros_like(whole)
+        for begin in range(0, 700, size):
+            kernels.rows_gram(x[begin : begin + size], row_map, total)
+        np.testing.assert_array_equal(total, whole)
+    np.testing.assert_array_equal(gram_of(x[::-1], row_map), whole)
+
+
+def test_wide_matrix():
+    rng = np.random.default_rng(4)
+    row_map, x = make_map(rng, 601, MatrixKind.FULL), make_rows(rng, 90, 601)
+    q = integers_of(x, row_map).astype(np.int64)
+    np.testing.assert_array_equal(q, integers_of(x, row_map, reference))
+    np.testing.assert_array_equal(gram_of(x, row_map), np.tril(q.T @ q))
+
+
+def test_gram_is_added_to_and_wraps_around():
+    row_map = RowMap(dim=1, out_dim=1, quant_bound=100, inv_step=1.0, limit=99.0)
+    gram = np.array([[2**63 - 1]], dtype=np.int64)
+    kernels.rows_gram(np.array([[3.0]]), row_map, gram)
+    assert gram[0, 0] == -(2**63) + 8
+
+
+def test_gram_refuses_a_large_bound():
+    row_map = RowMap(dim=2, out_dim=2, quant_bound=kernels.GRAM_QUANT_MAX + 1, inv_step=1.0, limit=9.0)
+    with pytest.raises(KernelError):
+        gram_of(np.ones((3, 2)), row_map)
+    assert gram_blas(np.ones((3, 2)), row_map).tolist() == [[3, 0], [3, 3]]  # the BLAS path has no such limit
+
+
+# ---- Shell counts: membership is one fixed order of additions, whichever way the rows are cut -----------------------
+PLAIN = RowMap(dim=2, out_dim=2, quant_bound=1, inv_step=1.0, limit=1.0)
+
+
+@given(cases(), st.lists(st.floats(0.0, 1e6), max_size=9), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_counts_equal_twin(case, edges, unbounded):
+    edges_sq = np.sort(np.array([*edges, np.inf] if unbounded else edges, dtype=np.float64))
+    expected = counts_of(case.chunk, case.row_map, edges_sq, reference)
+    finite = np.isfinite(case.chunk).all(axis=1)
+    assert expected.sum() == finite.sum()
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(counts_of(case.chunk, case.row_map, edges_sq), expected)
+
+
+@pytest.mark.parametrize("kind", list(MatrixKind))
+def test_membership_does_not_depend_on_the_cut(kind):
+    """Edges that are norms of rows: one bit of difference would move a row to the next cell."""
+    rng = np.random.default_rng(11)
+    row_map, x = make_map(rng, 37, kind), make_rows(rng, 2000, 37)
+    with np.errstate(all="ignore"):
+        norms = np.sort(reference._norm_sq(reference._affine(x, row_map, 1.0)))
+    edges_sq = norms[np.isfinite(norms)][::10].copy()
+    whole = counts_of(x, row_map, edges_sq, reference)
+    for size in (1, 3, 7, 64, 1000):
+        for level in LEVELS:
+            with instruction_set(level):
+                pieces = range(0, 2000 if size > 3 else 300, size)
+                split = sum(counts_of(x[i : i + size], row_map, edges_sq) for i in pieces)
+                end = min(2000, pieces[-1] + size)
+                np.testing.assert_array_equal(split, counts_of(x[:end], row_map, edges_sq))
+    np.testing.assert_array_equal(counts_of(x, row_map, edges_sq), whole)
+
+
+def test_a_row_on_an_edge_is_inside():
+    x = np.array([[3.0, 4.0], [np.nextafter(5.0, 6.0), 0.0], [np.nextafter(5.0, 4.0), 0.0], [0.0, -0.0]])
+    assert counts_of(x, PLAIN, np.array([0.0, 25.0])).tolist() == [1, 2, 1]
+    assert counts_of(x, PLAIN, np.array([25.0, 25.0])).tolist() == [3, 0, 1]  # nothing lies between equal edges
+
+
+def test_extreme_rows():
+    x = np.array([[1e200, 0.0], [1.7e308, -1.7e308], [np.nan, 0.0], [0.0, np.inf], [5e-324, 0.0]])
+    edges_sq = np.array([0.0, 1.0, np.inf])
+    assert counts_of(x, PLAIN, edges_sq).tolist() == [1, 0, 0, 2]
+    assert counts_of(x, PLAIN, edges_sq, reference).tolist() == [1, 0, 0, 2]
+    assert counts_of(x, PLAIN, np.array([])).tolist() == [3]
+
+
+@pytest.mark.parametrize("edges", [[2.0, 1.0], [np.nan], [-1.0], [1.0, np.nan, 2.0]])
+def test_refuses_edges_that_do_not_ascend(edges):
+    with pytest.raises(KernelError):
+        counts_of(np.ones((2, 2)), PLAIN, np.array(edges))
+
+
+def test_scale_of_the_map_is_not_read():
+    """A grid that would round everything away has no say in a shell count."""
+    other = RowMap(dim=2, out_dim=2, quant_bound=5, inv_step=1e-300, limit=1e-300)
+    x = np.random.default_rng(2).standard_normal((50, 2))
+    edges_sq = np.array([0.5, 1.0, 2.0])
+    counts = counts_of(x, PLAIN, edges_sq)
+    assert counts.tolist() == counts_of(x, other, edges_sq).tolist()
+    assert counts.tolist() == np.histogram((x**2).sum(axis=1), [0.0, 0.5, 1.0, 2.0, np.inf])[0].tolist()

@@ -4,16 +4,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_rows
+from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_map, make_rows
+from twins import leaves as leaves_twin
 from twins import tree as reference
 
 from fastpubpriv import row_maps
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
+from fastpubpriv.kernels import tree as leaf_kernels
 from fastpubpriv.kernels.tree import KeptNodes, Members, grouped_rows
-from fastpubpriv.row_maps import RowTree, Rule, Split
+from fastpubpriv.row_maps import MatrixKind, RowTree, Rule, Split
 
 
 def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):
@@ -72,8 +75,7 @@ def cases(draw):
 @settings(max_examples=400, deadline=None)
 def test_labels_equal_twin(case):
     chunk, row_tree = case
-    expected = agree(chunk, row_tree)
-    np.testing.assert_array_equal(expected == -1, ~np.isfinite(chunk).all(axis=1))
+    np.testing.assert_array_equal(agree(chunk, row_tree) == -1, ~np.isfinite(chunk).all(axis=1))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -83,8 +85,7 @@ def test_every_size(dim, dtype):
     x = rng.standard_normal((2100, dim)).astype(dtype)  # more than two blocks, and a part of a group of rows
     x[rng.integers(0, len(x), 20), rng.integers(0, dim, 20)] = rng.choice([np.nan, np.inf, -np.inf], 20)
     for n_splits in (0, 1, 4, 20):
-        row_tree = make_tree(rng, dim, n_splits)
-        labels = agree(x, row_tree)
+        labels = agree(x, make_tree(rng, dim, n_splits))
         assert n_splits == 0 or len(set(labels)) > 1 + (n_splits > 1)
 
 
@@ -92,8 +93,7 @@ def boundary_case(rng, dim):
     """A tree and rows that lie on its balls and half-way between its centres, up to the last bit."""
     x = rng.standard_normal((3000, dim))
     ball = make_split(rng, dim, 1, rule=Rule.BALL, out_dim=3)
-    t = x - ball.origin
-    y = np.zeros((len(x), 3))
+    t, y = x - ball.origin, np.zeros((len(x), 3))
     for k in range(dim):
         y = y + t[:, k : k + 1] * ball.projection[:, k]
     distance = np.zeros(len(x))
@@ -159,13 +159,9 @@ def test_control_a_matrix_product_depends_on_the_chunk():
     whole = x @ projection
     pieces = np.concatenate([x[i : i + 3] @ projection for i in range(0, 4099, 3)])
     split = Split(
-        rule=Rule.BALL,
-        origin=np.zeros(50),
-        projection=projection.T,
-        centers=np.zeros((1, 8)),
-        first_child=1,
+        rule=Rule.BALL, origin=np.zeros(50), projection=projection.T, centers=np.zeros((1, 8)), first_child=1,
         radius_sq=1.0,
-    )
+    )  # fmt: skip
     row_tree = RowTree(50, [split, None, None], [1, 2])
     np.testing.assert_array_equal(
         np.concatenate([labels_of(x[i : i + 3], row_tree) for i in range(0, 4099, 3)]), labels_of(x, row_tree)
@@ -177,15 +173,13 @@ def test_control_a_matrix_product_depends_on_the_chunk():
 
 def test_targets_may_be_inner_nodes():
     rng = np.random.default_rng(3)
-    row_tree = make_tree(rng, 5, 8)
-    x = rng.standard_normal((500, 5))
+    row_tree, x = make_tree(rng, 5, 8), rng.standard_normal((500, 5))
     leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
     parents = row_maps.parents_of(row_tree.splits)
     for node in range(len(row_tree.splits)):
         inside = np.array([node in row_maps.path_to(parents, one) for one in leaf])
         np.testing.assert_array_equal(agree(x, RowTree(5, row_tree.splits, [node])) == 0, inside)
-        only = Members(RowTree(5, row_tree.splits, [node]))
-        np.testing.assert_array_equal(only(x), x[inside])
+        np.testing.assert_array_equal(Members(RowTree(5, row_tree.splits, [node]))(x), x[inside])
 
 
 @given(cases(), st.integers(1, 9), st.integers(0, 2**32))
@@ -203,8 +197,7 @@ def test_groups_equal_twin(case, n_groups, seed):
 
 def test_grouped_rows_are_a_partition():
     rng = np.random.default_rng(5)
-    row_tree = make_tree(rng, 4, 5)
-    x = make_rows(rng, 1000, 4, [np.nan, np.inf])
+    row_tree, x = make_tree(rng, 4, 5), make_rows(rng, 1000, 4, [np.nan, np.inf])
     labels = labels_of(x, row_tree)
     grouped, begins = grouped_rows(x, row_tree)
     assert begins[-1] == (labels >= 0).sum() < len(x)
@@ -220,25 +213,14 @@ def ball(**changes):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"origin": np.zeros((1, 3))},
-        {"origin": [0.0, np.nan, 0.0]},
-        {"projection": np.eye(2)},
-        {"projection": np.full((2, 3), np.inf)},
-        {"projection": np.ones((2, 3))},
-        {"centers": np.zeros((2, 3))},
-        {"centers": np.zeros((1, 2))},
-        {"centers": np.zeros((0, 3))},
-        {"radius_sq": -1.0},
-        {"radius_sq": float("nan")},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [
+    {"origin": np.zeros((1, 3))}, {"origin": [0.0, np.nan, 0.0]}, {"projection": np.eye(2)},
+    {"projection": np.full((2, 3), np.inf)}, {"projection": np.ones((2, 3))}, {"centers": np.zeros((2, 3))},
+    {"centers": np.zeros((1, 2))}, {"centers": np.zeros((0, 3))}, {"radius_sq": -1.0},
+    {"radius_sq": float("nan")},
+], ids=str)  # fmt: skip
 def test_split_refuses_bad_public_arguments(changes):
-    with pytest.raises(InputError):
-        Split(**ball(**changes))
+    raises(InputError, None, Split, **ball(**changes))
 
 
 def test_tree_refuses_what_is_none():
@@ -256,8 +238,7 @@ def test_tree_refuses_what_is_none():
     ):
         with pytest.raises((InputError, KernelError)):
             RowTree(3, splits, targets)
-    with pytest.raises(InputError, match="does not split rows of 4"):
-        RowTree(4, [one, None, None], [1, 2])
+    raises(InputError, "does not split rows of 4", RowTree, 4, [one, None, None], [1, 2])
     with pytest.raises(InputError, match="one node"):
         Members(RowTree(3, [one, None, None], [1, 2]))
 
@@ -265,22 +246,17 @@ def test_tree_refuses_what_is_none():
 def test_kernel_refuses_arrays_it_cannot_use():
     row_tree = RowTree(3, [Split(**ball()), None, None], [1, 2])
     for chunk in (np.ones((4, 2)), np.ones((4, 3), dtype=np.int64), np.asfortranarray(np.ones((4, 3)))):
-        with pytest.raises(KernelError):
-            labels_of(chunk, row_tree)
-    with pytest.raises(KernelError):
-        kernels.tree_assign(np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
+        raises(KernelError, None, labels_of, chunk, row_tree)
+    raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
     with pytest.raises(KernelError):
         kernels.rows_group(np.ones((4, 3)), np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64))
 
 
 def test_lineage_names_what_decides():
-    rng = np.random.default_rng(2)
-    row_tree = make_tree(rng, 3, 4)
-    splits, parents = row_tree.splits, row_maps.parents_of(row_tree.splits)
-    names = {}
+    row_tree = make_tree(np.random.default_rng(2), 3, 4)
+    splits, parents, names = row_tree.splits, row_maps.parents_of(row_tree.splits), {}
     for node in range(len(splits)):
-        lineage = RowTree(3, splits, [node]).lineage
-        path = row_maps.path_to(parents, node)
+        lineage, path = RowTree(3, splits, [node]).lineage, row_maps.path_to(parents, node)
         assert len(lineage) == len(path)
         assert lineage[:-1] == (names[path[-2]] if node else ())
         names[node] = lineage
@@ -311,9 +287,7 @@ def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
     rng = np.random.default_rng(3)
     base = rng.standard_normal((30_000, 7)).astype(dtype)[:, 1:6]
     base[rng.random(base.shape) < 1e-4] = np.nan
-    kept = KeptNodes.of(base, None)
-    routed = []
-    plain = kernels.tree_assign
+    kept, routed, plain = KeptNodes.of(base, None), [], kernels.tree_assign
     monkeypatch.setattr(
         kernels, "tree_assign", lambda chunk, row_tree, into: (routed.append(row_tree), plain(chunk, row_tree, into))[1]
     )
@@ -341,8 +315,7 @@ def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
 def test_only_the_array_itself_is_known():
     rng = np.random.default_rng(4)
     base = rng.standard_normal((20_000, 3))
-    kept = KeptNodes.of(base, None)
-    row_tree = make_tree(rng, 3, 3)
+    kept, row_tree = KeptNodes.of(base, None), make_tree(rng, 3, 3)
     kept.watch(row_tree)
     grouped_rows(base, row_tree)
     other = rng.standard_normal((20_000, 3))
@@ -358,3 +331,96 @@ def test_only_the_array_itself_is_known():
     assert np.array_equal(np.diff(grouped_rows(base, row_tree)[1]), np.diff(grouped_rows(base, fresh)[1]))
     assert KeptNodes.of(base, 30_000) is None  # two bytes a row do not fit
     assert KeptNodes.of(None, None) is None
+
+
+# ---- Sums of the rows that reach each target: the same integers as one target after another, whatever passes before found out.
+EDGES_SQ = np.array([0.5, 2.0, 20.0, 1e4])
+KINDS = (MatrixKind.DIAGONAL, MatrixKind.FULL, MatrixKind.IDENTITY)
+
+
+def zeros(maps, shape):
+    return [None if row_map is None else np.zeros(shape(row_map), dtype=np.int64) for row_map in row_maps]
+
+
+def answers(chunks, row_tree, maps, module):
+    """Counts, sums, Gram matrices and shell counts of all targets."""
+    counts = np.zeros(row_tree.n_labels, dtype=np.int64)
+    sums = zeros(row_maps, lambda row_map: (row_map.out_dim,))
+    grams = zeros(row_maps, lambda row_map: (row_map.out_dim, row_map.out_dim))
+    shells = zeros(row_maps, lambda _: (len(EDGES_SQ) + 1,))
+    for chunk in chunks:
+        module.leaf_counts(chunk, row_tree, counts)
+        module.leaf_sums(chunk, row_tree, row_maps, sums)
+        module.leaf_grams(chunk, row_tree, row_maps, grams)
+        module.leaf_shell_counts(chunk, row_tree, row_maps, EDGES_SQ, shells)
+    return [counts.tolist()] + [
+        [each.tolist() for each in found if each is not None] for found in (sums, grams, shells)
+    ]
+
+
+def some_maps(rng, dim, n_labels):
+    """A map for each label; now and then none."""
+    made = [make_map(rng, dim, KINDS[label % 3], scale=10.0) for label in range(n_labels)]
+    return [None if n_labels > 1 and rng.random() < 0.2 else row_map for row_map in made]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", [1, 2, 7, 8, 16, 19])
+def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
+    """Rows nothing is known of, and rows that earlier passes sent down, on every set of instructions, in chunks of any size."""
+    rng = np.random.default_rng(dim)
+    with np.errstate(over="ignore"):
+        base = make_rows(rng, 17_000, dim, [np.nan, -np.inf, 1e300]).astype(dtype)
+    base[rng.random(base.shape) < 1e-3] = np.nan
+    small = base[:700]
+    for level in LEVELS:
+        kept, tree = KeptNodes.of(base, None), RowTree(dim, [None], [0])
+        with instruction_set(level):
+            for _ in range(3):
+                tree = grown(rng, grown(rng, tree))
+                for targets in (tree.targets, [int(rng.choice(tree.targets))]):
+                    fresh, watched = (RowTree(dim, tree.splits, targets) for _ in range(2))
+                    kept.watch(watched)
+                    row_maps = some_maps(rng, dim, fresh.n_labels)
+                    expected = answers([small], fresh, row_maps, leaves_twin)
+                    assert answers([small], fresh, row_maps, leaf_kernels) == expected
+                    assert answers([small[:1], small[1:33], small[33:]], watched, row_maps, leaf_kernels) == expected
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_and_layouts(layout):
+    """More rows than a block holds, wide and narrow, wherever the columns lie."""
+    rng = np.random.default_rng(8)
+    for n, dim in ((20_000, 3), (16_400, 40)):
+        x = rng.standard_normal((n, dim))
+        x[::501] = np.inf
+        base = lay_out(x, layout)
+        kept = KeptNodes.of(base, None)
+        tree = grown(rng, grown(rng, grown(rng, RowTree(dim, [None], [0]))))
+        kept.watch(tree)
+        row_maps = some_maps(rng, dim, tree.n_labels)
+        fresh = RowTree(dim, tree.splits, tree.targets)
+        found = answers([base], tree, row_maps, leaf_kernels)
+        assert found == answers([base], fresh, row_maps, leaf_kernels)
+        assert sum(found[0]) == n - len(x[::501])
+        assert answers([base], tree, row_maps, leaf_kernels) == found  # all have arrived
+
+
+def test_without_splits_all_finite_rows_count():
+    x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
+    row_tree, row_maps = RowTree(2, [None], [0]), [make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
+    found = answers([x], row_tree, row_maps, leaf_kernels)
+    assert found == answers([x], row_tree, row_maps, leaves_twin)
+    assert found[0] == [2]
+
+
+def test_refusals():
+    rng = np.random.default_rng(1)
+    base, tree = rng.standard_normal((20_000, 3)), grown(rng, RowTree(3, [None], [0]))
+    wrong, right = make_map(rng, 4, MatrixKind.DIAGONAL), make_map(rng, 3, MatrixKind.DIAGONAL)
+    n = tree.n_labels
+    with pytest.raises(InputError, match="as many maps"):
+        leaf_kernels.leaf_sums(base, tree, [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1))
+    raises(KernelError, "total", leaf_kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
+    raises(KernelError, "shape", leaf_kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
+    raises(KernelError, None, leaf_kernels.leaf_counts, base, tree, np.zeros(n, np.int32))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import io
+import itertools
 import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,17 +25,15 @@ from fastpubpriv.local import (
     estimate_mean,
     mean_error,
 )
+from fastpubpriv.local import collector as module
+from fastpubpriv.local.collector import BatchReader, Collector
 from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 RANDOMIZERS = [
-    PrivUnit(6, 2.0),
-    PrivUnitG(6, 2.0, norm_bound=3.0),
-    Duchi(6, 2.0, 1.5),
-    PrivUnit(6, 2.0, form="selection"),
+    PrivUnit(6, 2.0), PrivUnitG(6, 2.0, norm_bound=3.0), Duchi(6, 2.0, 1.5), PrivUnit(6, 2.0, form="selection"),
     SubsetSelection(6, 2.0, words=32),
-]
+]  # fmt: skip
 
 
 def some_reports(randomizer, n=500):
@@ -41,8 +42,7 @@ def some_reports(randomizer, n=500):
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=lambda r: f"{type(r).__name__}-{r.form}")
 def test_sums_are_the_same_in_any_order(randomizer):
-    reports = some_reports(randomizer)
-    whole = Aggregator(randomizer)
+    reports, whole = some_reports(randomizer), Aggregator(randomizer)
     whole.add(reports, threads=1)
     parts = [Aggregator(randomizer) for _ in range(3)]
     parts[0].add(reports[400:])
@@ -63,15 +63,12 @@ def test_sums_are_the_same_in_any_order(randomizer):
 @given(data=st.binary(max_size=400), place=st.integers(0, 400), bit=st.integers(0, 7))
 def test_hostile_bytes_are_refused_or_read(data, place, bit):
     randomizer = RANDOMIZERS[0]
-    total = Aggregator(randomizer)
-    sound = some_reports(randomizer, 3).to_bytes()
+    total, sound = Aggregator(randomizer), some_reports(randomizer, 3).to_bytes()
     changed = bytearray(sound)
     changed[place % len(sound)] ^= 1 << bit
     for bad in (data, b"FPPL" + data, sound + data + b"x", bytes(changed), sound[: place % len(sound)]):
-        with pytest.raises(InputError):
-            total.add(bad)
-        with pytest.raises(InputError):
-            Aggregator.from_bytes(bad, randomizer=randomizer)
+        raises(InputError, None, total.add, bad)
+        raises(InputError, None, Aggregator.from_bytes, bad, randomizer=randomizer)
     assert total.count == 0
 
 
@@ -83,12 +80,10 @@ def test_impossible_sums_are_refused():
     with pytest.raises(InputError, match="exceed"):
         Aggregator.from_bytes(bytes(body) + hashlib.sha256(bytes(body)).digest(), randomizer=RANDOMIZERS[0])
     for randomizer in RANDOMIZERS[1:]:
-        with pytest.raises(InputError):
-            Aggregator.from_bytes(total.to_bytes(), randomizer=randomizer)
+        raises(InputError, None, Aggregator.from_bytes, total.to_bytes(), randomizer=randomizer)
         with pytest.raises(InputError):
             total.merge(Aggregator(randomizer))
-        with pytest.raises(InputError):
-            total.add(some_reports(randomizer))
+        raises(InputError, None, total.add, some_reports(randomizer))
 
 
 def names(*users):
@@ -124,8 +119,7 @@ def test_servers_share_users_but_not_reports_of_one():
     third.add(reports[6:8], users=names(7, 2))
     one.merge(other)
     before = one.to_bytes()
-    with pytest.raises(InputError, match="1 users have more than 1 reports"):
-        one.merge(third)
+    raises(InputError, "1 users have more than 1 reports", one.merge, third)
     assert one.to_bytes() == before
     assert one.add(reports[8:], users=names(6, 8)) == 1
     assert one.count == 7
@@ -137,14 +131,11 @@ def test_many_users_are_told_apart():
     """Names in several layers, against a plain set."""
     from fastpubpriv.local.aggregate import Users, hashed_names
 
-    rng = np.random.default_rng(0)
-    kept = Users(1)
-    seen = set()
+    rng, kept, seen = np.random.default_rng(0), Users(1), set()
     for size in (1, 50_000, 3, 70_000, 1, 9):
         found = hashed_names(rng.integers(0, 50, size=(size, 16), dtype=np.uint8) // 13, size)
         allowed, new = kept.admit(found)
-        kept = kept.with_more(new)
-        expected = []
+        kept, expected = kept.with_more(new), []
         for name in found.tolist():
             expected.append(name not in seen)
             seen.add(name)
@@ -155,19 +146,16 @@ def test_many_users_are_told_apart():
 
 def test_names_of_users_are_checked():
     randomizer = RANDOMIZERS[0]
-    reports = some_reports(randomizer, 2)
-    once = Aggregator(randomizer, reports_per_user=1)
+    reports, once = some_reports(randomizer, 2), Aggregator(randomizer, reports_per_user=1)
     bad = (None, names(1), ["anna", "bert"], [b"short", b"short"], np.zeros((2, 8), np.uint8), np.zeros((2, 16)), 5)
     for users in bad:
-        with pytest.raises(InputError, match="hash"):
-            once.add(reports, users=users)
+        raises(InputError, "hash", once.add, reports, users=users)
     assert once.count == 0
     assert once.add(reports, users=names(1, 2)) == 0
     with pytest.raises(InputError, match="reports_per_user"):
         Aggregator(randomizer).add(reports, users=names(1, 2))
     for cap in (0, -1, 2.5, 2**40, "1"):
-        with pytest.raises(InputError, match="reports_per_user"):
-            Aggregator(randomizer, reports_per_user=cap)
+        raises(InputError, "reports_per_user", Aggregator, randomizer, reports_per_user=cap)
     # Names that do not belong to the sums, with a digest that is right.
     body = bytearray(once.to_bytes()[:-32])
     for place, value in ((-4, 9), (-8, 0), (len(body) - 40, 255)):
@@ -177,8 +165,7 @@ def test_names_of_users_are_checked():
             Aggregator.from_bytes(bytes(wrong) + hashlib.sha256(wrong).digest(), randomizer=randomizer)
     newer = bytearray(once.to_bytes())
     newer[4] = 3
-    with pytest.raises(InputError, match="another version"):
-        Aggregator.from_bytes(bytes(newer), randomizer=randomizer)
+    raises(InputError, "another version", Aggregator.from_bytes, bytes(newer), randomizer=randomizer)
 
 
 def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
@@ -202,16 +189,14 @@ def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
 def test_an_empty_sum_has_no_mean():
     total = Aggregator(RANDOMIZERS[0])
     for call in (total.mean, total.variance, lambda: estimate_mean(total), lambda: Aggregator("PrivUnit")):
-        with pytest.raises(InputError):
-            call()
+        raises(InputError, None, call)
 
 
 @pytest.mark.parametrize("n_pub", [0, 20, 400])
 def test_the_error_is_the_predicted_one(n_pub):
     """200 runs on the sphere: within 4 standard errors of A P / (A + P); the seeds are fixed."""
     dim, n, runs = 8, 500, 200
-    randomizer = PrivUnit(dim, 3.0)
-    rng = np.random.default_rng(n_pub)
+    randomizer, rng = PrivUnit(dim, 3.0), np.random.default_rng(n_pub)
     centre = np.zeros(dim)
     centre[0] = 1.5
 
@@ -247,8 +232,7 @@ def test_the_best_weight_is_never_worse_than_one_weight_for_all():
 def test_the_empirical_mean_weighs_every_row_alike():
     rng = np.random.default_rng(0)
     rows, public = rng.normal(0.3, 0.1, (4000, 3)), rng.normal(0.3, 0.1, (1000, 3))
-    randomizer = PrivUnit(3, 3.0, norm_bound=1.0)
-    reports = randomizer.privatize(rows, random_state=1)
+    reports = PrivUnit(3, 3.0, norm_bound=1.0).privatize(rows, random_state=1)
     result = estimate_mean(reports, x_pub=public, target="empirical")
     truth = np.concatenate([rows, public]).mean(axis=0)
     assert result.releases[0]["private_weight"] == 0.8
@@ -273,16 +257,208 @@ def test_public_rows_are_prepared_like_those_of_users():
     assert result.mean[0] == pytest.approx(estimate_mean(reports).mean[0] * 500 / 502 + 1 / 502)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: estimate_mean([]), lambda: estimate_mean([1]), lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
-        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
-        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
-        lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
-        lambda: mean_error(RANDOMIZERS[0], n_reports=0), lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("call", [
+    lambda: estimate_mean([]), lambda: estimate_mean([1]), lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
+    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
+    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
+    lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
+    lambda: mean_error(RANDOMIZERS[0], n_reports=0), lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
+])  # fmt: skip
 def test_bad_arguments_are_refused(call):
+    raises(InputError, None, call)
+
+
+# ---- Streams of batches: what is sound is taken once, what is not never does harm -----------------------------------
+FIVE = PrivUnit(5, 2.0)
+ONE = PrivUnit(1, 2.0)
+
+
+def batches(randomizer, sizes, seed=1):
+    rows = np.random.default_rng(seed).normal(size=(sum(sizes), randomizer.dim))
+    reports, ends = randomizer.privatize(rows, random_state=seed), np.cumsum([0, *sizes])
+    return [reports[int(a) : int(b)].to_bytes() for a, b in itertools.pairwise(ends)]
+
+
+def read(found, data, **more):
+    return found.read(io.BytesIO(data), **more)
+
+
+class Trickle(io.BytesIO):
+    """A stream that gives a few bytes at a time, as a socket may."""
+
+    def read(self, size=-1):
+        return super().read(min(size, 7))
+
+
+def test_streams_are_summed_up_batch_by_batch():
+    data, found = batches(FIVE, [10, 1, 0, 300]), Collector(FIVE)
+    assert found.read(Trickle(b"".join(data))) is None
+    again = Collector(FIVE)
+    for each in reversed(data):
+        assert read(again, each) is None
+    assert found.total.count == again.total.count == 311
+    assert found.total.mean().tolist() == again.total.mean().tolist()
+    assert not found.refused
+
+
+@pytest.mark.parametrize("form", ["direct", "selection"])
+@pytest.mark.parametrize("group", [1, 1 << 22])
+def test_a_batch_counts_once(monkeypatch, group, form):
+    monkeypatch.setattr(module, "_GROUP_BYTES", group)
+    randomizer = PrivUnit(5, 2.0, form=form)
+    data, found = batches(randomizer, [10, 20, 30]), Collector(randomizer)
+    read(found, b"".join(data) + data[1])
+    read(found, data[2] + data[0])
+    assert found.total.count == 60
+    assert found.refused == {module.REPEATED: 3}
+    # Also after the sums were stored, and in another run of the same stream.
+    found = Collector.from_bytes(found.to_bytes(), randomizer=randomizer)
+    read(found, b"".join(data))
+    assert found.total.count == 60
+
+
+def test_small_batches_may_be_equal_by_chance():
+    """Reports of one column: a user's message may equal another's; a stream that is read again is known by its beginning."""
+    (one,) = batches(ONE, [1])
+    found = Collector(ONE)
+    for _ in range(3):
+        read(found, one)
+    assert found.total.count == 3
+    data = b"".join(batches(ONE, [1] * 40, seed=2))
+    read(found, data)
+    read(found, data)
+    assert found.total.count == 3 + 40 + module.REPEAT_NUMBERS - 1
+
+
+@pytest.mark.parametrize(("data", "reason", "taken"), [
+    (lambda a, b: a + b[:70], module.CUT_SHORT, 10),
+    (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
+    (lambda a, b: a + b[:-1], module.CUT_SHORT, 10),
+    (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
+    (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10),
+    (lambda a, b: a + b"G", module.FOREIGN, 10),
+    (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
+    (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+    (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+    (lambda a, b: a + b[:16] + b"\xff" * 8 + b[24:], module.TOO_LARGE, 10),
+    (lambda a, b: a + b[:16] + (9).to_bytes(8, "little") + b[24:], module.FOREIGN, 10),
+    (lambda a, b: a + b[:80] + bytes([b[80] ^ 1]) + b[81:] + a, module.FOREIGN, 10),
+    (lambda a, b: a + b + b, module.TOO_MANY, 30),
+])  # fmt: skip
+def test_what_is_wrong_ends_its_own_stream_only(data, reason, taken):
+    first, second = batches(FIVE, [10, 20])
+    found = Collector(FIVE)
+    assert read(found, data(first, second), most=35) == reason
+    assert (found.total.count, found.refused) == (taken, {reason: 1})
+    assert read(found, b"".join(batches(FIVE, [10, 20], seed=5))) is None
+    assert found.total.count == taken + 30
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.binary(max_size=300), place=st.integers(0, 500), bit=st.integers(0, 7))
+def test_no_bytes_do_harm(data, place, bit):
+    first, second = batches(FIVE, [3, 40])
+    changed = bytearray(first + second)
+    changed[place % len(changed)] ^= 1 << bit
+    for bad in (data, first + data, b"FPPL" + data, bytes(changed), first + second[: place % len(second)]):
+        found = Collector(FIVE)
+        read(found, bad)
+        assert found.total.count in (0, 3)
+        try:
+            Collector.from_bytes(bad, randomizer=FIVE)
+        except InputError:
+            continue
+        raise AssertionError("bytes of strangers were taken for sums")
+
+
+def test_sums_come_back_and_only_whole():
+    found = Collector(FIVE, reports_per_user=2)
+    names = [bytes([i]) * 16 for i in (1, 2, 1, 1)]
+    read(found, batches(FIVE, [4])[0], users=iter(names))
+    assert (found.total.count, found.total.refused) == (3, 1)
+    data = found.to_bytes()
+    assert Collector.from_bytes(data, randomizer=FIVE).to_bytes() == data
+    for bad in (b"", data[:-1], data[:40], data + b"x", data[:50] + bytes([data[50] ^ 1]) + data[51:]):
+        raises(InputError, None, Collector.from_bytes, bad, randomizer=FIVE)
+    raises(InputError, "another version", Collector.from_bytes, data[:4] + b"\x07" + data[5:], randomizer=FIVE)
     with pytest.raises(InputError):
-        call()
+        Collector.from_bytes(data, randomizer=PrivUnit(5, 2.5))
+    body = data[:8] + (2**62).to_bytes(8, "little") + data[16:-32]
+    raises(InputError, None, Collector.from_bytes, body + hashlib.sha256(body).digest(), randomizer=FIVE)
+    with pytest.raises(InputError, match="more reports than names"):
+        read(found, batches(FIVE, [3], seed=9)[0], users=iter(names[:2]))
+
+
+def test_servers_merge_unless_they_read_the_same():
+    data = batches(FIVE, [10, 20, 30])
+    one, other, third = Collector(FIVE), Collector(FIVE), Collector(FIVE)
+    read(one, data[0])
+    read(other, data[1])
+    read(third, data[2] + data[0])
+    one.merge(other)
+    assert one.total.count == 30
+    raises(InputError, "same batches", one.merge, third)
+    assert one.total.count == 30
+    read(one, data[1])
+    assert one.total.count == 30
+
+
+def test_a_reader_says_where_whole_reports_end():
+    first, second = batches(FIVE, [10, 20])
+    reader = BatchReader(FIVE)
+    assert [len(payload) for payload in reader.batches(io.BytesIO(first + second[:-5]))] == [10]
+    assert (reader.reports, reader.end, reader.reason) == (10, len(first), module.CUT_SHORT)
+
+
+def kept_sums():
+    """Bytes of an Aggregator and of a Collector, with names of users and without."""
+    for cap in (None, 2):
+        found = Collector(FIVE, reports_per_user=cap)
+        for size in (4, 9):
+            read(found, batches(FIVE, [size], seed=size)[0], users=None if cap is None else iter([b"a" * 16] * size))
+        yield Aggregator, found.total.to_bytes()
+        yield Collector, found.to_bytes()
+
+
+def changed(rng, data):
+    """Bytes that begin as these do, with some lost, added or changed; every second time their digest is put right again."""
+    body, kind = bytearray(data[:-32]), rng.integers(4)
+    place, size = int(rng.integers(len(body))), int(rng.integers(1, 40))
+    if kind == 0:
+        del body[place : place + size]
+    elif kind == 1:
+        body[place:place] = rng.bytes(size)
+    elif kind == 2:
+        body += rng.bytes(size)
+    else:
+        body[place : place + 8] = [0, 1, 2**31, 2**62, 2**63 - 1, 2**64 - 1][rng.integers(6)].to_bytes(8, "little")
+    return bytes(body) + (hashlib.sha256(body).digest() if rng.integers(2) else data[-32:])
+
+
+def test_changed_bytes_are_refused_by_name_or_read():
+    """Nothing but InputError, and what is read can be added to, asked and stored."""
+    rng = np.random.default_rng(1)
+    (more,) = batches(FIVE, [3], seed=7)
+    for kind, data in kept_sums():
+        refused = 0
+        for bad in [data[:-1], data + b"x", data[:-33] + data[-32:], *(changed(rng, data) for _ in range(1000))]:
+            try:
+                found = kind.from_bytes(bad, randomizer=FIVE)
+            except InputError:
+                refused += 1
+                continue
+            total = found if kind is Aggregator else found.total
+            total.add(more, users=None if total.reports_per_user is None else [b"b" * 16] * 3)
+            assert np.all(np.isfinite(total.mean()))
+            assert kind.from_bytes(found.to_bytes(), randomizer=FIVE).to_bytes() == found.to_bytes()
+        assert refused > 500
+
+
+@pytest.mark.parametrize("kind", [Aggregator, Collector])
+def test_what_is_no_randomizer_is_refused_by_name(kind):
+    for randomizer in (None, "PrivUnit", 5):
+        raises(InputError, "randomizer must be", kind.from_bytes, kind(FIVE).to_bytes(), randomizer=randomizer)
+    assert (
+        kind.from_bytes(memoryview(bytearray(kind(FIVE).to_bytes())), randomizer=FIVE).to_bytes()
+        == kind(FIVE).to_bytes()
+    )

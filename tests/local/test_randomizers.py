@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import ApproxDP, InputError, PureDP, SeededNoiseWarning
-from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, Reports, SubsetSelection
+from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, Reports, SubsetSelection, estimate_mean, families
 from fastpubpriv.local import parameters as caps
+from fastpubpriv.local.families import names_near_word
 from fastpubpriv.local.reports import directions, integers
 from fastpubpriv.release import reports as door
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 FAMILIES = [PrivUnit, PrivUnitG, lambda dim, epsilon, **more: Duchi(dim, epsilon, 1.0, **more)]
 
 
@@ -32,8 +36,7 @@ def test_the_density_ratio_is_within_epsilon(family, dim, epsilon, form):
     outside = (1.0 - cap.probability) / (1.0 - math.exp(cap.log_mass))
     assert math.log(inside / outside) == pytest.approx(cap.epsilon, rel=1e-9)
     # What floating point may add is taken off beforehand, and is small.
-    added = randomizer._floating(cap)
-    assert epsilon * 0.99 < cap.epsilon <= epsilon - added
+    assert epsilon * 0.99 < cap.epsilon <= epsilon - randomizer._floating(cap)
     assert randomizer.cost == PureDP(epsilon)
     if form == "selection":
         assert -math.log(randomizer.law.tail) <= cap.epsilon * (1.0 + 1e-12)
@@ -72,17 +75,13 @@ def test_the_cap_is_hit_as_often_as_it_should(family, dim, epsilon, form):
 
 def test_a_planted_fault_is_caught(monkeypatch):
     """A door that draws from the cap a little more often than the randomizer says."""
-    row, randomizer = np.ones(10), PrivUnit(10, 2.5)
-    honest = door.kernels.report_integers
+    row, randomizer, honest = np.ones(10), PrivUnit(10, 2.5), door.kernels.report_integers
 
     def greedy(rows, law, key, out, *, first=0):
         honest(
-            rows,
-            type(law)(**{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}),
-            key,
-            out,
-            first=first,
-        )
+            rows, type(law)(**{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}),
+            key, out, first=first,
+        )  # fmt: skip
 
     monkeypatch.setattr(door.kernels, "report_integers", greedy)
     assert off(randomizer, row) > 6.0
@@ -97,25 +96,21 @@ ALL = [
 
 @pytest.mark.parametrize("randomizer", ALL, ids=lambda each: f"{type(each).__name__} {each.dim} {each.form}")
 def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
-    n = 4000
-    row = np.random.default_rng(randomizer.dim).standard_normal(randomizer.dim)
+    n, row = 4000, np.random.default_rng(randomizer.dim).standard_normal(randomizer.dim)
     row /= np.linalg.norm(row)
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=2).vectors()
     along = found @ row
     assert abs(along.mean() - 1.0) < 6.0 * along.std() / math.sqrt(n) + 1e-4
     across = found - along[:, None] * row
     assert np.all(np.abs(across.mean(axis=0)) < 6.0 * across.std(axis=0) / math.sqrt(n) + 1e-9)
-    errors = np.sum((found - row) ** 2, axis=1)
-    closed = randomizer.mean_squared_error()
+    errors, closed = np.sum((found - row) ** 2, axis=1), randomizer.mean_squared_error()
     assert abs(errors.mean() - closed) < 6.0 * errors.std() / math.sqrt(n) + 1e-3 * closed
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.7, 2.0, 50.0])
-@pytest.mark.parametrize(
-    "randomizer",
-    [PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0)],
-    ids=["unit", "words"],
-)
+@pytest.mark.parametrize("randomizer", [
+    PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0),
+], ids=["unit", "words"])  # fmt: skip
 def test_rows_of_a_ball_keep_their_length(norm, randomizer):
     n, row = 20_000, norm * np.array([0.6, 0.0, 0.8])
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=3).vectors()
@@ -164,8 +159,7 @@ def test_reports_do_not_depend_on_threads_or_on_company():
 def test_one_row_has_the_same_report_in_every_form(randomizer):
     """A plain row takes a shorter way than the others."""
     row = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
-    plain = randomizer.privatize(row, random_state=3)
-    apart = np.zeros((5, 2))
+    plain, apart = randomizer.privatize(row, random_state=3), np.zeros((5, 2))
     apart[:, 1] = row
     for other in (
         row.reshape(1, 5),
@@ -180,8 +174,7 @@ def test_one_row_has_the_same_report_in_every_form(randomizer):
     with pytest.raises(ValueError, match="read-only"):
         plain.payload[0, 0] = 1
     for wrong in (row[:4], row.reshape(5, 1), row.reshape(1, 1, 5), row + 0j):
-        with pytest.raises(InputError):
-            randomizer.privatize(wrong)
+        raises(InputError, None, randomizer.privatize, wrong)
 
 
 @pytest.mark.parametrize("family", [0, 2])
@@ -203,8 +196,7 @@ def test_no_row_raises():
 
 
 def test_fresh_keys_give_fresh_reports():
-    randomizer = PrivUnit(50, 1.0)
-    row = np.ones(50)
+    randomizer, row = PrivUnit(50, 1.0), np.ones(50)
     first, second = randomizer.privatize(row), randomizer.privatize(row)
     assert first.private
     assert not np.array_equal(first.payload, second.payload)
@@ -212,23 +204,19 @@ def test_fresh_keys_give_fresh_reports():
         assert not randomizer.privatize(row, random_state=0).private
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: PrivUnit(0, 1.0), lambda: PrivUnit(2**21, 1.0), lambda: PrivUnit(3, 0.0), lambda: PrivUnit(3, -1.0),
-        lambda: PrivUnit(3, math.nan), lambda: PrivUnit(3, 501.0), lambda: PrivUnit(3, 1e-9), lambda: PrivUnit(2.5, 1.0),
-        lambda: PrivUnit(True, 1.0), lambda: PrivUnit(3, 1.0, norm_bound=0.0), lambda: PrivUnit(3, 1.0, norm_bound=1e200),
-        lambda: PrivUnit(3, 1.0, form="seeds"), lambda: PrivUnit(3, 1.0, threshold=1.0), lambda: PrivUnit(1, 1.0, threshold=0.5),
-        lambda: PrivUnit(1000, 12.0, form="selection"), lambda: Duchi(3, 1.0), lambda: PrivUnit.bhowmick(2, 1.0),
-        lambda: PrivUnit.from_probability(5, 0.1, 0.1), lambda: PrivUnit.from_probability(5, 1.0, 0.1),
-        lambda: PrivUnit(2**20, 1e-4), lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
-        lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0), lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
-        lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]), lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("call", [
+    lambda: PrivUnit(0, 1.0), lambda: PrivUnit(2**21, 1.0), lambda: PrivUnit(3, 0.0), lambda: PrivUnit(3, -1.0),
+    lambda: PrivUnit(3, math.nan), lambda: PrivUnit(3, 501.0), lambda: PrivUnit(3, 1e-9), lambda: PrivUnit(2.5, 1.0),
+    lambda: PrivUnit(True, 1.0), lambda: PrivUnit(3, 1.0, norm_bound=0.0), lambda: PrivUnit(3, 1.0, norm_bound=1e200),
+    lambda: PrivUnit(3, 1.0, form="seeds"), lambda: PrivUnit(3, 1.0, threshold=1.0), lambda: PrivUnit(1, 1.0, threshold=0.5),
+    lambda: PrivUnit(1000, 12.0, form="selection"), lambda: Duchi(3, 1.0), lambda: PrivUnit.bhowmick(2, 1.0),
+    lambda: PrivUnit.from_probability(5, 0.1, 0.1), lambda: PrivUnit.from_probability(5, 1.0, 0.1),
+    lambda: PrivUnit(2**20, 1e-4), lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
+    lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0), lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
+    lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]), lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
+])  # fmt: skip
 def test_public_arguments_are_checked(call):
-    with pytest.raises(InputError):
-        call()
+    raises(InputError, None, call)
 
 
 @pytest.mark.parametrize("form", ["direct", "selection"])
@@ -247,11 +235,9 @@ def test_bytes_come_back(family, form):
         make(family, 13, 2.0, form=form),
         PrivUnit(12, 2.0, norm_bound=3.0),
     ):
-        with pytest.raises(InputError, match="another randomizer"):
-            Reports.from_bytes(data, randomizer=other)
+        raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
     for bad in (data[:-1], data + b"x", b"", data[:64], data[:33] + bytes([data[33] ^ 1]) + data[34:], "text"):
-        with pytest.raises(InputError):
-            Reports.from_bytes(bad, randomizer=randomizer)
+        raises(InputError, None, Reports.from_bytes, bad, randomizer=randomizer)
 
 
 @pytest.mark.parametrize("family", [0, 1, 2])
@@ -264,3 +250,214 @@ def test_no_report_is_longer_than_an_honest_one(family):
     assert np.isfinite(found).all()
     longest = (math.sqrt(5.0) + 13.0 + randomizer.cap.threshold if randomizer.gaussian else 1.0) / randomizer.scale
     assert np.linalg.norm(found, axis=1).max() <= longest * (1.0 + 1e-12)
+
+
+# ---- Reports of a few bits: their exact privacy, mean and error, bytes, and arguments out of range ------------------
+def drawn(randomizer, row, n=3000):
+    return randomizer.privatize(np.tile(row, (n, 1)), random_state=1)
+
+
+def direction(dim):
+    row = np.random.default_rng(dim).standard_normal(dim)
+    return row / np.linalg.norm(row)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 4.0, 20.0, 60.0, 400.0])
+@pytest.mark.parametrize(("words", "chosen"), [(2, 1), (16, 3), (1024, 500)])
+def test_the_ratio_of_probabilities_is_within_epsilon(words, chosen, epsilon):
+    miss, whole = families.miss_of(words, chosen, epsilon), 1 << 62
+    ratio = Fraction(whole - miss, chosen) / Fraction(miss, words - chosen)
+    # In logarithms of integers, with a margin below that of the rounding of miss_of.
+    assert math.log(ratio.numerator) - math.log(ratio.denominator) <= epsilon * (1.0 + 1e-15)
+    assert ratio >= 1
+    one_less = Fraction(whole - miss + 1, chosen) / Fraction(max(miss - 1, 1), words - chosen)
+    assert miss == 1 or math.log(one_less) > epsilon - 1e-9 or math.log(one_less) > math.log(ratio)
+
+
+def off_of_codes(randomizer, row, payload):
+    """Standard deviations between how often a chosen word is sent and how often it should; 6: false alarms 2e-9."""
+    p = randomizer.cap.probability
+    hits = np.count_nonzero(names_near_word(randomizer, payload, row))
+    return abs(hits - len(payload) * p) / math.sqrt(len(payload) * p * (1.0 - p))
+
+
+@pytest.mark.parametrize(("dim", "words", "epsilon"), [(2, 8, 2.0), (20, 64, 1.0), (100, 32, 3.0)])
+def test_chosen_words_are_sent_as_often_as_they_should(dim, words, epsilon):
+    randomizer, row = SubsetSelection(dim, epsilon, words=words), direction(dim)
+    assert off_of_codes(randomizer, row, drawn(randomizer, row, 2000).payload) < 6.0
+
+
+def test_a_planted_fault_is_caught_of_codes():
+    """Coins that spare the words outside more often than the randomizer says."""
+    randomizer, row = SubsetSelection(20, 1.0, words=64), direction(20)
+    greedy = dataclasses.replace(randomizer.book, miss=int(0.7 * randomizer.book.miss))
+    object.__setattr__(randomizer, "book", greedy)
+    assert off_of_codes(randomizer, row, drawn(randomizer, row, 2000).payload) > 6.0
+
+
+@pytest.mark.parametrize(
+    ("dim", "words", "chosen"), [(1, 5, 2), (2, 9, 3), (3, 100, 1), (50, 1024, 100), (1000, 256, 7)]
+)
+def test_top_cosines_are_those_of_a_simulation(dim, words, chosen):
+    rng = np.random.default_rng(0)
+    g = rng.standard_normal((2000, words))
+    rest = rng.chisquare(dim - 1, g.shape) if dim > 1 else 0.0
+    sums = np.sort(g / np.sqrt(g * g + rest), axis=1)[:, -chosen:].sum(axis=1)
+    assert abs(families.top_cosines(dim, words, chosen) - sums.mean()) < 6.0 * sums.std() / math.sqrt(len(sums))
+
+
+def test_the_best_number_of_words_is_the_best():
+    for dim, words, epsilon in ((3, 16, 0.5), (30, 64, 2.0), (300, 128, 5.0)):
+        errors = [
+            SubsetSelection(dim, epsilon, words=words, chosen=s).mean_squared_error() for s in range(1, words // 2 + 1)
+        ]
+        assert SubsetSelection(dim, epsilon, words=words).mean_squared_error() == min(errors)
+
+
+def test_more_words_are_better_and_privunit_is_the_limit():
+    errors = [SubsetSelection(100, 4.0, words=2**bits).mean_squared_error() for bits in range(1, 11)]
+    assert errors == sorted(errors, reverse=True)
+    assert PrivUnit(100, 4.0).mean_squared_error() < errors[-1] < 1.01 * PrivUnit(100, 4.0).mean_squared_error()
+    # Six bits do better than all of Duchi's columns.
+    assert errors[5] < Duchi(100, 4.0, 1.0).mean_squared_error()
+
+
+def test_bytes_sums_and_means():
+    randomizer = SubsetSelection(12, 2.0, words=64)
+    reports = randomizer.privatize(np.random.default_rng(0).standard_normal((40, 12)))
+    assert reports.private
+    assert randomizer.cost == PureDP(2.0)
+    data = reports.to_bytes()
+    assert len(data) == 64 + 40 * 10 == 64 + 40 * randomizer.report_bytes
+    assert np.array_equal(Reports.from_bytes(data, randomizer=randomizer).vectors(), reports.vectors())
+    total = Aggregator(randomizer)
+    total.add(data)
+    assert np.allclose(total.mean(), reports.vectors().mean(axis=0), atol=1e-6)
+    assert estimate_mean(total).mean.shape == (12,)
+    for other in (
+        SubsetSelection(12, 2.0, words=32),
+        SubsetSelection(12, 2.5, words=64),
+        SubsetSelection(12, 2.0, words=64, chosen=1),
+    ):
+        raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
+    for bad in (data[:-1], data + b"x", b"", data[:64], data[:70] + b"\1" + data[71:], data[:4] + b"\t" + data[5:]):
+        raises(InputError, None, total.add, bad)
+    assert total.count == 40
+    hostile = Reports(randomizer, np.full((1, 10), 255, dtype=np.uint8))
+    assert np.linalg.norm(hostile.vectors()) == pytest.approx(1.0 / randomizer.scale)
+
+
+def test_no_row_raises_and_reports_do_not_depend_on_company():
+    rows = np.full((6, 4), 1.0)
+    rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320
+    randomizer = SubsetSelection(4, 1.0, words=8)
+    whole = randomizer.privatize(rows, random_state=3)
+    assert np.isfinite(whole.vectors()).all()
+    rows[:5] = 1.0
+    assert np.array_equal(randomizer.privatize(rows, random_state=3).payload[5], whole.payload[5])
+
+
+@pytest.mark.parametrize("call", [
+    lambda: SubsetSelection(3, 1.0, words=1), lambda: SubsetSelection(3, 1.0, words=1025),
+    lambda: SubsetSelection(3, 1.0, words=8, chosen=5), lambda: SubsetSelection(3, 1.0, words=8, chosen=0),
+    lambda: SubsetSelection(2**20, 1.0, words=32), lambda: SubsetSelection(3, 0.0),
+    lambda: SubsetSelection(3, math.nan), lambda: SubsetSelection(3, 1.0, words=2.5),
+    lambda: SubsetSelection(3, 1.0).privatize(np.ones((2, 4))),
+])  # fmt: skip
+def test_public_arguments_are_checked_of_codes(call):
+    raises(InputError, None, call)
+
+
+# ---- Caps of local randomizers: the known table, closed forms, and stability from one column to a million -----------
+TABLE = [
+    (2, 1.0, 0.3082871299, 0.644638, 9.5217799), (10, 2.0, 0.2508000053, 0.686344, 14.898089),
+    (100, 4.0, 0.1510682140, 0.793571, 42.818127), (1000, 8.0, 0.08659815913, 0.901397, 132.34683),
+    (1000, 64.0, 0.3255224789, 0.991776, 8.4370886), (10**6, 1.0, 3.974630942e-4, 0.589326, 6330037.9),
+]  # fmt: skip
+TAILS = [
+    (0.1, 0.0398927299), (1, 0.3974630105), (2, 0.7864802550), (4, 1.5156376592), (8, 2.7429447906), (16, 4.5613263599),
+    (64, 10.5809168905),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dim", "epsilon", "threshold", "probability", "error"), TABLE)
+def test_the_table(dim, epsilon, threshold, probability, error):
+    cap = caps.best_cap(dim, epsilon)
+    assert cap.threshold == pytest.approx(threshold, rel=1e-9)
+    assert cap.probability == pytest.approx(probability, abs=1e-6)
+    assert 1.0 / cap.scale**2 - 1.0 == pytest.approx(error, rel=5e-8)  # the digits of the table
+    assert cap.scale == pytest.approx(cap.threshold, rel=1e-11)
+    assert cap.epsilon == pytest.approx(epsilon, rel=1e-13)
+
+
+@pytest.mark.parametrize(("epsilon", "threshold"), TAILS)
+def test_the_tails(epsilon, threshold):
+    cap = caps.best_tail(float(epsilon))
+    assert cap.threshold == pytest.approx(threshold, abs=1e-10)
+    assert cap.scale == pytest.approx(threshold, abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 7.0, 20.0])
+def test_three_columns_have_a_closed_form(epsilon):
+    cap = caps.best_cap(3, epsilon)
+    assert cap.threshold == pytest.approx(math.tanh(epsilon / 4.0), rel=1e-10)
+    assert 1.0 / cap.scale**2 - 1.0 == pytest.approx(1.0 / math.sinh(epsilon / 4.0) ** 2, rel=1e-8)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 7, 50, 1001, 65537, 10**6])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.05, 1.0, 5.0, 25.0, 110.0, 500.0])
+def test_every_cap_is_the_best_and_costs_what_it_says(dim, epsilon):
+    cap = caps.best_cap(dim, epsilon)
+    assert 0.0 < cap.scale < 1.0 + 1e-11
+    assert cap.epsilon <= epsilon * (1.0 + 1e-12)
+    if dim > 1 and cap.threshold**2 < 1.0 - 1e-11:
+        assert cap.epsilon == pytest.approx(epsilon, rel=1e-12)
+        for factor in (0.99, 1.01):
+            at = cap.threshold * factor
+            if at < 1.0 - 1e-12:
+                other = caps.cap_of(dim, at, caps.logit_for(epsilon, caps.log_cap_mass(dim, at)))
+                assert other.scale < cap.scale * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dim", "threshold"), [(2, 0.3), (5, 0.9), (30, 0.2), (1000, 0.7), (4001, 0.75), (10**6, 0.003)]
+)
+def test_masses_agree_with_high_precision(dim, threshold):
+    with mpmath.workdps(40):
+        a = mpmath.mpf(dim - 1) / 2
+        mass = mpmath.betainc(a, a, 0, (1 - mpmath.mpf(threshold)) / 2, regularized=True) if dim <= 1000 else None
+        if (
+            mass is None
+        ):  # too many terms for the series: integrate the density, e^(its logarithm at the edge) taken out
+            edge = (a - 1) * mpmath.log1p(-(mpmath.mpf(threshold) ** 2))
+            inside = mpmath.quad(
+                lambda t: mpmath.exp((a - 1) * mpmath.log1p(-t * t) - edge),
+                mpmath.linspace(threshold, min(1, threshold + 60 / (dim * threshold)), 40),
+            )
+            log_mass = mpmath.log(inside) + edge - mpmath.log(mpmath.beta(mpmath.mpf(1) / 2, a))
+        else:
+            log_mass = mpmath.log(mass)
+    assert caps.log_cap_mass(dim, threshold) == pytest.approx(float(log_mass), rel=1e-11, abs=1e-11)
+
+
+def test_the_printed_normaliser_is_wrong():
+    """LLHR's plus between the two terms; what is unbiased has a minus."""
+    cap = caps.best_cap(10, 2.0)
+    q, p = math.exp(cap.log_mass), cap.probability
+    slope = cap.scale / (p / q - (1.0 - p) / (1.0 - q))
+    assert slope * (p / q + (1.0 - p) / (1.0 - q)) == pytest.approx(0.329309, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0, 30.0, 200.0])
+@pytest.mark.parametrize("dim", [3, 20, 1000])
+def test_the_conditions_of_bhowmick_are_sufficient(dim, epsilon):
+    log_mass = caps.log_cap_mass(dim, caps.bhowmick_threshold(dim, epsilon))
+    assert caps.log_rest(log_mass) - log_mass <= epsilon * (1.0 + 1e-9)
+
+
+def test_the_first_condition_of_bhowmick_is_false_for_two_columns():
+    excess = []
+    for epsilon in (0.5, 1.0, 1.4, 1.8, 2.0):
+        log_mass = caps.log_cap_mass(2, min(0.999999, math.tanh(0.5 * epsilon) * math.sqrt(math.pi / 2.0)))
+        excess.append(caps.log_rest(log_mass) - log_mass - epsilon)
+    assert max(excess) > 0.2

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
+from own_losses import Absolute
+from scipy import stats
 
 from fastpubpriv import InputError, PureDP
-from fastpubpriv.local import LOSSES, PrivUnit, train, training, training_bound
+from fastpubpriv.local import (
+    LOSSES,
+    Duchi,
+    PrivUnit,
+    PrivUnitG,
+    SubsetSelection,
+    estimate_mean,
+    mean_error,
+    public_facts,
+    train,
+    training,
+    training_bound,
+)
 from fastpubpriv.local import training as module
+from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms
+from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 TRUTH = np.array([0.4, -0.3, 0.2])
 
 
@@ -82,15 +99,9 @@ def test_falling_steps_learn_more_where_the_ball_is_wide():
     for mu, errors in runs.items():
         for seed in range(10):
             found = learned(
-                2000,
-                20,
-                epsilon=2.0,
-                strong_convexity=mu,
-                radius=1000.0,
-                clip_norm=6.0,
-                random_state=seed,
+                2000, 20, epsilon=2.0, strong_convexity=mu, radius=1000.0, clip_norm=6.0, random_state=seed,
                 batch_rows=20,
-            )
+            )  # fmt: skip
             errors.append(excess(found.coefficients))
             assert found.releases[0]["steps"] == ("convex" if mu is None else "strongly convex")
         assert np.mean(errors) < found.excess_bound
@@ -110,8 +121,7 @@ def test_steps_by_hand():
 
 def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
-    rng = np.random.default_rng(0)
-    totals = [0.25] * 30 + [4.0] * 10
+    rng, totals = np.random.default_rng(0), [0.25] * 30 + [4.0] * 10
     plan = training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
 
     def mean_excess(factor):
@@ -145,8 +155,7 @@ def test_a_user_reports_once():
     priced = train(x, y, reports_per_user=3, **common)
     assert (priced.n_priv, priced.spent) == (300, PureDP(12.0))
     for bad in ({"users": names[:-1]}, {"users": ["anna"] * 300}, {"reports_per_user": 0}, {"reports_per_user": 1.5}):
-        with pytest.raises(InputError, match="user"):
-            train(x, y, **bad, **common)
+        raises(InputError, "user", train, x, y, **bad, **common)
 
 
 def test_logistic_loss():
@@ -173,8 +182,7 @@ def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
 
 
 def test_every_user_reports_once(monkeypatch):
-    seen = []
-    honest = PrivUnit._reported
+    seen, honest = [], PrivUnit._reported
 
     def counted(self, rows, keys, **more):
         seen.append(len(rows))
@@ -203,8 +211,7 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
         return self.privatize(fixed, random_state=0)
 
     monkeypatch.setattr(module.PrivUnit, "privatize", PrivUnit.privatize)
-    honest = PrivUnit._reported
-    depth = []
+    honest, depth = PrivUnit._reported, []
 
     def once(self, rows, keys, **more):
         if depth:
@@ -232,14 +239,11 @@ def test_hostile_rows_do_not_raise():
     assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"epsilon": -1.0}, {"clip_norm": 0.0}, {"radius": math.inf}, {"batch_rows": 0}, {"loss": "hinge"}, {"loss": 3},
-        {"start": [1.0]}, {"form": "both"}, {"strong_convexity": 0.0}, {"strong_convexity": math.nan},
-        {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("more", [
+    {"epsilon": -1.0}, {"clip_norm": 0.0}, {"radius": math.inf}, {"batch_rows": 0}, {"loss": "hinge"}, {"loss": 3},
+    {"start": [1.0]}, {"form": "both"}, {"strong_convexity": 0.0}, {"strong_convexity": math.nan},
+    {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]},
+])  # fmt: skip
 def test_bad_arguments_are_refused(more):
     with pytest.raises(InputError):
         learned(50, 20) if not more else train(
@@ -253,5 +257,276 @@ def test_bad_arguments_are_refused(more):
 def test_labels_must_fit():
     x, y = regression(50, 0)
     for bad in (y[:-1], np.ones((50, 2))):
-        with pytest.raises(InputError, match="y_priv"):
-            train(x, bad, epsilon=1.0, clip_norm=1.0, radius=1.0)
+        raises(InputError, "y_priv", train, x, bad, epsilon=1.0, clip_norm=1.0, radius=1.0)
+
+
+# ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
+PUBLIC = {"start": "public", "clip_norm": "public", "radius": "public"}
+
+
+class NoValue:
+    """Gradients alone do not say where the minimum is."""
+
+    gradient = Absolute.gradient
+
+
+def noisy(n, seed, dim=6):
+    rng = np.random.default_rng(seed)
+    x, best = rng.normal(size=(n, dim)), np.linspace(-1.0, 1.0, dim)
+    return x, x @ best + rng.normal(size=n), best
+
+
+def test_a_public_start_is_far_better_than_public_rows_or_a_start_at_zero():
+    """The mean of 4 seeded draws, 40 public rows in 6 columns; by public rows alone the excess is about 6 / (2 * 40)."""
+    errors = []
+    for seed in range(4):
+        x, y, best = noisy(10_040, seed)
+        shown = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy()}
+        call = {"epsilon": 4.0, "batch_rows": 50, "random_state": seed, **shown}
+        begun = train(x[40:], y[40:], **PUBLIC, **call)
+        assert np.allclose(begun.start, np.linalg.lstsq(x[:40], y[:40], rcond=None)[0])
+        # As wide as the truth asks for, and a clip that few gradients reach.
+        zero = train(x[40:], y[40:], clip_norm=8.0, radius=2.0 * float(np.linalg.norm(best)), **call)
+        errors.append(
+            [0.5 * np.sum((each - best) ** 2) for each in (begun.start, zero.coefficients, begun.coefficients)]
+        )
+    public, zero, both = np.mean(errors, axis=0)
+    assert both < 0.15 * public
+    assert both < 0.2 * zero
+
+
+def test_what_public_rows_choose_is_what_is_said():
+    x, y, _ = noisy(1060, 1)
+    shown, labels = x[:60].copy(), y[:60].copy()
+    call = {"x_pub": shown, "y_pub": labels, "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
+    found = train(x[60:], y[60:], **PUBLIC, **call)
+    assert (found.n_priv, found.n_pub) == (1000, 60)
+    assert found.provenance == dict.fromkeys(("start", "clip_norm", "radius"), "public rows")
+    begun = public_facts.PublicStart.of(LOSSES["squared"], shown, labels)
+    assert found.radius == 3.0 * begun.error
+    assert found.releases[0]["clip_norm"] == np.quantile(begun.lengths, 0.75)
+    # The public rows are used once: the same numbers without them give the same weights.
+    same = {"start": found.start, "radius": found.radius, "clip_norm": found.releases[0]["clip_norm"]}
+    plain = train(x[60:], y[60:], epsilon=4.0, batch_rows=50, random_state=0, **same)
+    assert np.array_equal(plain.coefficients, found.coefficients)
+    assert plain.excess_bound == found.excess_bound
+    # A public clip by itself: lengths at the start, and the rows are used in the pass.
+    clipped = train(x[60:], y[60:], clip_norm="public", radius=2.0, **call)
+    lengths = np.linalg.norm(labels[:, None] * shown, axis=1)
+    assert clipped.releases[0]["clip_norm"] == pytest.approx(np.quantile(lengths, 0.75))
+    assert not np.array_equal(
+        clipped.coefficients,
+        train(x[60:], y[60:], clip_norm=clipped.releases[0]["clip_norm"], radius=2.0, epsilon=4.0, batch_rows=50, random_state=0)
+        .coefficients,
+    )  # fmt: skip
+
+
+def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
+    """200 seeded fits: the root mean square of distances is within a tenth of the mean of what is said."""
+    said, found = [], []
+    for seed in range(200):
+        x, y, best = noisy(80, seed, dim=4)
+        begun = public_facts.PublicStart.of(LOSSES["squared"], x, y)
+        said.append(begun.error)
+        found.append(np.linalg.norm(begun.weights - best))
+    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(np.sqrt(np.mean(np.square(said))), rel=0.15)
+    assert np.mean(np.array(found) < 2.0 * np.array(said)) > 0.95
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber", Absolute()])
+def test_a_public_start_for_any_loss(loss):
+    x, y, best = noisy(3060, 2, dim=3)
+    y = (y > 0.0).astype(float) if loss == "logistic" else y
+    call = {"x_pub": x[:60].copy(), "y_pub": y[:60].copy(), "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
+    found = train(x[60:], y[60:], loss=loss, **PUBLIC, **call)
+    cosine = found.coefficients @ best / np.linalg.norm(found.coefficients) / np.linalg.norm(best)
+    assert cosine > 0.9
+    assert np.linalg.norm(found.coefficients - found.start) <= found.radius
+
+
+def test_classes_that_a_plane_divides_have_a_public_start():
+    x = np.linspace(-1.0, 1.0, 40)[:, None]
+    begun = public_facts.PublicStart.of(LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float))
+    assert 1.0 < begun.weights[0] < 100.0
+    assert begun.radius < 100.0
+
+
+@pytest.mark.parametrize(("more", "why"), [
+    ({**PUBLIC, "x_pub": None, "y_pub": None}, "needs public rows"),
+    ({**PUBLIC, "start": None}, "start='public' too"),
+    ({**PUBLIC, "start": "zero"}, "start"),
+    ({**PUBLIC, "clip_norm": "auto"}, "clip_norm"),
+    ({**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}, "more public rows than columns"),
+    ({**PUBLIC, "y_pub": np.zeros(40)}, "gradients that are not zero"),
+    ({**PUBLIC, "loss": NoValue()}, "function of values"),
+])  # fmt: skip
+def test_public_choices_that_cannot_be_made(more, why):
+    x, y, _ = noisy(100, 3)
+    with pytest.raises(InputError, match=why):
+        train(x[40:], y[40:], **{"x_pub": x[:40].copy(), "y_pub": y[:40].copy(), "epsilon": 4.0, **more})
+
+
+# ---- What public rows tell in the local model: the norm bound, the error of a mean in a ball, and what shortening takes.
+# ---- The norm bound -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("make", [PrivUnit, PrivUnitG, Duchi, SubsetSelection])
+def test_the_bound_is_the_longest_public_row(make):
+    public = np.random.default_rng(0).normal(size=(50, 3))
+    found = make(3, 2.0, norm_bound="public", x_pub=public)
+    longest = np.linalg.norm(public, axis=1).max()
+    assert longest <= found.radius <= 1.001 * longest
+    assert found == make(3, 2.0, norm_bound=found.norm_bound)
+    assert dataclasses.replace(found, epsilon=3.0).norm_bound == found.norm_bound
+
+
+@pytest.mark.parametrize(("longest", "bound"), [
+    (3.0, 3.0), (2.68694, 2.687), (9.99991, 10.0), (1.00001e-7, 1.001e-7), (123456.7, 123500.0), (4e149, 4e149),
+])  # fmt: skip
+def test_the_bound_has_four_digits(longest, bound):
+    """Whatever the last bits of a norm are: the two ends of a pipe may compute them otherwise."""
+    for last in (1.0 - 1e-15, 1.0, 1.0 + 1e-15):
+        assert public_norm_bound(np.array([[longest * last, 0.0], [0.0, 0.1 * longest]])) == bound
+
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    ({"norm_bound": "largest"}, "'public'"),
+    ({"norm_bound": "public"}, "x_pub"),
+    ({"norm_bound": 2.0, "x_pub": np.ones((4, 3))}, "pass both, or a number"),
+    ({"x_pub": np.ones((4, 3))}, "pass both, or a number"),
+    ({"norm_bound": "public", "x_pub": np.zeros((4, 3))}, "not zero"),
+    ({"norm_bound": "public", "x_pub": np.ones((4, 2))}, "columns"),
+    ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
+])  # fmt: skip
+def test_a_bound_that_cannot_be_told(arguments, why):
+    raises(InputError, why, PrivUnit, 3, 2.0, **arguments)
+
+
+# ---- The error of a mean in a ball ----------------------------------------------------------------------------------
+def test_the_error_in_a_ball_is_the_predicted_one():
+    """300 runs with fixed seeds: within 4 standard errors; radius^2 - V^2, the mean's square on a sphere, is far off here."""
+    dim, n, n_pub, runs = 6, 400, 30, 300
+    randomizer, center = PrivUnit(dim, 6.0, norm_bound=2.0), np.full(dim, 0.2)
+    variance = dim * 0.1**2
+    known = {"n_reports": n, "n_pub": n_pub, "variance": variance}
+    predicted = mean_error(randomizer, **known, mean_square=variance + float(center @ center))
+    rng, errors, told = np.random.default_rng(3), [], []
+    for run in range(runs):
+        reports = randomizer.privatize(rng.normal(center, 0.1, (n, dim)), random_state=run)
+        alone = estimate_mean(reports)
+        result = estimate_mean(reports, x_pub=rng.normal(center, 0.1, (n_pub, dim)))
+        errors.append([np.sum((each.mean - center) ** 2) for each in (alone, result)])
+        told.append(result.releases[0]["predicted_error"])
+    found, doubt = np.mean(errors, axis=0), np.std(errors, axis=0) / math.sqrt(runs)
+    assert abs(found[0] - predicted.private_error) < 4.0 * doubt[0]
+    assert abs(found[1] - predicted.mean_squared_error) < 4.0 * doubt[1]
+    assert np.mean(told) == pytest.approx(predicted.mean_squared_error, rel=0.05)
+    # Without the mean square the prediction is an upper bound, and a near one where the mean is short.
+    bound = mean_error(randomizer, **known)
+    assert predicted.private_error < bound.private_error == pytest.approx(randomizer.second_moment / n)
+    # The planted fault: what the sphere would have.
+    fault = (randomizer.second_moment - (randomizer.radius**2 - variance)) / n
+    assert fault < found[0] - 8.0 * doubt[0]
+
+
+def test_the_empirical_error_in_a_ball():
+    """200 runs with fixed seeds, as above; the rows are those of one draw."""
+    dim, n, n_pub, runs = 4, 300, 60, 200
+    randomizer = PrivUnit(dim, 6.0, norm_bound=1.0)
+    rows = np.random.default_rng(4).normal(0.3, 0.1, (n + n_pub, dim))
+    private, public = rows[:n], rows[n:]
+    square = float(np.mean(np.sum(private * private, axis=1)))
+    sizes = {"n_reports": n, "n_pub": n_pub, "target": "empirical"}
+    predicted = mean_error(randomizer, **sizes, mean_square=square)
+    errors = [
+        np.sum(
+            (estimate_mean(randomizer.privatize(private, random_state=run), x_pub=public, target="empirical").mean
+             - rows.mean(axis=0)) ** 2
+        )
+        for run in range(runs)
+    ]  # fmt: skip
+    doubt = np.std(errors) / math.sqrt(runs)
+    assert abs(np.mean(errors) - predicted.mean_squared_error) < 4.0 * doubt
+    assert mean_error(randomizer, **sizes).mean_squared_error > predicted.mean_squared_error
+
+
+def test_on_the_sphere_the_mean_square_is_one():
+    assert mean_error(PrivUnit(4, 3.0), n_reports=9, variance=0.3) == mean_error(
+        PrivUnit(4, 3.0), n_reports=9, variance=0.3, mean_square=1.0
+    )
+    found = Moments.of(np.eye(4), 1.0, sphere=True)
+    assert found.square == 1.0
+    assert found.mean_square == pytest.approx(1.0 - found.variance)
+
+
+@pytest.mark.parametrize(("randomizer", "arguments", "why"), [
+    (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 4.1}, "radius"),
+    (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 1.0, "variance": 1.1}, "mean_square"),
+    (PrivUnit(3, 2.0), {"mean_square": 0.5}, "leave it out"),
+])  # fmt: skip
+def test_moments_that_cannot_be(randomizer, arguments, why):
+    raises(InputError, why, mean_error, randomizer, n_reports=10, **arguments)
+
+
+# ---- What shortening takes ------------------------------------------------------------------------------------------
+def covered(draw, loss, told_by, monkeypatch, draws=1000, n_pub=200):
+    """Share of draws in which 1.96 times the allowance is no less than what the longest public row takes, without any noise."""
+    monkeypatch.setattr(public_facts, "TOLD_BY", told_by)
+    rng = np.random.default_rng(5)
+    rows = [draw(rng, n_pub)[:, None] for _ in range(draws)]
+    return np.mean([loss(float(each.max())) <= 1.96 * clipping_std(each, float(each.max()))[0] for each in rows])
+
+
+def test_the_allowance_covers_an_exponential_tail(monkeypatch):
+    """What the longest of 200 public rows leaves beyond it: 96 % of draws; by two rows it is 85 %."""
+    exponential = (lambda rng, n: rng.exponential(size=n), lambda bound: math.exp(-bound))
+    normal = (
+        lambda rng, n: np.abs(rng.normal(size=n)),
+        lambda bound: 2.0 * (stats.norm.pdf(bound) - bound * stats.norm.sf(bound)),
+    )
+    assert covered(*exponential, 4, monkeypatch) > 0.94
+    assert covered(*normal, 4, monkeypatch) > 0.94
+    assert covered(*exponential, 2, monkeypatch) < 0.9  # the planted fault
+
+
+def test_a_bound_far_beyond_the_rows_takes_nothing():
+    public = np.random.default_rng(6).normal(size=(100, 3))
+    longest = float(row_norms(public).max())
+    at, near, far = (clipping_std(public, factor * longest) for factor in (1.0, 1.5, 30.0))
+    assert np.all(at > near)
+    assert np.all(near > far)
+    assert np.all(far < 1e-9)
+    assert np.all(clipping_std(public, 0.5 * longest) > at)
+    assert np.array_equal(clipping_std(np.ones((10, 2)), 2.0), np.zeros(2))
+    assert clipping_std(public[:4], 1.0) is None
+
+
+def test_the_interval_holds_what_is_shortened():
+    """Rows with a tail, one in ten beyond the bound: the truth lies outside of noise and sampling, and inside with clipping."""
+    rng = np.random.default_rng(7)
+    rows, public = rng.exponential(size=(200_000, 1)), rng.exponential(size=(400, 1))
+    randomizer = PrivUnit(1, 8.0, norm_bound=math.log(10.0))
+    result = estimate_mean(randomizer.privatize(rows, random_state=1), x_pub=public)
+    assert result.releases[0]["public_rows_shortened"] == pytest.approx(0.1, abs=0.05)
+    lower, upper = result.confidence_interval(0.95)
+    without = dataclasses.replace(result, clipping_std=None)
+    assert without.confidence_interval(0.95)[1][0] < 1.0 < upper[0]
+    assert lower[0] < result.mean[0]
+    assert np.array_equal(MeanResult.from_json(result.to_json()).clipping_std, result.clipping_std)
+    assert "noise, sampling and clipping" in result.summary()
+
+
+def test_directions_lose_nothing():
+    public = np.random.default_rng(8).normal(size=(20, 3))
+    result = estimate_mean(PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
+    assert result.clipping_std is None
+    assert "public_rows_shortened" not in result.releases[0]
+
+
+@pytest.mark.parametrize("numbers", ["[1.0]", "[1.0, null]", "3.0", '"no"'])
+def test_a_clipping_std_that_cannot_be_read(numbers):
+    public = np.random.default_rng(9).normal(size=(20, 2))
+    reports = PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
+    text = estimate_mean(reports, x_pub=public + 0.0).to_json()
+    start = text.index('"clipping_std":') + len('"clipping_std":')
+    end = text.index("]", start) + 1
+    assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None
+    raises(InputError, "clipping_std", MeanResult.from_json, text[:start] + numbers + text[end:])

@@ -44,8 +44,7 @@ HOSTILE = [
 
 def clustered(rng, n, scale=1.0):
     """Rows about the three centres, and their leaves."""
-    label = rng.integers(0, 3, n)
-    return CENTERS[label] + scale * rng.standard_normal((n, DIM))
+    return CENTERS[rng.integers(0, 3, n)] + scale * rng.standard_normal((n, DIM))
 
 
 def maps(out_dim=DIM, seed=0):
@@ -69,8 +68,7 @@ def neighbours(rng, count):
         rows = clustered(rng, n, 10.0 ** rng.choice([-300.0, -2.0, 0.0, 0.0, 2.0, 300.0]))
         if rng.random() < 0.3:
             rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other, index = rows.copy(), rng.integers(n)
-        kind = rng.integers(3)
+        other, index, kind = rows.copy(), rng.integers(n), rng.integers(3)
         if kind == 0:
             other[index] = clustered(rng, 1)[0]
         elif kind == 1:

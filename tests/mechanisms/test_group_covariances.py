@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy.linalg import logm
 
 from fastpubpriv.errors import BudgetError, KernelError
@@ -48,11 +49,8 @@ def as_floats(matrix):
 
 
 # ---- groups ---------------------------------------------------------------------------------------------------------
-
-
 def test_groups_are_rows_by_position():
-    rng = np.random.default_rng(0)
-    data = rng.normal(size=(203, 2)) * [1.0, 5.0] + 3.0
+    data = np.random.default_rng(0).normal(size=(203, 2)) * [1.0, 5.0] + 3.0
     matrix = np.array([[2.0, 0.0], [0.5, 0.1]])
     base = AffineMap(dim=2, center=np.array([1.0, 2.0]), matrix=matrix)
     covariance, valid = taken(private_rows(data), base, 10)
@@ -74,8 +72,7 @@ def test_groups_have_the_same_bits_for_any_chunks():
 
 def test_parts_of_the_rows_are_never_put_together():
     query = mechanism.GroupQuery(base=AffineMap(dim=2), groups=3)
-    with pytest.raises(KernelError, match="in the order of the source"):
-        query.merge(query.zeros(), query.zeros())
+    raises(KernelError, "in the order of the source", query.merge, query.zeros(), query.zeros())
     # Nor does an executor with many threads try to: it has one part.
     data = np.random.default_rng(7).normal(size=(400_000, 2))
     found = Executor(threads=4, progress=False).run(query, private_rows(data))
@@ -90,8 +87,7 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
     base = AffineMap(dim=2, center=np.zeros(2), matrix=np.array([[1.0, 0.0], [0.3, 2.0]]))
     one, valid_one = taken(private_rows(data), base, 20)
     two, valid_two = taken(private_rows(other), base, 20)
-    changed = [g for g in range(20) if one[g].tobytes() != two[g].tobytes()]
-    assert changed == [17]
+    assert [g for g in range(20) if one[g].tobytes() != two[g].tobytes()] == [17]
     close_one, close_two = mechanism.agreements(one, valid_one), mechanism.agreements(two, valid_two)
     assert abs(int(close_one.sum() - close_two.sum())) <= 2 * 20 - 1
     assert np.abs(np.delete(close_one - close_two, 17)).max() <= 1
@@ -116,8 +112,7 @@ def test_agreement_is_the_factor_both_ways(monkeypatch):
     # eye ~ 1.499, 1.499 ~ 1.501; the last agrees with itself only.
     assert close.tolist() == [2, 3, 2, 1]
     rng = np.random.default_rng(3)
-    many = wishart(rng, 60, 3, 60)
-    valid = rng.random(60) < 0.9
+    many, valid = wishart(rng, 60, 3, 60), rng.random(60) < 0.9
     direct = np.zeros(60, dtype=int)
     for i in range(60):
         for j in range(60):
@@ -131,8 +126,6 @@ def test_agreement_is_the_factor_both_ways(monkeypatch):
 
 
 # ---- the test -------------------------------------------------------------------------------------------------------
-
-
 def account_of(budget=None, reserved=None):
     budget = ApproxDP(2, 1e-5) if budget is None else budget
     account = Account("test", budget, draws=1000, reserved=reserved)
@@ -146,8 +139,7 @@ def ask_agreement(data, account, price):
 
 
 def test_gaussian_groups_pass_and_two_clusters_fail():
-    rng = np.random.default_rng(4)
-    price = ApproxDP(Fraction(1, 4), 1e-6)
+    rng, price = np.random.default_rng(4), ApproxDP(Fraction(1, 4), 1e-6)
     same = rng.normal(size=(2400 * 220, 2))
     apart = same.copy()
     apart[::2] *= 3.0  # every other group
@@ -166,8 +158,7 @@ def test_the_margin_pays_for_a_false_pass():
     # P(noise >= margin) e^epsilon <= delta / 2, in the law of the noise itself.
     groups, epsilon, delta = 500, Fraction(1, 2), Fraction(1, 10**6)
     scale = math.floor(epsilon * 2**40 / (2 * groups))
-    event = LaplaceEvent(2 * groups * scale, 40, 1)
-    assert event.epsilon <= epsilon
+    assert LaplaceEvent(2 * groups * scale, 40, 1).epsilon <= epsilon
     steps = mechanism.pass_margin(groups, epsilon, delta) * scale * groups**2
     tail = math.exp(-steps / 2**40) / (1 + math.exp(-(2.0**-40)))
     assert math.exp(float(epsilon)) * tail <= float(delta) / 2
@@ -187,13 +178,10 @@ def test_laplace_beside_gaussian_is_taken_off_the_budget():
     whole.charge(LaplaceEvent(2**39, 40, 1))
     with pytest.raises(BudgetError, match="two accounts"):
         whole.charge(GaussianEvent(1, 20, 1))
-    with pytest.raises(BudgetError, match="ApproxDP"):
-        account_of(ZCDP(1), reserved=price)
+    raises(BudgetError, "ApproxDP", account_of, ZCDP(1), reserved=price)
 
 
 # ---- the centre -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_logarithm_to_all_digits(dim):
     rng = np.random.default_rng(dim)
@@ -238,8 +226,7 @@ def test_the_centre_moves_by_no_more_than_its_sensitivity():
         if not (good(covariance) and good(other)):
             continue
         tried += 1
-        whitener = rng.normal(size=(dim, dim)) * 10.0 ** rng.uniform(-2, 2)
-        gap = moved(covariance, other, whitener)
+        gap = moved(covariance, other, rng.normal(size=(dim, dim)) * 10.0 ** rng.uniform(-2, 2))
         assert gap <= mechanism.log_sensitivity(dim, groups)
         worst = max(worst, gap / mechanism.log_sensitivity(dim, groups))
     assert tried > 100
@@ -257,8 +244,7 @@ def test_the_logarithm_does_not_expand_relative_distances():
     for _ in range(100):
         left = rng.normal(size=(3, 3)) * 10.0 ** rng.uniform(-3, 3, size=3)
         one = left @ left.T
-        tilt = np.linalg.cholesky(one)
-        error = rng.normal(size=(3, 3)) * 0.05
+        tilt, error = np.linalg.cholesky(one), rng.normal(size=(3, 3)) * 0.05
         change = np.eye(3) + (error + error.T) / 2
         other = tilt @ change @ tilt.T
         exact = [[[Fraction(float(m[max(i, j), min(i, j)])) for j in range(3)] for i in range(3)] for m in (one, other)]
@@ -277,3 +263,95 @@ def test_mask_grid_is_within_its_cost():
     assert event.rho <= Fraction(1, 100)
     assert event.rho > Fraction(99, 10000)
     assert math.isqrt(event.squared_sensitivity) * unit >= mechanism.log_sensitivity(3, 2000) + 3 * unit
+
+
+# ---- Groups that are found usable, or to agree, are so in exact arithmetic, from the least positive number to the largest.
+SIZES = [
+    5e-324, 1e-322, 1e-320, 1e-316, 1e-310, 1e-300, 1e-290, 1e-281, 1e-280, 1e-279, 1e-150, 1.0, 1e150, 1e300,
+    1e307,
+]  # fmt: skip
+
+
+def exact(matrix):
+    return [[Fraction(x) for x in row] for row in matrix.tolist()]
+
+
+def definite(matrix):
+    """Whether an exact symmetric matrix is positive definite: its pivots."""
+    rest = [list(row) for row in matrix]
+    for k in range(len(rest)):
+        if rest[k][k] <= 0:
+            return False
+        for i in range(k + 1, len(rest)):
+            factor = rest[i][k] / rest[k][k]
+            for j in range(k, len(rest)):
+                rest[i][j] -= factor * rest[k][j]
+    return True
+
+
+def combined(one, factor, other, weight):
+    """factor one - weight other."""
+    return [
+        [factor * a - weight * b for a, b in zip(row, there, strict=True)]
+        for row, there in zip(one, other, strict=True)
+    ]
+
+
+def pairs(rng, dim, size, count):
+    """Pairs of matrices about `size`, whose ratio is at or about the tolerance in one direction, some nearly singular."""
+    with np.errstate(all="ignore"):
+        for _ in range(count):
+            root = rng.normal(size=(dim, dim))
+            if rng.random() < 0.5:
+                root[-1] = root[0] + 10.0 ** rng.uniform(-6, -1) * root[-1]
+            root /= np.sqrt(np.square(root).sum())
+            base, away = root @ root.T, rng.normal(size=dim)
+            away = root @ (away / np.linalg.norm(away))
+            # base + t away away^T has the factor 1 + t to base in one direction: below, at and beyond what agrees.
+            t = rng.choice([0.3, 0.49, 0.4999, 0.49999999, 0.5, 0.5001, 0.6])
+            yield symmetric(size * base), symmetric(size * (base + t * np.outer(away, away)))
+
+
+def symmetric(matrix):
+    return np.tril(matrix) + np.tril(matrix, -1).T
+
+
+def usable(covariance, count):
+    with np.errstate(all="ignore"):
+        return mechanism.usable_groups(covariance, np.full(len(covariance), count))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 6])
+def test_what_agrees_does_so_exactly(dim):
+    """notes/center.md: positive pivots prove B <= (1 + tau + 2e-4) A; the sensitivity has room for 1e-3."""
+    rng, reach = np.random.default_rng(dim), Fraction(3, 2) + Fraction(2, 10_000)
+    agreed, found = 0, 0
+    for size in SIZES:
+        for one, other in pairs(rng, dim, size, 40):
+            both = np.array([one, other])
+            valid = usable(both, 1000.0)
+            found += int(valid.sum())
+            a, b = exact(one), exact(other)
+            identity = [[Fraction(int(i == j)) for j in range(dim)] for i in range(dim)]
+            for matrix, fine in zip((a, b), valid, strict=True):
+                share = Fraction(9, 10) * Fraction(1, 10**8) * sum(matrix[i][i] for i in range(dim))
+                assert not fine or definite(combined(matrix, 1, identity, share)), size
+            if mechanism.agreements(both, valid).sum() == 4:
+                agreed += 1
+                assert definite(combined(a, reach, b, 1)), size
+                assert definite(combined(b, reach, a, 1)), size
+    assert agreed > 60
+    assert found > 200
+
+
+def test_ordinary_groups_of_ordinary_sizes_are_usable():
+    eye = np.eye(3)
+    valid = usable(np.array(SIZES)[:, None, None] * eye, 1000.0)
+    assert valid.tolist() == [size >= 1e-280 for size in SIZES]  # the trace of the size 1e-280 is 3e-280
+    assert not usable(np.array([np.full((3, 3), np.inf), np.full((3, 3), np.nan), 0.7e308 * eye]), 1000.0).any()
+
+
+def test_the_bound_is_what_makes_it_so(monkeypatch):
+    """Planted fault: without the least trace the exact check finds groups that agree in rounding only."""
+    monkeypatch.setattr(mechanism, "LEAST_TRACE", 0.0)
+    raises(AssertionError, None, test_what_agrees_does_so_exactly, 3)

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from helpers import accounts
+from helpers.errors import raises
 from hypothesis_cases import cdf, random_list
 from releases import release_choice_of
 from scipy import stats
@@ -46,8 +47,6 @@ def chosen(scores, law, seed, epsilon=2):
 
 
 # ---- the laws -------------------------------------------------------------------------------------------------------
-
-
 def coins(scores, rate):
     best = max(scores)
     return [Fraction(choice_weights.coin(best - s, rate), 1 << choice_weights.BITS) for s in scores]
@@ -55,8 +54,7 @@ def coins(scores, rate):
 
 def permute_and_flip_law(scores, rate):
     """P(i) = p_i times the integral over t in [0, 1] of prod_(j != i) (1 - p_j t), exactly."""
-    p = coins(scores, rate)
-    law = []
+    p, law = coins(scores, rate), []
     for i, own in enumerate(p):
         polynomial = [Fraction(1)]
         for j, other in enumerate(p):
@@ -70,8 +68,7 @@ def permute_and_flip_law(scores, rate):
 def permute_and_flip_by_orders(scores, rate):
     """The same law from the loop itself: all orders, all coins."""
     p = coins(scores, rate)
-    law = [Fraction(0)] * len(p)
-    orders = list(itertools.permutations(range(len(p))))
+    law, orders = [Fraction(0)] * len(p), list(itertools.permutations(range(len(p))))
     for order in orders:
         none_yet = Fraction(1, len(orders))
         for candidate in order:
@@ -111,8 +108,7 @@ def test_coins_are_close_for_heads_and_for_tails(gap, rate):
     coin = choice_weights.coin(gap, rate)
     with mpmath.workprec(1400):
         heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
-        tails = mpmath.mpf(2) ** choice_weights.BITS - heads
-        error = heads - coin
+        tails, error = mpmath.mpf(2) ** choice_weights.BITS - heads, heads - coin
         if coin:
             assert 0 <= error <= min(heads, tails) * mpmath.mpf(2) ** -120
         else:
@@ -138,8 +134,7 @@ def check_frequencies(law, draws):
     assert stats.chisquare(counts, want).pvalue > 1e-6
     # Planted: half the rate, and the other law.
     for wrong in (LAW[law](scores, Fraction(1, 2)), LAW[LAWS[1 - LAWS.index(law)]](scores, Fraction(1))):
-        planted = np.array([float(p) for p in wrong]) * draws
-        assert stats.chisquare(counts, planted).pvalue < 1e-6
+        assert stats.chisquare(counts, np.array([float(p) for p in wrong]) * draws).pvalue < 1e-6
 
 
 def test_choices_follow_permute_and_flip():
@@ -155,14 +150,11 @@ def test_many_choices_follow_their_law(law):
 def test_permute_and_flip_with_many_candidates():
     scores = np.full(1000, -(10**6))
     scores[[3, 700, 999]] = 0
-    found = {chosen(scores, "permute_and_flip", seed) for seed in range(60)}
-    assert found == {3, 700, 999}
-    with pytest.raises(KernelError, match="candidates"):
-        chosen(np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
+    assert {chosen(scores, "permute_and_flip", seed) for seed in range(60)} == {3, 700, 999}
+    raises(KernelError, "candidates", chosen, np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
 
 
 # ---- privacy by enumeration -----------------------------------------------------------------------------------------
-
 ATOMS = (-2.0, -0.4, 0.7, 2.5)
 THREE = Hypotheses.from_arrays(
     np.array([[0.5, 0.5], [1.0, 0.0], [0.3, 0.7]]),
@@ -208,8 +200,7 @@ EVALUATIONS = {
 
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_privacy_over_all_neighbours(name):
-    scores = all_scores(EVALUATIONS[name])
-    sensitivity = EVALUATIONS[name].sensitivity
+    scores, sensitivity = all_scores(EVALUATIONS[name]), EVALUATIONS[name].sensitivity
     assert len(set(scores.values())) >= 10
     moves = {
         max(abs(a - b) for a, b in zip(mine, scores[other], strict=True))
@@ -265,8 +256,7 @@ HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0]
 @pytest.mark.parametrize("dim", [1, 3])
 def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
     rng = np.random.default_rng(dim)
-    listed = random_list(rng, 70, 2, dim)
-    n = 30
+    listed, n = random_list(rng, 70, 2, dim), 30
     evaluations = [
         DensitySets.prepare(listed, draws=64, threads=1),
         YatracosSets.of_densities(listed, n, draws=64, threads=1),
@@ -279,8 +269,7 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(n, dim))
         rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other = rows.copy()
-        index = rng.integers(n)
+        other, index = rows.copy(), rng.integers(n)
         other[index] = 3.0 * rng.normal(size=dim) if rng.random() < 0.5 else HOSTILE[rng.integers(len(HOSTILE))]
         for place, evaluation in enumerate(evaluations):
             gap = evaluation.scores(private_rows(rows), ONE) - evaluation.scores(private_rows(other), ONE)
@@ -289,14 +278,11 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
 
 
 # ---- scores against direct counts -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [1, 37, 1000])
 def test_cell_scores_against_a_direct_count(n):
     rng = np.random.default_rng(n)
     listed = random_list(rng, 9, 2, 1)
-    evaluation = CellSets.prepare(listed, n, cells=40)
-    values = 2.0 * rng.normal(size=n)
+    evaluation, values = CellSets.prepare(listed, n, cells=40), 2.0 * rng.normal(size=n)
     values[0] = np.nan
     edges = np.concatenate([[-np.inf], evaluation.edges, [np.inf]])
     masses = np.array([np.diff(cdf(listed, i, edges)) for i in range(9)])
@@ -315,18 +301,15 @@ def test_cell_scores_against_a_direct_count(n):
 @pytest.mark.parametrize("components", [1, 2, 3])
 def test_exact_scores_against_a_direct_count(components):
     """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
-    rng = np.random.default_rng(components)
-    size, n = 12, 2000
-    listed = random_list(rng, size, components, 1)
-    values = 2.0 * rng.normal(size=n)
+    rng, size, n = np.random.default_rng(components), 12, 2000
+    listed, values = random_list(rng, size, components, 1), 2.0 * rng.normal(size=n)
     logs = np.array([listed.log_density(values[:, None], i) for i in range(size)])
     grid = np.linspace(-25.0, 25.0, 200_001)
     fine = np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(size)])
     masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(size)])
     want = np.zeros(size, dtype=int)
     for i, j in itertools.combinations(range(size), 2):
-        held = int((logs[i] > logs[j]).sum())
-        inside = fine[i] > fine[j]
+        held, inside = int((logs[i] > logs[j]).sum()), fine[i] > fine[j]
         for h in (i, j):
             want[h] = max(want[h], abs(int(np.floor(n * masses[h][inside].sum() + 0.5)) - held))
     exact = RootSets.prepare(listed, n, threads=2).scores(private_rows(values[:, None]), ONE)
@@ -359,8 +342,7 @@ def test_density_scores_against_a_direct_count(full):
     rows = 2.0 * rng.normal(size=(n, dim))
     logs = np.array([listed.log_density(rows, i) for i in range(size)])
     # Hypotheses more than 32 below the likeliest are not told apart.
-    logs = np.maximum(logs - logs.max(axis=0), -32.0)
-    want = np.zeros(size, dtype=int)
+    logs, want = np.maximum(logs - logs.max(axis=0), -32.0), np.zeros(size, dtype=int)
     for i, j in itertools.combinations(range(size), 2):
         held = int((logs[i] > logs[j]).sum())
         for h, drawn in ((i, evaluation.masses[i, j]), (j, evaluation.masses[j, i])):
@@ -386,14 +368,12 @@ def test_masses_are_counts_of_the_codes_of_all_draws(draws):
 
 def test_masses_from_draws_are_near_the_true_ones():
     """On the line the masses of Scheffe sets are known: sums over fine cells."""
-    rng = np.random.default_rng(8)
-    listed = random_list(rng, 12, 2, 1)
+    listed = random_list(np.random.default_rng(8), 12, 2, 1)
     evaluation = DensitySets.prepare(listed, draws=1024, threads=2)
     grid = np.linspace(-20.0, 20.0, 40001)
     middle = (grid[1:] + grid[:-1])[:, None] / 2
     logs = np.array([listed.log_density(middle, i) for i in range(12)])
-    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)])
-    worst = 0.0
+    masses, worst = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)]), 0.0
     for i, j in itertools.combinations(range(12), 2):
         inside = logs[i] > logs[j]
         worst = max(worst, abs(masses[i][inside].sum() - evaluation.masses[i, j] / 1024))
@@ -415,13 +395,10 @@ def test_cells_follow_the_candidates_at_any_scale():
     assert len(edges) < 512
     assert (np.diff(edges) > 0).all()
     for mean, std in ((-1e9, 1.0), (0.0, 1e-3), (1e9, 2.0)):
-        near = edges[np.abs(edges - mean) <= 4.001 * std]
-        assert len(near) >= 30
+        assert len(edges[np.abs(edges - mean) <= 4.001 * std]) >= 30
 
 
 # ---- choosing among a list ------------------------------------------------------------------------------------------
-
-
 def test_the_cheaper_law_is_the_default():
     pure, zcdp = opened(PureDP(1)), opened(ZCDP(Fraction(1, 8)))
     assert mechanism.law_for(pure) == "permute_and_flip"
@@ -436,16 +413,12 @@ def test_the_cheaper_law_is_the_default():
 def test_limits_are_refused_with_numbers(monkeypatch):
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
     for kind in (CellSets, RootSets):
-        with pytest.raises(InputError, match="one column"):
-            kind.prepare(listed, 10)
-    with pytest.raises(InputError, match="2\\^30 rows"):
-        CellSets.prepare(THREE, 2**30 + 1)
+        raises(InputError, "one column", kind.prepare, listed, 10)
+    raises(InputError, "2\\^30 rows", CellSets.prepare, THREE, 2**30 + 1)
     monkeypatch.setattr("fastpubpriv.mechanisms.scores.MOST_DENSITIES", 4)
-    with pytest.raises(InputError, match="up to 4 hypotheses, got 5"):
-        DensitySets.prepare(listed)
+    raises(InputError, "up to 4 hypotheses, got 5", DensitySets.prepare, listed)
     monkeypatch.setattr("fastpubpriv.mechanisms.scores.MOST_EXACT_SETS", 2)
-    with pytest.raises(InputError, match="up to 2 hypotheses, got 3"):
-        RootSets.prepare(THREE, 10)
+    raises(InputError, "up to 2 hypotheses, got 3", RootSets.prepare, THREE, 10)
 
 
 def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
@@ -454,14 +427,11 @@ def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
 
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
     for score in ("minimum_distance", "yatracos"):
-        with pytest.raises(InputError, match="up to 2\\^31 - 1 rows"):
-            mechanism.prepare(listed, 2**31, score=score)
+        raises(InputError, "up to 2\\^31 - 1 rows", mechanism.prepare, listed, 2**31, score=score)
         assert mechanism.prepare(listed, 2**31 - 1, score=score, draws=16)[0] == "densities"
-    with pytest.raises(InputError, match="up to 2\\^31 - 1 rows"):
-        mechanism.prepare(THREE, 2**31, method="densities")
+    raises(InputError, "up to 2\\^31 - 1 rows", mechanism.prepare, THREE, 2**31, method="densities")
     monkeypatch.setattr(densities, "LARGEST_COUNT", 9)
-    with pytest.raises(KernelError, match="32 bits"):
-        DensitySets.prepare(listed, draws=16).scores(private_rows(np.zeros((10, 2))), ONE)
+    raises(KernelError, "32 bits", DensitySets.prepare(listed, draws=16).scores, private_rows(np.zeros((10, 2))), ONE)
 
 
 def test_required_rows():

@@ -5,23 +5,28 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers import accounts
 from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
 from releases import (
+    release_cell_counts,
+    release_code_counts,
     release_leaf_counts,
     release_leaf_second_moments,
     release_leaf_sums,
     release_second_moment,
     release_shell_counts,
+    release_statistic_sum,
     release_vector_sum,
 )
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP
+from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms.sums import AffineMap, mirror
-from fastpubpriv.privacy import GaussianEvent
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 BUDGETS = {"zcdp": ZCDP(10), "approx": ApproxDP(60, 1e-6), "pure": PureDP(10)}
 RADII = [4.0, 2.0, 7.0]
@@ -49,8 +54,7 @@ def integers(x, budget=BUDGETS["zcdp"], **options):
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_each_leaf_gets_the_integers_of_its_own_rows(notion):
-    rng = np.random.default_rng(1)
-    x = np.concatenate([clustered(rng, 500, 2.0), HOSTILE])
+    x = np.concatenate([clustered(np.random.default_rng(1), 500, 2.0), HOSTILE])
     reached = three_leaves().assign(x)
     counts, sums, moments = integers(x, BUDGETS[notion])
     quanta = {call.name: call.event for call in (counts, sums, moments)}
@@ -99,8 +103,7 @@ def case_of(x, y):
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_distance_is_within_the_case(notion):
     """Exact integers: no neighbour moves an answer by more than its case allows."""
-    rng = np.random.default_rng(3)
-    seen = set()
+    rng, seen = np.random.default_rng(3), set()
     for x, y in neighbours(rng, 150):
         case = case_of(x, y)
         seen.add(case)
@@ -114,8 +117,7 @@ def test_distance_is_within_the_case(notion):
 
 
 def test_sensitivities_are_reached():
-    identity = [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    far = 1e9
+    identity, far = [AffineMap(dim=DIM, center=center) for center in CENTERS], 1e9
     base = np.tile(CENTERS[1], (4, 1))
     up, side, below = base.copy(), base.copy(), base.copy()
     up[0] += [0.0, far, 0.0]
@@ -144,8 +146,7 @@ def test_sensitivities_are_reached():
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_answers_are_near_the_truth(notion):
-    rng = np.random.default_rng(4)
-    x = clustered(rng, 20_000)
+    x = clustered(np.random.default_rng(4), 20_000)
     reached = three_leaves().assign(x)
     counts, sums, moments = all_three(
         opened(BUDGETS[notion]), private_rows(x), affines=[AffineMap(dim=DIM, center=c) for c in CENTERS]
@@ -177,21 +178,14 @@ def test_noise_levels_follow_the_unit_of_each_leaf(notion):
 
 
 def test_no_row_is_no_problem():
-    empty = np.full((5, DIM), np.nan)
-    for call in integers(empty):
+    for call in integers(np.full((5, DIM), np.nan)):
         assert not call.query.any()
 
 
-@pytest.mark.parametrize(
-    ("affines", "radii"),
-    [
-        (maps()[:2], RADII),
-        (maps(), RADII[:2]),
-        ([*maps()[:2], maps(out_dim=4)[2]], RADII),
-        (maps(), [1.0, 0.0, 1.0]),
-        (maps(), [1.0, math.nan, 1.0]),
-    ],
-)
+@pytest.mark.parametrize(("affines", "radii"), [
+    (maps()[:2], RADII), (maps(), RADII[:2]), ([*maps()[:2], maps(out_dim=4)[2]], RADII),
+    (maps(), [1.0, 0.0, 1.0]), (maps(), [1.0, math.nan, 1.0]),
+])  # fmt: skip
 def test_refuses_what_does_not_fit_together(affines, radii):
     account, rows = opened(ZCDP(10)), private_rows(np.zeros((4, DIM)))
     routes = three_leaves().routes(LEAVES)
@@ -202,8 +196,6 @@ def test_refuses_what_does_not_fit_together(affines, radii):
 
 
 # `only=`: releases on the rows of one node.
-
-
 @pytest.mark.parametrize("node", [0, 1, 2, 4])
 @pytest.mark.parametrize("notion", ["zcdp", "pure"])
 def test_only_looks_at_the_rows_of_a_node(node, notion):
@@ -261,3 +253,187 @@ def test_entering_or_leaving_a_node_costs_half():
             assert 0 < moved <= one.event.clusters.move / 2
             if isinstance(one.event, GaussianEvent):
                 assert moved >= 0.99 * one.event.clusters.move / 2
+
+
+# ---- Counts of cells and codes, and sums of statistics: exact queries, sensitivities, prices, refusals --------------
+EXECUTOR = Executor(threads=1, progress=False)
+EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
+HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5, np.nextafter(2.5, 3.0)]
+
+
+def opened_for_cells(budget=None, draws=100, seed=None):
+    return accounts.opened(PureDP(1) if budget is None else budget, draws, random_state=seed)
+
+
+def exact(release, rows, **options):
+    """The integers that a release asked about, in rows, and what came out."""
+    with recording() as transcript:
+        released = release(Rows.from_array(rows), **options)
+    call = transcript.calls[0]
+    return call.query * call.unit, call, released
+
+
+def cells(rows, *, account=None, cost=None, gaussian=False, edges=EDGES):
+    account = opened_for_cells() if account is None else account
+    cost = account.allowance if cost is None else cost
+    return release_cell_counts(account, rows, edges, name="cells", cost=cost, executor=EXECUTOR, gaussian=gaussian)
+
+
+def test_counts_are_those_of_numpy():
+    rows = np.random.default_rng(0).normal(scale=3.0, size=(5000, 2)) + np.array([0.0, 99.0])
+    found, _, released = exact(cells, rows)
+    expected = [
+        np.histogram(rows[:, j], bins=np.concatenate([[-np.inf], cuts, [np.inf]]))[0] for j, cuts in enumerate(EDGES)
+    ]
+    assert np.allclose(found, np.concatenate(expected))
+    assert np.abs(released.value - found).max() < 60.0 * released.noise_std  # e^-80
+
+
+def test_edges_and_values_without_a_cell():
+    rows = np.array([[-1.0, 0.0], [-0.0, 100.0], [2.5, np.nan], [np.nan, np.inf], [-np.inf, 1e308], [1e308, -1e308]])
+    found, _, _ = exact(cells, rows)
+    assert np.allclose(found, [0, 1, 1, 2, 2, 2])  # a value on an edge is right of it; no cell for what is not finite
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_cells_cost_what_was_asked_for(columns):
+    rows = np.zeros((10, columns))
+    _, call, released = exact(cells, rows, edges=EDGES[:columns])
+    assert isinstance(call.event, LaplaceEvent)
+    assert Fraction(99, 100) < call.event.epsilon <= 1
+    assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit) * columns
+    assert released.noise_std == pytest.approx(np.sqrt(2.0) * 2.0 * columns, rel=1e-3)
+    account = opened_for_cells(ZCDP(Fraction(1, 2)))
+    _, call, released = exact(
+        cells, rows, edges=EDGES[:columns], account=account, cost=account.allowance, gaussian=True
+    )
+    assert isinstance(call.event, GaussianEvent)
+    assert Fraction(49, 100) < call.event.rho <= Fraction(1, 2)
+    assert call.event.squared_sensitivity == 2 * round(1.0 / call.unit) ** 2 * columns
+    assert released.noise_std == pytest.approx(np.sqrt(columns * 2.0), rel=1e-3)
+
+
+def test_a_replaced_row_moves_no_more_than_declared():
+    rng, worst = np.random.default_rng(1), 0
+    for _ in range(150):
+        rows = rng.normal(scale=3.0, size=(7, 2))
+        other = rows.copy()
+        rows[3] = [HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))], HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))]]
+        other[3] = [HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))], rng.normal(scale=100.0)]
+        (_, one, _), (_, two, _) = exact(cells, rows), exact(cells, other)
+        moved = int(np.abs(one.query - two.query).sum())
+        worst = max(worst, moved)
+        assert moved <= one.event.l1_sensitivity
+    assert worst == one.event.l1_sensitivity  # reached
+
+
+def sorted_code(chunk):
+    return [np.where(np.isfinite(chunk[:, 0]), np.clip(chunk[:, 0], -2, 5), -1.0).astype(np.int64)]
+
+
+def coded(rows, *, account=None, codes=sorted_code, sizes=(4,)):
+    account = opened_for_cells() if account is None else account
+    return release_code_counts(
+        account, rows, codes, list(sizes), name="codes", cost=account.allowance, row_cost=10, executor=EXECUTOR
+    )
+
+
+def test_codes_outside_count_for_nothing():
+    rows = np.array([[0.0], [0.5], [3.0], [4.0], [-2.0], [np.nan], [np.inf]])
+    found, call, _ = exact(coded, rows)
+    assert np.allclose(found, [2, 0, 0, 1])
+    assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit)
+
+
+def test_several_codings_share_the_price():
+    rows = np.arange(12.0)[:, None] % 3
+    found, call, released = exact(
+        coded, rows, codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
+        sizes=(3, 2),
+    )  # fmt: skip
+    assert np.allclose(found, [4, 4, 4, 4, 8])
+    assert call.event.l1_sensitivity == 4 * round(1.0 / call.unit)
+    assert call.event.epsilon <= 1
+    assert released.noise_std == pytest.approx(np.sqrt(2.0) * 4.0, rel=1e-3)
+
+
+def summed(rows, *, statistic, account=None, dim=2, radius=3.0, cost=None):
+    account = opened_for_cells(ZCDP(1)) if account is None else account
+    return release_statistic_sum(
+        account, rows, statistic, name="sum", dim=dim, radius=radius,
+        cost=account.allowance if cost is None else cost, row_cost=10, executor=EXECUTOR,
+    )  # fmt: skip
+
+
+def test_statistics_are_clipped_whatever_they_say():
+    # A statistic that breaks its own promise: one row far beyond the radius, one not finite.
+    def statistic(chunk):
+        out = np.ones((len(chunk), 2))
+        out[chunk[:, 0] == 1.0] = [1e200, -1e200]
+        out[chunk[:, 0] == 2.0] = [np.nan, 1.0]
+        return out
+
+    found, call, _ = exact(summed, np.array([[0.0], [1.0], [2.0]]), statistic=statistic)
+    expected = np.array([1.0, 1.0]) + 3.0 / np.sqrt(2.0) * np.array([1.0, -1.0])
+    assert np.allclose(found, expected, atol=1e-5)
+    assert int(np.sum(call.query.astype(object) ** 2)) <= 4 * int(call.event.squared_sensitivity)
+
+
+def test_statistics_move_by_twice_the_radius_at_most():
+    def statistic(chunk):
+        return chunk * 1e9
+
+    one, two = (exact(summed, np.array([[0.0, 0.0], [sign, 0.0]]), statistic=statistic)[1] for sign in (1.0, -1.0))
+    moved = int(((one.query - two.query).astype(object) ** 2).sum())
+    assert 0.999 * one.event.squared_sensitivity <= moved <= one.event.squared_sensitivity
+
+
+def test_statistics_under_a_pure_budget():
+    _, call, _ = exact(
+        summed, np.zeros((4, 1)), statistic=lambda chunk: np.zeros((len(chunk), 2)), account=opened_for_cells()
+    )
+    assert isinstance(call.event, LaplaceEvent)
+    assert call.event.epsilon <= 1
+
+
+# ---- the account: counts with an epsilon of their own under (epsilon, delta) -----------------------------------------
+def test_laplace_counts_take_epsilon_off_an_approximate_budget():
+    account = opened_for_cells(ApproxDP(1, 1e-6))
+    cells(Rows.from_array(np.zeros((5, 1))), account=account, edges=EDGES[:1], cost=Fraction(1, 2))
+    epsilon, delta = account.approx_left
+    assert Fraction(1, 2) <= epsilon < Fraction(51, 100)
+    assert delta > Fraction(99, 10**8)
+    with pytest.raises(BudgetError, match="exceed"):
+        cells(Rows.from_array(np.zeros((5, 1))), account=account, edges=EDGES[:1], cost=Fraction(3, 4))
+    with pytest.raises(BudgetError, match="two accounts"):
+        cells(Rows.from_array(np.zeros((5, 1))), account=account, edges=EDGES[:1], cost=Fraction(1, 100), gaussian=True)
+
+
+def test_a_block_for_each_law():
+    account = opened_for_cells(ApproxDP(1, 1e-6))
+    one, two = account.block(), account.block()
+    cells(Rows.from_array(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
+    cells(Rows.from_array(np.zeros((5, 1))), account=two, edges=EDGES[:1], cost=two.allowance, gaussian=True)
+    assert len(account.events) == 2
+
+
+def test_more_cells_than_announced_are_refused():
+    with pytest.raises(BudgetError, match="noise"):
+        cells(
+            Rows.from_array(np.zeros((5, 1))), account=opened_for_cells(ApproxDP(1, 1e-6), draws=3),
+            edges=EDGES[:1], cost=Fraction(1, 2),
+        )  # fmt: skip
+
+
+def test_seeded_counts_repeat():
+    def once():
+        with pytest.warns(SeededNoiseWarning):
+            account = opened_for_cells(seed=5)
+        return cells(Rows.from_array(np.ones((5, 2))), account=account).value
+
+    assert np.array_equal(once(), once())
+
+
+def test_a_statistic_of_the_wrong_shape_is_a_bug():
+    with pytest.raises((KernelError, ValueError)):
+        summed(Rows.from_array(np.zeros((4, 1))), statistic=lambda chunk: np.zeros((len(chunk), 3)))

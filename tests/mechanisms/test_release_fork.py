@@ -10,19 +10,11 @@ import pytest
 from helpers import accounts
 
 import fastpubpriv as fpp
+from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import KeySource
 from fastpubpriv.local.collector import report_batches
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    Clusters,
-    GaussianEvent,
-    LaplaceEvent,
-    PureDP,
-    SelectionEvent,
-    StableHistogramEvent,
-)
+from fastpubpriv.privacy import Clusters, GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice, release_stable
 
@@ -36,8 +28,7 @@ opened = partial(accounts.opened, draws=CANDIDATES)
 
 
 def numbers(account, event, query):
-    answer = release(account, name="x", query=query, shape=(SIZE,), event=event, unit=1.0)
-    return answer.tobytes()
+    return release(account, name="x", query=query, shape=(SIZE,), event=event, unit=1.0).tobytes()
 
 
 def node(query):
@@ -176,7 +167,6 @@ def test_an_account_that_is_opened_after_the_fork_pays_for_itself():
 
 
 # ---- Public calls, whose source forks during a pass ------------------------------------------------------------------
-
 DATA = np.random.default_rng(3).normal(size=(400, 2))
 LABELS = np.sign(DATA[:, 0])
 PUBLIC = np.random.default_rng(4).normal(size=(40, 2))

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
 from releases import (
     release_leaf_counts,
@@ -62,8 +63,7 @@ def test_the_worse_case_is_the_sensitivity():
         lambda: Clusters(1, 5, ()),
         lambda: Clusters(1, 5, (7,)),
     ):
-        with pytest.raises(BudgetError):
-            bad()
+        raises(BudgetError, None, bad)
 
 
 def test_tally_takes_the_larger_total_of_the_same_clusters():
@@ -90,8 +90,7 @@ def test_account_charges_by_case():
     assert account.charged == unit(90)
     account.charge(gaussian(0, 10))
     assert account.charged == unit(100)
-    with pytest.raises(BudgetError, match="exceed"):
-        account.charge(gaussian(0, 1))
+    raises(BudgetError, "exceed", account.charge, gaussian(0, 1))
     assert account.charged == unit(100)
     account.charge(GaussianEvent(0, 8, 1))
     assert len(account.events) == 6
@@ -175,15 +174,9 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
     affine = AffineMap(dim=DIM, center=np.zeros(DIM) if center is None else center)
     only, cost = tree.only(node), payer.allowance * share
     gram = release_second_moment(
-        payer,
-        rows,
-        affine,
-        name=f"gram {node}",
-        radius=10.0,
-        cost=cost * Fraction(7, 10),
-        executor=ONE_THREAD,
+        payer, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10), executor=ONE_THREAD,
         only=only,
-    )
+    )  # fmt: skip
     shells = release_shell_counts(
         payer, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10),
         executor=ONE_THREAD, only=only,
@@ -192,8 +185,7 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
 
 
 def test_a_scope_is_one_debit_by_depth():
-    rows = private_rows(clustered(np.random.default_rng(0), 50))
-    tree = deep_tree(4)
+    rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(4)
     account = opened(ZCDP(1))
     scope = account.tree(Fraction(1, 2), max_depth=4)
     assert account.charged == Fraction(1, 2)
@@ -208,38 +200,31 @@ def test_a_scope_is_one_debit_by_depth():
     assert account.numerics()["noise_draws"] == 6 * (9 + 3)
     released = [event.rho for event in account.events]
     assert sum(released) > Fraction(7, 10) > account.charged  # six nodes, of which no path has more than four
-    with pytest.raises(BudgetError, match="depth 4 has no budget"):
-        scope.node(4)
-    with pytest.raises(BudgetError, match="exceed the budget of the call"):
-        account.tree(Fraction(3, 4), max_depth=2)
+    raises(BudgetError, "depth 4 has no budget", scope.node, 4)
+    raises(BudgetError, "exceed the budget of the call", account.tree, Fraction(3, 4), max_depth=2)
     assert opened(ApproxDP(1, 1e-6)).tree(Fraction(1, 100), 3).share == Fraction(1, 300)
 
 
 def test_a_payer_pays_for_one_node():
     rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
-    account = opened(ZCDP(1))
-    scope = account.tree(Fraction(1, 2), max_depth=3)
+    scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
     payer = scope.node(0)
     with pytest.raises(BudgetError, match="over its own rows"):
         release_second_moment(
             payer, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=payer.allowance, executor=ONE_THREAD
         )
     for event in (GaussianEvent(1, 8, 1), LaplaceEvent(1, 8, 1, clusters=Clusters(1, 1, HERE))):
-        with pytest.raises(BudgetError, match="over its own rows"):
-            payer.charge(event)
+        raises(BudgetError, "over its own rows", payer.charge, event)
     spend(payer, tree, 0, rows)
-    with pytest.raises(BudgetError, match="another node"):
-        spend(payer, tree, 1, rows)
+    raises(BudgetError, "another node", spend, payer, tree, 1, rows)
     with pytest.raises(BudgetError, match="exceed the budget of its node"):
         payer.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
-    with pytest.raises(BudgetError, match="had its payer already"):
-        spend(scope.node(0), tree, 0, rows)
+    raises(BudgetError, "had its payer already", spend, scope.node(0), tree, 0, rows)
 
 
 def test_entering_counts_as_much_as_half_of_a_stay():
     lineage = deep_tree(1).only(0).lineage
-    scope = opened(ZCDP(1)).tree(unit(40), max_depth=2)
-    payer = scope.node(0)
+    payer = opened(ZCDP(1)).tree(unit(40), max_depth=2).node(0)
     payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
     payer.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
     with pytest.raises(BudgetError, match="budget of its node"):  # stay 20 of 20
@@ -254,31 +239,25 @@ def test_scope_counts_the_paying_nodes_itself():
     first, second, third, _ = chain(tree)
     spend(scope.node(0), tree, first, rows)
     spend(scope.node(1), tree, third, rows)  # the node between runs no mechanism
-    with pytest.raises(BudgetError, match="or one below it"):
-        spend(scope.node(1), tree, second, rows)
+    raises(BudgetError, "or one below it", spend, scope.node(1), tree, second, rows)
     below = tree.split_ball(chain(tree)[3], origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=1.0)
     with pytest.raises(BudgetError, match="2 nodes above this one have paid; pass depth=2, not 1"):
         spend(scope.node(1), below, chain(below)[4], rows)
     spend(scope.node(2), below, chain(below)[4], rows)
     other = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=CENTERS)
-    with pytest.raises(BudgetError, match="another tree"):
-        spend(scope.node(1), other, 2, rows)
+    raises(BudgetError, "another tree", spend, scope.node(1), other, 2, rows)
 
 
 def test_scope_refuses_bad_terms():
-    with pytest.raises(BudgetError, match="Gaussian noise"):
-        opened(PureDP(1)).tree(Fraction(1, 2), 3)
+    raises(BudgetError, "Gaussian noise", opened(PureDP(1)).tree, Fraction(1, 2), 3)
     account = opened(ZCDP(1))
     for cost, depth in ((Fraction(0), 3), (Fraction(1, 2), 0), (Fraction(1, 2), 1.5)):
-        with pytest.raises(BudgetError):
-            account.tree(cost, depth)
+        raises(BudgetError, None, account.tree, cost, depth)
     assert account.charged == 0
-    with pytest.raises(BudgetError):
-        account.tree(Fraction(1, 2), 3).node(-1)
+    raises(BudgetError, None, account.tree(Fraction(1, 2), 3).node, -1)
     split = opened(ZCDP(1))
     block = split.block()
-    with pytest.raises(BudgetError, match="without blocks"):
-        split.tree(Fraction(1, 2), 3)
+    raises(BudgetError, "without blocks", split.tree, Fraction(1, 2), 3)
     assert block.tree(Fraction(1, 2), 3).node(0).path == (0,)
 
 
@@ -287,8 +266,7 @@ def test_scope_refuses_bad_terms():
 
 def whole_run(x, budget, *, tree=None, depth=2):
     """A recursive clustering of two levels and a leaf stage: every kind of release over clusters."""
-    rows = private_rows(x)
-    account = opened(budget)
+    rows, account = private_rows(x), opened(budget)
     tree = three_leaves() if tree is None else tree
     answers = []
     if not account.pure:
@@ -363,8 +341,7 @@ def leaf_stage(x):
     """Counts, second moments and means alone, by the formula with counts at their free limit."""
     rows, account = private_rows(x), opened(ZCDP(1))
     routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    options = {"executor": ONE_THREAD}
-    mean = Fraction(1, 2)
+    options, mean = {"executor": ONE_THREAD}, Fraction(1, 2)
     counts = release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
     options["radii"] = [3.0] * 3
     moments = release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=1 - mean, **options)
@@ -403,22 +380,15 @@ def test_a_crafted_stay_nearly_reaches_the_cost():
 def test_a_crafted_walk_reaches_the_cost_of_a_scope():
     def run(x, depth=3):
         rows, account = private_rows(x), opened(ZCDP(1))
-        scope, tree = account.tree(Fraction(1), max_depth=depth), deep_tree(3)
-        answers = []
+        scope, tree, answers = account.tree(Fraction(1), max_depth=depth), deep_tree(3), []
         for level, node in enumerate(chain(tree)[:depth]):
             affine, cost = AffineMap(dim=DIM), scope.share
             answers.append(
                 release_second_moment(
-                    scope.node(level),
-                    rows,
-                    affine,
-                    name=f"gram {node}",
-                    radius=0.5,
-                    cost=cost,
-                    executor=ONE_THREAD,
-                    only=tree.only(node),
+                    scope.node(level), rows, affine, name=f"gram {node}", radius=0.5, cost=cost,
+                    executor=ONE_THREAD, only=tree.only(node),
                 ).value
-            )
+            )  # fmt: skip
         return answers
 
     # Orthogonal rows that walk down together to the last node: each payer is used up.
@@ -444,8 +414,7 @@ def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
         return replace(grid, event=replace(grid.event, squared_sensitivity=move, clusters=Clusters(0, move, lineage)))
 
     monkeypatch.setattr(leaves_module, "cluster_count_grid", halved)
-    with pytest.raises(ReplayError, match="sensitivity allows"):
-        record_replay(leaf_stage, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(ReplayError, "sensitivity allows", record_replay, leaf_stage, *far_rows(UP, DOWN), budget=ZCDP(1))
 
 
 def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
@@ -466,35 +435,29 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
         return [moments.value, counts.value]
 
     monkeypatch.setattr(leaves_module, "cluster_gram_grid", cheap)
-    with pytest.raises(ReplayError, match="moves in another"):
-        record_replay(no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(ReplayError, "moves in another", record_replay, no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
     monkeypatch.undo()
-    with pytest.raises(BudgetError, match="exceed"):
-        record_replay(no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(BudgetError, "exceed", record_replay, no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
 
 
 def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
     def run(x):
         rows, account = private_rows(x), opened(ZCDP(1))
-        scope, tree = account.tree(Fraction(1), max_depth=2), deep_tree(3)
-        answers = []
+        scope, tree, answers = account.tree(Fraction(1), max_depth=2), deep_tree(3), []
         for node in chain(tree)[:3]:
             answers += spend(scope_module.NodePayer(scope, 0), tree, node, rows)
         return answers
 
     x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
     x[0, 0] = y[0, 1] = 20.0
-    with pytest.raises(BudgetError, match="nodes above this one have paid"):
-        record_replay(run, x, y, budget=ZCDP(1))
+    raises(BudgetError, "nodes above this one have paid", record_replay, run, x, y, budget=ZCDP(1))
     monkeypatch.setattr(scope_module.TreeScope, "enter", lambda self, lineage, depth: None)
-    with pytest.raises(ReplayError, match="too many nodes on one path"):
-        record_replay(run, x, y, budget=ZCDP(1))
+    raises(ReplayError, "too many nodes on one path", record_replay, run, x, y, budget=ZCDP(1))
 
 
 def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
     """A row that one pass counts in a leaf and another adds up in its sibling: both cases are paid."""
-    original = tree_kernels.tree_assign
-    passes = [0]
+    original, passes = tree_kernels.tree_assign, [0]
 
     def drifting(chunk, row_tree, labels):
         original(chunk, row_tree, labels)
@@ -520,8 +483,7 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
         ]
         return [counts.value, *sums]
 
-    with pytest.raises(ReplayError, match="a row that stays in one moves in another"):
-        record_replay(no_moments, x, y, budget=ZCDP(1))
+    raises(ReplayError, "a row that stays in one moves in another", record_replay, no_moments, x, y, budget=ZCDP(1))
     monkeypatch.undo()
     record_replay(no_moments, x, y, budget=ZCDP(1))
 
@@ -534,8 +496,7 @@ def test_catches_a_tree_that_private_rows_grew():
             account, rows, tree.routes(), name="counts", cost=Fraction(1), executor=ONE_THREAD
         ).value
 
-    with pytest.raises(ReplayError, match="depends on private rows"):
-        record_replay(run, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(ReplayError, "depends on private rows", record_replay, run, *far_rows(UP, DOWN), budget=ZCDP(1))
 
 
 def test_catches_private_sizes():
@@ -549,5 +510,4 @@ def test_catches_private_sizes():
         )
         return sums.value / np.array([max(1, (three_leaves().assign(x) == leaf).sum()) for leaf in LEAVES])[:, None]
 
-    with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(run, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(ReplayError, "leaked past release", record_replay, run, *far_rows(UP, DOWN), budget=ZCDP(1))

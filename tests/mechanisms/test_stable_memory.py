@@ -29,8 +29,6 @@ def same(one, other):
 
 
 # ---- tables that spill ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("spread", [10, 3000, 10**9])
 @pytest.mark.parametrize("rule", [BinRule(1.0), BinRule()], ids=["width", "dyadic"])
 def test_a_table_that_spills_counts_the_same(rule, spread):
@@ -39,8 +37,7 @@ def test_a_table_that_spills_counts_the_same(rule, spread):
     tables = [BinTable(slots=bins.LEAST_SLOTS) for _ in range(2)]
     for number, begin in enumerate(range(0, len(x), 7000)):
         tables[number % 2].count(x[begin : begin + 7000], rule)
-    spilt = sum(len(table._spilt) for table in tables)
-    assert (spilt > 5) == (spread == 10**9 and not rule.dyadic)
+    assert (sum(len(table._spilt) for table in tables) > 5) == (spread == 10**9 and not rule.dyadic)
     same(bins.collect(tables, 1), reference.bins_count(x, rule))
 
 
@@ -63,8 +60,6 @@ def test_slots_are_a_power_of_two():
 
 
 # ---- counts of rows ---------------------------------------------------------------------------------------------------
-
-
 def partitions():
     return [
         Partition((0,), (BinRule(1e-7),), levels=(0, 3, 20)),
@@ -81,8 +76,7 @@ def test_the_limit_does_not_change_the_counts(threads, monkeypatch):
     x[5], x[6, 1] = np.nan, np.inf
     stream = Rows.from_chunks(lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=2)
     free = count_bins(private_rows(x), partitions(), Executor(threads=1, progress=False))
-    spilt = []
-    original = bins.BinTable.drained
+    spilt, original = [], bins.BinTable.drained
     monkeypatch.setattr(bins.BinTable, "drained", lambda self: spilt.append(len(self._spilt)) or original(self))
     least = memory_for(partitions(), len(x), Executor(threads=threads))
     for rows in (private_rows(x), stream):
@@ -109,8 +103,6 @@ def test_the_limit_does_not_change_the_release(monkeypatch):
 
 
 # ---- refusals ---------------------------------------------------------------------------------------------------------
-
-
 def calls(rows, **options):
     yield lambda: stable_histogram(rows, bins=BinGrid(width=1.0), **options)
     yield lambda: decode_means(rows, std=1.0, **options)
@@ -152,7 +144,6 @@ def test_what_is_no_amount_of_memory(most):
 
 
 # ---- the bound --------------------------------------------------------------------------------------------------------
-
 MEASURE = """
     import sys
     import numpy as np

@@ -1,28 +1,32 @@
 """Noisy sums, second moments and shell counts: the integers asked about, the price, and the law of the noise."""
 
+import itertools
 from fractions import Fraction
 from functools import partial
 
+import mpmath
 import numpy as np
 import pytest
 from helpers import accounts
+from helpers.errors import raises
 from releases import release_second_moment, release_shell_counts, release_vector_sum
+from scipy import stats
 from spies import SpyRows
 from twins import rows as reference
 
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
+from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
-from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent, PureDP
+from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, GaussianEvent, LaplaceEvent, PureDP, SelectionEvent
+from fastpubpriv.release import choice_weights
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-
 EXECUTOR = Executor(threads=1, progress=False)
 BUDGETS = [ZCDP(0.5), PureDP(1)]
-
-
 opened = partial(accounts.opened, draws=10_000)
 
 
@@ -51,13 +55,7 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
     affine, data = MAPS[name], hostile_rows(200, 3)
     with transcripts.recording() as transcript, np.errstate(all="raise"):
         released = release_vector_sum(
-            opened(budget),
-            private_rows(data),
-            affine,
-            name="sum",
-            radius=3.0,
-            cost=Fraction(1, 4),
-            executor=EXECUTOR,
+            opened(budget), private_rows(data), affine, name="sum", radius=3.0, cost=Fraction(1, 4), executor=EXECUTOR
         )
     (call,) = transcript.calls
     bound = call.event.squared_sensitivity if isinstance(call.event, GaussianEvent) else call.event.l1_sensitivity**2
@@ -74,8 +72,7 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
 
 
 def affine_step(affine, quant, radius):
-    half_root = int(np.ceil(np.sqrt(affine.out_dim) / 2))
-    return radius / (quant - half_root - 1)
+    return radius / (quant - int(np.ceil(np.sqrt(affine.out_dim) / 2)) - 1)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -139,8 +136,7 @@ def test_gram_noise_is_one_on_the_diagonal_and_half_the_variance_off_it():
     squares, raws = moments(ZCDP(1), 300, dim, private_rows(np.zeros((2, dim))))
     noise_std = squares[0][1]
     values = np.array([value for value, _ in squares]) / noise_std
-    diagonal = np.einsum("kii->ki", values).std()
-    upper = np.triu_indices(dim, 1)
+    diagonal, upper = np.einsum("kii->ki", values).std(), np.triu_indices(dim, 1)
     assert abs(diagonal - 1.0) < 0.1
     assert abs(values[:, *upper].std() * np.sqrt(2.0) - 1.0) < 0.1
     assert noise_std == pytest.approx(raws[0].event.noise_std * raws[0].unit)
@@ -164,8 +160,7 @@ def test_pure_gram_releases_the_triangle():
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_shell_counts(budget):
-    data = hostile_rows(500, 2, seed=2)
-    edges = np.array([0.5, 1.0, 20.0])
+    data, edges = hostile_rows(500, 2, seed=2), np.array([0.5, 1.0, 20.0])
     with transcripts.recording() as transcript:
         released = release_shell_counts(
             opened(budget), private_rows(data), AffineMap(dim=2), name="c", edges=edges, cost=Fraction(1, 2),
@@ -195,15 +190,237 @@ def test_shell_edges_are_checked_before_reading(edges):
         release_shell_counts(opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
         assert log
         return
-    with pytest.raises(InputError, match="ascending"):
-        release_shell_counts(opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
+    raises(InputError, "ascending", release_shell_counts, opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
     assert log == []
 
 
 def test_costs_without_a_grid_are_found_before_the_debit():
     account = Account("test", ZCDP(1), draws=1)
     check_sum_grids(account, [Fraction(1, 4)], 10, 1000)
-    with pytest.raises(InputError, match="no integer grid"):
-        check_sum_grids(account, [Fraction(1, 4), Fraction(1, 2**90)], 10, 1000)
+    raises(InputError, "no integer grid", check_sum_grids, account, [Fraction(1, 4), Fraction(1, 2**90)], 10, 1000)
     with pytest.raises(InputError, match="no integer grid"):
         check_sum_grids(Account("test", PureDP(1), draws=1), [Fraction(1, 2**60)], 10, 1000)
+
+
+# ---- The exponential mechanism on integer scores: exact weights, exact ratios, and scores that move by at most one.
+HALF = Fraction(1, 2)
+
+
+def weights(scores, rate):
+    """The integer weight of every candidate."""
+    out = [0] * len(scores)
+    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
+        for index in level.candidates:
+            out[index] = level.weight
+    return out
+
+
+def probabilities(scores, rate):
+    whole = weights(scores, rate)
+    return [Fraction(w, sum(whole)) for w in whole]
+
+
+# ---- weights --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("rate", [HALF, Fraction(1, 10**6), Fraction(3, 7), Fraction(25)])
+@pytest.mark.parametrize("gap", [1, 2, 5, 77, 400])
+def test_exp_is_bracketed(gap, rate):
+    with mpmath.workprec(1200):
+        exact = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
+        weight = choice_weights.weight(gap, rate)
+        if gap * rate < 139:
+            low, high = choice_weights.exp_bounds(gap * rate)
+            assert low <= exact <= high
+        if exact < mpmath.mpf(2) ** (choice_weights.BITS - choice_weights.CUT):
+            assert weight == 0
+        else:
+            assert weight <= exact
+            assert exact - weight <= exact * mpmath.mpf(2) ** -101
+            # Control: a weight from a double is not good enough.
+            assert (
+                abs(mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** choice_weights.BITS - exact)
+                > exact / 2**101
+            )
+
+
+@pytest.mark.parametrize("scores", [[0, 0, 0, 0, 0], [5, 1, 3, 3, 0], [-7, 2, 2, 2, 1], [0, 1000, 1, 999, 998]])
+@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 3), Fraction(8)])
+def test_five_candidates_have_the_exact_probabilities(scores, epsilon):
+    found = probabilities(scores, SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=5).rate)
+    with mpmath.workprec(800):
+        ideal = [
+            mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator * (s - max(scores)) / 2) for s in scores
+        ]
+        ideal = [one / mpmath.fsum(ideal) for one in ideal]
+        for got, want in zip(found, ideal, strict=True):
+            got = mpmath.mpf(got.numerator) / got.denominator
+            assert abs(got - want) <= want * mpmath.mpf(2) ** -100 or want < mpmath.mpf(2) ** -199
+    assert sum(found) == 1
+
+
+def test_every_number_belongs_to_one_candidate():
+    found = choice_weights.levels(np.array([2, 0, 2, 1], dtype=np.int64), HALF)
+    total = choice_weights.total(found)
+    assert [level.candidates.tolist() for level in found] == [[0, 2], [3], [1]]
+    best = found[0].weight
+    assert choice_weights.candidate(found, 0) == 0
+    assert choice_weights.candidate(found, best - 1) == 0
+    assert choice_weights.candidate(found, best) == 2
+    assert choice_weights.candidate(found, 2 * best) == 3
+    assert choice_weights.candidate(found, total - 1) == 1
+    raises(KernelError, None, choice_weights.candidate, found, total)
+    raises(KernelError, None, choice_weights.levels, np.empty(0, dtype=np.int64), HALF)
+
+
+def worst_ratio(rate, step):
+    """Largest probability ratio over all pairs of three scores in 0 ... 3 of which each moves by at most `step`."""
+    cache = {scores: weights(scores, rate) for scores in itertools.product(range(4), repeat=3)}
+    worst = Fraction(0)
+    for one, other in itertools.product(cache, repeat=2):
+        if max(abs(a - b) for a, b in zip(one, other, strict=True)) <= step:
+            mine, theirs = cache[one], cache[other]
+            worst = max(worst, *(Fraction(a * sum(theirs), b * sum(mine)) for a, b in zip(mine, theirs, strict=True)))
+    return worst
+
+
+def test_privacy_ratio_by_enumeration():
+    event = SelectionEvent(epsilon=Fraction(1), sensitivity=1, candidates=3)
+    with mpmath.workprec(600):
+        bound = mpmath.exp(1 + mpmath.mpf(2) ** -99)
+
+        def exceeds(ratio):
+            return mpmath.mpf(ratio.numerator) / ratio.denominator > bound
+
+        assert not exceeds(worst_ratio(event.rate, 1))
+        assert worst_ratio(event.rate, 1) > 2  # 2.0 of 2.718: three candidates cannot reach e
+        # Planted: scores of sensitivity two, and the rate epsilon in place of epsilon / 2.
+        assert exceeds(worst_ratio(event.rate, 2))
+        assert exceeds(worst_ratio(2 * event.rate, 1))
+
+
+# ---- scores ---------------------------------------------------------------------------------------------------------
+def tiny_cover():
+    return selection.Cover(
+        mean=np.array([-1.0, 0.0, 1.0, 0.0]), std=np.array([0.5, 0.5, 0.5, 1.5]), accuracy=0.05, slack=1.0,
+        low=-6.0, step=1 / 32, cuts=385,
+    )  # fmt: skip
+
+
+IDENTITY = AffineMap(dim=1, matrix=np.ones((1, 1)))
+
+
+def scores_of(values, cover=None, weight=1):
+    cover = tiny_cover() if cover is None else cover
+    rows = private_rows(np.array(values, dtype=np.float64)[:, None])
+    below = Executor(threads=1).run(selection.BelowQuery(cover=cover, affine=IDENTITY), rows)
+    return selection.scores(cover, weight * below, rows.n)
+
+
+DOMAIN = [-1.1, 0.0, 0.3, 1.1, 3.0, np.nan, 1e308, -np.inf]
+
+
+def test_scores_move_by_at_most_one_over_all_neighbours():
+    cache = {rows: scores_of(rows) for rows in itertools.product(DOMAIN, repeat=3)}
+    assert len({tuple(scores) for scores in cache.values()}) > 3
+    epsilon = Fraction(2)
+    with mpmath.workprec(600):
+        limit = mpmath.exp(2 + mpmath.mpf(2) ** -99)
+        for rows, scores in cache.items():
+            for place, value in itertools.product(range(3), DOMAIN):
+                other = cache[(*rows[:place], value, *rows[place + 1 :])]
+                assert np.abs(scores - other).max() <= 1
+        pairs = [((0.0, 0.0, 0.3), (3.0, 0.0, 0.3)), ((-1.1, -1.1, 1.1), (1.1, -1.1, 1.1))]
+        for one, other in pairs:
+            mine = probabilities(cache[one], epsilon / 2)
+            for a, b in zip(mine, probabilities(cache[other], epsilon / 2), strict=True):
+                assert mpmath.mpf(a.numerator) / a.denominator <= limit * mpmath.mpf(b.numerator) / b.denominator
+
+
+def test_planted_double_counting_is_caught():
+    rng, moved = np.random.default_rng(0), 0
+    for _ in range(200):
+        rows = rng.normal(size=6)
+        other = rows.copy()
+        other[0] = rng.normal() * 2
+        moved = max(moved, int(np.abs(scores_of(rows, weight=2) - scores_of(other, weight=2)).max()))
+    assert moved == 2
+
+
+def test_scores_against_a_direct_count():
+    cover, values = tiny_cover(), np.random.default_rng(1).normal(scale=0.5, size=400)
+    edges, direct = cover.edges, []
+    for i in range(cover.size):
+        gammas = []
+        for j in range(cover.size):
+            begin, end, outside = (part[0, j] for part in selection.scheffe_sets(cover, i, i + 1))
+            within = (values >= edges[begin]) & (values < edges[end])
+            held = int((~within if outside else within).sum())
+            masses = [
+                stats.norm.cdf(edges[end], cover.mean[h], cover.std[h])
+                - stats.norm.cdf(edges[begin], cover.mean[h], cover.std[h])
+                for h in (i, j)
+            ]
+            own, other = (1 - m if outside else m for m in masses)
+            assert own >= other - 1e-12  # the set favours i
+            close = own - other <= 3 * cover.accuracy
+            gammas.append(400 if close else max(0, held - int(np.ceil(400 * (other + 1.5 * cover.accuracy)))))
+        direct.append(min(gammas))
+    assert scores_of(values).tolist() == direct
+    assert int(np.argmax(direct)) == 1
+
+
+# ---- the release ----------------------------------------------------------------------------------------------------
+def ask(account, scores, epsilon=1):
+    event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=len(scores))
+    return release_choice(account, name="choice", query=lambda: np.array(scores, dtype=np.int64), event=event)
+
+
+def test_choices_follow_their_law():
+    scores, draws, counts = [4, 2, 4, 0, 1], 3000, np.zeros(5)
+    for seed in range(draws):
+        counts[ask(accounts.opened(PureDP(2), random_state=seed), scores)] += 1
+    want = np.array([float(p) for p in probabilities(scores, HALF)]) * draws
+    # False alarm 1e-6.
+    assert stats.chisquare(counts, want).pvalue > 1e-6
+    planted = np.array([float(p) for p in probabilities(scores, Fraction(1))]) * draws
+    assert stats.chisquare(counts, planted).pvalue < 1e-6
+
+
+def test_a_choice_is_paid_for():
+    account = accounts.opened(PureDP(1.5))
+    ask(account, [1, 2])
+    raises(BudgetError, "exceed the budget", ask, account, [1, 2])
+    zcdp = accounts.opened(ZCDP(Fraction(1, 8)))
+    ask(zcdp, [1, 2])  # epsilon^2 / 8, exactly the budget
+    raises(BudgetError, "exceed the budget", ask, zcdp, [1, 2], epsilon=Fraction(1, 1000))
+    approximate = accounts.opened(ApproxDP(1.5, 1e-6))
+    ask(approximate, [1, 2])
+    raises(BudgetError, "exceed the budget", ask, approximate, [1, 2])
+    with pytest.raises(BudgetError, match="before the budget was debited"):
+        ask(Account("test", PureDP(1), draws=1), [1, 2])
+
+
+def test_a_query_that_is_not_integer_scores_is_refused():
+    event = SelectionEvent(epsilon=1, sensitivity=1, candidates=3)
+    for wrong in (np.zeros(3), np.zeros(2, dtype=np.int64), [0, 0, 0]):
+        with pytest.raises(KernelError, match="int64 array of shape"):
+            release_choice(accounts.opened(PureDP(5)), name="choice", query=lambda wrong=wrong: wrong, event=event)
+
+
+def test_tap_records_and_forces_a_choice():
+    with transcripts.recording() as recorded:
+        first = ask(accounts.opened(PureDP(2)), [9, 9, 9, 9, 9, 9, 9, 9])
+    assert recorded.calls[0].query.tolist() == [9] * 8
+    for _ in range(5):
+        with transcripts.recording(script=recorded.calls):
+            assert ask(accounts.opened(PureDP(2)), [0, 1, 2, 3, 4, 5, 6, 7]) == first
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError):
+        ask(accounts.opened(PureDP(2)), [0, 1])
+
+
+def test_event_costs():
+    event = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=2, candidates=9)
+    assert (event.rate, event.rho, event.draws) == (Fraction(1, 8), Fraction(1, 32), 1)
+    both = ComposedEvent((event, event))
+    assert (both.epsilon, both.rho) == (1, Fraction(1, 16))
+    for bad in (0, -1):
+        raises(BudgetError, None, SelectionEvent, epsilon=bad, sensitivity=1, candidates=2)

@@ -64,8 +64,7 @@ def order_of(result, mixture):
 
 def errors_of(result, mixture):
     """Relative Frobenius error of each covariance, Mahalanobis error of each mean, and error of each weight."""
-    order = order_of(result, mixture)
-    covariance, mean = [], []
+    order, covariance, mean = order_of(result, mixture), [], []
     for j, found in enumerate(order):
         inverse = np.linalg.inv(mixture.factors[j])
         covariance.append(np.linalg.norm(inverse @ result.covariances[found] @ inverse.T - np.eye(len(inverse))))

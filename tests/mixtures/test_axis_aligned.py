@@ -1,28 +1,46 @@
 """learn_axis_aligned_mixture from the door: what it finds, chooses, pays and refuses."""
 
+import math
+from unittest import mock
+
 import numpy as np
 import pytest
 from axis_cases import APPROX, BLOBS, COMMON, FAR_APART, learn, matched
-from spies import SpyLedger, SpyRows
+from helpers.errors import raises
+from scipy import stats
+from spies import SpyLedger, SpyRows, seeded
 
-from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line, released
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    BudgetError,
-    InfeasibleError,
-    InputError,
-    Ledger,
-    PureDP,
-    learn_axis_aligned_mixture,
+from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
+from fastpubpriv.mixtures.axis_aligned import column_modes, list_decoding_method
+from fastpubpriv.mixtures.axis_aligned.column_modes import (
+    Column,
+    Start,
+    anchor_columns,
+    around,
+    codes,
+    labels_of,
+    moments_of,
+    split,
+    started,
+    valleys,
 )
-from fastpubpriv.mixtures.axis_aligned import list_decoding_method
+from fastpubpriv.mixtures.axis_aligned.dp_em import (
+    Parameters,
+    Radii,
+    iteration_shares,
+    maximised,
+    public_start,
+    row_statistic,
+    statistic_dim,
+)
+from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, ITERATE_FROM_PURE, chosen_method
+from fastpubpriv.sources import Rows
+
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_univariate_finds_the_cases(name):
     truth = CASES[name]
@@ -44,8 +62,7 @@ def test_means_may_lie_anywhere(n):
 
 
 def test_anchors_find_components_in_three_columns():
-    rows = BLOBS.draw(np.random.default_rng(3), 60_000)
-    result = learn(rows, 3)
+    result = learn(BLOBS.draw(np.random.default_rng(3), 60_000), 3)
     assert result.method == "anchors"
     assert result.n_components == 3
     assert (matched(result, BLOBS) < [0.2, 0.2, 0.03]).all()
@@ -63,8 +80,7 @@ def test_known_variance_on_the_line(variance):
 
 
 def test_known_covariance_need_not_be_axis_aligned():
-    rng = np.random.default_rng(5)
-    covariance = np.array([[4.0, 3.0], [3.0, 9.0]])
+    rng, covariance = np.random.default_rng(5), np.array([[4.0, 3.0], [3.0, 9.0]])
     factor = np.linalg.cholesky(covariance)
     centers = np.array([[100.0, -50.0], [130.0, -50.0]])
     rows = centers[rng.integers(2, size=30_000)] + rng.standard_normal((30_000, 2)) @ factor.T
@@ -76,8 +92,7 @@ def test_known_covariance_need_not_be_axis_aligned():
 
 @pytest.mark.parametrize(("budget", "method"), [(PureDP(1), "public_list"), (ZCDP(0.05), "dp_em"), (APPROX, "dp_em")])
 def test_public_rows(budget, method):
-    truth = CASES["three"]
-    rng = np.random.default_rng(6)
+    truth, rng = CASES["three"], np.random.default_rng(6)
     public, rows = truth.draw(rng, 100), truth.draw(rng, 8000)
     result = learn(rows, 3, budget=budget, x_pub=public)
     assert result.method == method
@@ -115,8 +130,7 @@ def test_public_list_spends_epsilon_alone():
     rng = np.random.default_rng(7)
     public, rows = rng.normal(size=(30, 1)), rng.normal(size=(500, 1))
     ledger = Ledger(APPROX)
-    result = learn(rows, 1, x_pub=public, method="public_list", ledger=ledger)
-    assert result.spent == PureDP(1)
+    assert learn(rows, 1, x_pub=public, method="public_list", ledger=ledger).spent == PureDP(1)
     assert ledger.spent.amounts == (1, 0)
 
 
@@ -141,10 +155,9 @@ def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     assert abs(result.means[0, 0] - 1e6) < 0.3
 
 
-@pytest.mark.parametrize(
-    ("coarse", "kept", "word"),
-    [([[1, 2], [3]], [[1, 2], [3]], "ok"), ([[1, 2], [3]], [[1], [3]], "shortlist"), ([[1], []], [[1], []], "empty")],
-)
+@pytest.mark.parametrize(("coarse", "kept", "word"), [
+    ([[1, 2], [3]], [[1, 2], [3]], "ok"), ([[1, 2], [3]], [[1], [3]], "shortlist"), ([[1], []], [[1], []], "empty"),
+])  # fmt: skip
 def test_words_of_the_lists(coarse, kept, word):
     assert list_decoding_method._status(coarse, kept) == word
 
@@ -170,8 +183,6 @@ def test_the_order_of_the_rows_does_not_matter(order):
 
 
 # ---- empty stages ---------------------------------------------------------------------------------------------------
-
-
 def test_too_few_rows_for_any_scale_are_empty_or_a_fallback():
     for n in (16, 40):
         result = learn(np.random.default_rng(8).normal(size=n), 2)
@@ -196,59 +207,48 @@ def test_an_order_of_magnitude_without_scales():
 
 
 # ---- choices by public facts ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("facts", "method"),
-    [
-        ((1, 1000, False, APPROX), "univariate"),
-        ((2, 1000, False, APPROX), "anchors"),
-        ((1, ITERATE_FROM - 1, True, APPROX), "public_list"),
-        ((1, ITERATE_FROM, True, APPROX), "dp_em"),
-        ((1, ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
-        ((1, ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"),
-        ((3, 100, True, PureDP(1)), "dp_em"),
-        ((3, 100, True, ZCDP(1)), "dp_em"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "method"), [
+    ((1, 1000, False, APPROX), "univariate"),
+    ((2, 1000, False, APPROX), "anchors"),
+    ((1, ITERATE_FROM - 1, True, APPROX), "public_list"),
+    ((1, ITERATE_FROM, True, APPROX), "dp_em"),
+    ((1, ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
+    ((1, ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"),
+    ((3, 100, True, PureDP(1)), "dp_em"),
+    ((3, 100, True, ZCDP(1)), "dp_em"),
+])  # fmt: skip
 def test_auto_decides_by_public_facts(facts, method):
     dim, n, public, budget = facts
     assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget) == method
 
 
 # ---- refusals, before anything is read or paid ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "words"),
-    [
-        ({"budget": PureDP(1)}, BudgetError, "delta"),
-        ({"budget": ZCDP(1)}, BudgetError, "delta"),
-        ({"n_components": 0}, InputError, "at least 1"),
-        ({"n_components": 65}, InputError, "at most 64"),
-        ({"n_components": 1.0}, InputError, "whole number"),
-        ({"method": "dp_em"}, InputError, "x_pub"),
-        ({"method": "public_list"}, InputError, "x_pub"),
-        ({"method": "list_decoding"}, InputError, "accuracy"),
-        ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
-        ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
-        ({"accuracy": 1.5}, InputError, "accuracy"),
-        ({"min_weight": 0.6}, InputError, "min_weight"),
-        ({"min_weight": 0.0}, InputError, "min_weight"),
-        ({"candidates": 1}, InputError, "candidates"),
-        ({"candidates": 6000}, InputError, "candidates"),
-        ({"variance": -1.0}, InputError, "variance must be above 0"),
-        ({"variance": [1.0, 2.0]}, InputError, "variance"),
-        ({"variance": np.eye(1)}, InputError, "variance"),
-        ({"covariance": np.eye(2)}, InputError, "covariance"),
-        ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
-        ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
-    ],
-)
+@pytest.mark.parametrize(("options", "kind", "words"), [
+    ({"budget": PureDP(1)}, BudgetError, "delta"),
+    ({"budget": ZCDP(1)}, BudgetError, "delta"),
+    ({"n_components": 0}, InputError, "at least 1"),
+    ({"n_components": 65}, InputError, "at most 64"),
+    ({"n_components": 1.0}, InputError, "whole number"),
+    ({"method": "dp_em"}, InputError, "x_pub"),
+    ({"method": "public_list"}, InputError, "x_pub"),
+    ({"method": "list_decoding"}, InputError, "accuracy"),
+    ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
+    ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
+    ({"accuracy": 1.5}, InputError, "accuracy"),
+    ({"min_weight": 0.6}, InputError, "min_weight"),
+    ({"min_weight": 0.0}, InputError, "min_weight"),
+    ({"candidates": 1}, InputError, "candidates"),
+    ({"candidates": 6000}, InputError, "candidates"),
+    ({"variance": -1.0}, InputError, "variance must be above 0"),
+    ({"variance": [1.0, 2.0]}, InputError, "variance"),
+    ({"variance": np.eye(1)}, InputError, "variance"),
+    ({"covariance": np.eye(2)}, InputError, "covariance"),
+    ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
+    ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
+])  # fmt: skip
 def test_refusals_read_nothing(options, kind, words):
     log = []
-    rows = SpyRows(np.zeros((100, 1)), log)
-    ledger = SpyLedger(APPROX, log)
+    rows, ledger = SpyRows(np.zeros((100, 1)), log), SpyLedger(APPROX, log)
     arguments = {"n_components": 2, "budget": APPROX, "ledger": ledger, **COMMON, **options}
     with pytest.raises(kind, match=words):
         learn_axis_aligned_mixture(rows, **arguments)
@@ -256,10 +256,8 @@ def test_refusals_read_nothing(options, kind, words):
 
 
 def test_too_few_rows_for_blocks():
-    with pytest.raises(InputError, match="at least"):
-        learn_axis_aligned_mixture(np.zeros(15), n_components=1, budget=APPROX)
-    with pytest.raises(InputError, match="at least"):
-        learn_axis_aligned_mixture(np.zeros((20, 2)), n_components=1, budget=APPROX)
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), n_components=1, budget=APPROX)
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), n_components=1, budget=APPROX)
 
 
 def test_a_column_at_a_time_for_univariate():
@@ -273,22 +271,327 @@ def test_accuracy_warns_from_public_numbers():
 
 
 # ---- private content is silent --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "dim", "options"),
-    [
-        ("univariate", 1, {}),
-        ("univariate", 1, {"variance": 1.0}),
-        ("anchors", 2, {}),
-        ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
-    ],
-)
+@pytest.mark.parametrize(("method", "dim", "options"), [
+    ("univariate", 1, {}), ("univariate", 1, {"variance": 1.0}), ("anchors", 2, {}),
+    ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
+])  # fmt: skip
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
-    rows = np.zeros((20_000, dim))
-    ledger = Ledger(ApproxDP(4, 1e-6))
+    rows, ledger = np.zeros((20_000, dim)), Ledger(ApproxDP(4, 1e-6))
     with pytest.raises(InputError, match=r"counting the bins of .* may take"):
         learn_axis_aligned_mixture(
             rows, n_components=1, budget=ApproxDP(4, 1e-7), method=method, max_memory=1e5, ledger=ledger, **options
         )
     assert ledger.spent.amounts == (0, 0)
+
+
+# ---- Anchors: cuts in valleys, codes of rows, splits, and the whole learner in several columns ----------------------
+def fit(weights, means, stds):
+    return Mixtures(np.array([weights]), np.array([means]), np.array([stds]))
+
+
+def column(weights, means, stds, least=0.05):
+    found = fit(weights, means, stds)
+    return Column(found, *valleys(found, least))
+
+
+def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():
+    cuts, confused = valleys(fit([0.4, 0.6], [0.0, 10.0], [1.0, 2.0]), 0.05)
+    assert len(cuts) == 1
+    wrong = 0.4 * stats.norm.sf(cuts[0], 0.0, 1.0) + 0.6 * stats.norm.cdf(cuts[0], 10.0, 2.0)
+    assert confused == pytest.approx(wrong / 0.4)
+    assert 2.0 < cuts[0] < 6.0
+
+
+@pytest.mark.parametrize("modes", [
+    ([0.5, 0.5], [0.0, 1.5], [1.0, 1.0]),  # no valley
+    ([0.5, 0.5], [0.0, 0.0], [1.0, 10.0]),  # concentric
+    ([0.999, 0.001], [0.0, 50.0], [1.0, 1.0]),  # too light to be a component
+    ([1.0, 0.0], [0.0, 50.0], [1.0, 1.0]),  # padding
+])  # fmt: skip
+def test_no_cut_without_a_valley(modes):
+    assert len(valleys(fit(*modes), 0.05)[0]) == 0
+
+
+def test_codes_number_combinations_and_ignore_other_columns():
+    columns = [
+        column([0.5, 0.5], [0.0, 100.0], [1.0, 1.0]),
+        column([1.0], [0.0], [1.0]),
+        column([0.3, 0.3, 0.4], [0.0, 50.0, 100.0], [1.0] * 3),
+    ]
+    chosen = anchor_columns(columns)
+    assert chosen == [2, 0]
+    rows = np.array([[0.0, 9e9, 0.0], [100.0, 0.0, 0.0], [0.0, 0.0, 51.0], [100.0, 0.0, 99.0], [np.nan, 0.0, 0.0]])
+    assert codes(rows, chosen, columns).tolist() == [0, 1, 2, 5, -1]
+    assert labels_of(5, chosen, columns) == {2: 2, 0: 1}
+    assert [labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_anchors_are_few_and_their_combinations_too():
+    many = [column([0.2] * 5, [0.0, 50.0, 100.0, 150.0, 200.0], [1.0] * 5) for _ in range(6)]
+    assert len(anchor_columns(many)) == 3  # 5^3 = 125 combinations; a fourth column would make 625
+    assert len(anchor_columns([column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])] * 6)) == 4
+
+
+def test_moments_of_modes():
+    mean, std = moments_of(np.array([[0.5, 0.0, 1.0], [0.5, 4.0, 1.0]]))
+    assert (mean, std) == (pytest.approx(2.0), pytest.approx(np.sqrt(5.0)))
+    # A light mode far away, which may be noise, moves nothing.
+    assert column([0.998, 0.002], [0.0, 1e6], [1.0, 1.0]).moments(None, 0.05) == (0.0, 1.0)
+
+
+def test_split_takes_the_widest_gap_first_and_keeps_the_weight():
+    columns = [column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]), column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])]
+    at = started(columns, split([Start(1.0, {}, {})], columns, 2, 0.05), 0.05, known_std=False)
+    assert sorted(at.means[:, 1].tolist()) == [0.0, 50.0]
+    assert np.allclose(at.means[:, 0], 1.5)
+    assert at.weights.sum() == pytest.approx(1.0)
+    assert len(split([Start(1.0, {}, {})], columns, 9, 0.05)) == 4  # there is nothing more to split
+
+
+def test_points_around_are_about_a_standard_error_away():
+    at = Parameters(np.array([0.5, 0.5]), np.zeros((2, 3)), np.ones((2, 3)))
+    found = around(at, np.array([0.1, 0.2]), 500, known_std=False)
+    means = np.array([each.means for each in found])
+    assert np.allclose(means.std(axis=(0, 2)), [0.1, 0.2], rtol=0.1)
+    assert all(each.weights.sum() == pytest.approx(1.0) for each in found)
+
+
+# ---- the whole ------------------------------------------------------------------------------------------------------
+def test_columns_that_are_no_anchors_get_the_modes_that_match():
+    # Five columns a million standard deviations wide, of which four are anchors: the fifth must not be left blurred.
+    rng = np.random.default_rng(1)
+    truth = Truth(np.array([0.5, 0.5]), np.array([[-1e6] * 5, [1e6] * 5]), np.ones((2, 5)))
+    result = learn(truth.draw(rng, 40_000), 2)
+    assert len(result.diagnostics["anchors"]) == 4
+    assert "matching_modes" in [release["name"] for release in result.releases]
+    assert (matched(result, truth) < [0.2, 0.3, 0.02]).all()
+
+
+def test_units_of_columns_do_not_matter():
+    rng = np.random.default_rng(2)
+    rows = blobs(np.random.default_rng(4), 3, 4).draw(rng, 40_000)
+    unit = 2.0 ** np.array([-40, 0, 30, 100])
+    one, other = learn(rows, 3), learn(rows * unit, 3)
+    # Powers of two: the same cells, the same noise, the same answer.
+    assert np.allclose(other.means / unit, one.means, rtol=1e-6, atol=1e-6)
+    assert np.allclose(other.weights, one.weights, rtol=1e-9)
+
+
+def test_what_it_cannot_do_is_one_component():
+    # Concentric in two columns: nothing tells the components apart, and the answer says so by being one Gaussian at that place.
+    rng = np.random.default_rng(3)
+    truth = Truth(np.array([0.5, 0.5]), np.zeros((2, 2)), np.array([[1.0, 1.0], [6.0, 6.0]]))
+    result = learn(truth.draw(rng, 20_000), 2)
+    assert result.diagnostics["anchors"] == ()
+    assert np.abs(result.means).max() < 1.5
+
+
+def test_blobs_without_a_range():
+    rng = np.random.default_rng(5)
+    assert distance_by_draws(BLOBS, released(learn(BLOBS.draw(rng, 30_000), 5)), rng) < 0.15
+
+
+def test_deviations_a_billionth_of_the_distances():
+    """The least deviation is that of the arithmetic, not a share of the whole spread."""
+    truth = Truth(
+        np.array([0.3, 0.3, 0.4]),
+        np.array([[-1e9, 0.0, 0.0], [0.0, 1e5, 1.0], [1e9, -50.0, 2.0]]),
+        np.array([[3.0, 1.0, 1.0], [0.5, 40.0, 1.0], [1.0, 1.0, 1.0]]),
+    )
+    result = learn(truth.draw(np.random.default_rng(3), 40_000), 3, method="anchors")
+    assert (matched(result, truth) < [0.25, 0.25, 0.05]).all()
+
+
+def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
+    """500 rows in 11 columns: no place can show, cells hold noise, and what is made of it stays near where nothing is known."""
+    rng = np.random.default_rng(0)
+    rows = 10.0 * rng.integers(0, 2, size=(500, 1)) + rng.normal(size=(500, 11))
+    options = {"n_components": 2, "budget": ApproxDP(1, 1e-6), "random_state": 0, "threads": 1, "progress": False}
+    with pytest.warns(AccuracyWarning, match=r"500 rows in 11 columns are too few for method='anchors' here"):
+        result = seeded(learn_axis_aligned_mixture, rows, **options)
+    assert set(result.status) <= {"empty", "fallback"}
+    assert np.abs(result.means).max() < 10.0
+    with (
+        mock.patch.object(column_modes, "_STANDS_OUT", -math.inf),  # planted: noise is taken for rows
+        pytest.warns(AccuracyWarning, match="too few"),
+    ):
+        assert np.abs(seeded(learn_axis_aligned_mixture, rows, **options).means).max() > 10.0
+
+
+# ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
+def parameters(rng, components=3, dim=4):
+    return Parameters(
+        rng.dirichlet(np.full(components, 5.0)),
+        3.0 * rng.normal(size=(components, dim)),
+        np.exp(0.3 * rng.normal(size=(components, dim))),
+    )
+
+
+def plain_statistic(row, at, radii):
+    """The same for one row, written to be read."""
+    logs = [
+        math.log(w) - sum(math.log(s) + 0.5 * ((x - m) / s) ** 2 for x, m, s in zip(row, means, stds, strict=True))
+        for w, means, stds in zip(at.weights, at.means, at.stds, strict=True)
+    ]
+    share = np.exp(np.array(logs) - max(logs))
+    share /= share.sum()
+    first, second = [], []
+    for r, means, stds in zip(share, at.means, at.stds, strict=True):
+        z = (row - means) / stds
+        v = (z * z - 1.0) / math.sqrt(2.0)
+        first.append(r * z * min(1.0, radii.first / np.linalg.norm(z)))
+        second.append(r * v * min(1.0, radii.second / np.linalg.norm(v)))
+    return np.concatenate([radii.share * share, *first, *second])
+
+
+def test_statistic_is_that_of_its_definition():
+    rng = np.random.default_rng(0)
+    at, radii = parameters(rng), Radii.of(4, known_std=False)
+    rows = 4.0 * rng.normal(size=(200, 4))
+    expected = np.array([plain_statistic(row, at, radii) for row in rows])
+    assert np.allclose(row_statistic(rows, at, radii), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("known_std", [False, True])
+def test_no_row_is_longer_than_the_radius(known_std):
+    rng = np.random.default_rng(1)
+    at, radii = parameters(rng), Radii.of(4, known_std=known_std)
+    rows = rng.normal(size=(3000, 4)) * 10.0 ** rng.uniform(-300, 300, size=(3000, 1))
+    rows[:5] = [[0.0] * 4, [1e308] * 4, [-1e308] * 4, [5e-324] * 4, [1e308, -1e308, 0.0, 0.0]]
+    found = row_statistic(rows, at, radii)
+    assert found.shape == (3000, statistic_dim(3, 4, known_std=known_std))
+    assert np.linalg.norm(found, axis=1).max() <= radii.total * (1.0 + 1e-12)
+    assert np.isfinite(found).all()
+
+
+def test_rows_do_not_see_each_other_nor_their_place():
+    rng = np.random.default_rng(2)
+    at, radii = parameters(rng, dim=5), Radii.of(5, known_std=False)
+    rows = rng.normal(size=(1003, 5))
+    whole = row_statistic(rows, at, radii)
+    for size in (1, 3, 7, 64, 1000):
+        parts = [row_statistic(rows[i : i + size], at, radii) for i in range(0, len(rows), size)]
+        assert np.array_equal(np.concatenate(parts), whole)
+    assert np.array_equal(row_statistic(np.asfortranarray(rows), at, radii), whole)
+
+
+def test_a_row_that_is_not_finite_counts_for_nothing():
+    at, radii = parameters(np.random.default_rng(3)), Radii.of(4, known_std=False)
+    rows = np.array([[np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [1.0, 2.0, 3.0, 4.0], [0, 0, 0, -np.inf], [1e308] * 4])
+    with np.errstate(all="raise"):
+        found = row_statistic(rows, at, radii)
+    assert np.isfinite(found).all()
+    assert found.any(axis=1).tolist() == [False, False, True, False, True]
+
+
+def test_the_truth_is_a_fixed_point():
+    rng = np.random.default_rng(4)
+    at, radii = parameters(rng), Radii.of(4, known_std=False)
+    wide = Radii(radii.share, 50.0, 50.0)  # nothing is clipped
+    labels = rng.choice(3, 400_000, p=at.weights)
+    rows = at.means[labels] + at.stds[labels] * rng.normal(size=(len(labels), 4))
+    moved = maximised(at, row_statistic(rows, at, wide).mean(axis=0), wide, np.zeros(4))
+    assert np.abs((moved.means - at.means) / at.stds).max() < 0.02
+    assert np.abs(np.log(moved.stds / at.stds)).max() < 0.02
+    assert np.abs(moved.weights - at.weights).max() < 0.005
+
+
+def test_a_step_goes_from_a_poor_start_towards_the_truth():
+    rng = np.random.default_rng(5)
+    truth = Parameters(np.array([0.5, 0.5]), np.array([[0.0], [6.0]]), np.array([[1.0], [2.0]]))
+    labels = rng.choice(2, 100_000)
+    rows = truth.means[labels] + truth.stds[labels] * rng.normal(size=(len(labels), 1))
+    at = Parameters(np.array([0.7, 0.3]), np.array([[-1.0], [7.0]]), np.array([[2.0], [1.0]]))
+    radii = Radii.of(1, known_std=False)
+    for _ in range(30):
+        at = maximised(at, row_statistic(rows, at, radii).mean(axis=0), radii, np.zeros(1))
+    assert np.abs(at.means - truth.means).max() < 0.15
+    assert np.abs(np.log(at.stds / truth.stds)).max() < 0.1
+
+
+def test_shares_grow_and_add_up_exactly():
+    assert iteration_shares(1) == [1]
+    assert sum(iteration_shares(4)) == 1
+    assert [part / iteration_shares(3)[0] for part in iteration_shares(3)] == [1, 3, 9]
+
+
+def test_public_start_stands_up_to_constant_columns():
+    public = np.column_stack([np.zeros(10), np.full(10, 1e9), np.arange(10.0)])
+    at, floor = public_start(public, 2, known_std=False)
+    assert np.isfinite(at.means).all()
+    assert (at.stds > 0.0).all()
+    assert (floor > 0.0).all()
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.0176), APPROX, PureDP(1)])
+def test_private_rows_improve_on_the_public_ones(budget):
+    rng = np.random.default_rng(6)
+    truth = blobs(rng, 3, 5)
+    public, rows = truth.draw(rng, 300), truth.draw(rng, 20_000)
+    result = learn(rows, 3, budget=budget, x_pub=public, method="dp_em")
+    at, _ = public_start(public, 3, known_std=False)
+    alone = distance_by_draws(truth, type(truth)(at.weights, at.means, at.stds), rng)
+    ours = distance_by_draws(truth, released(result), rng)
+    assert ours < (0.5 if not isinstance(budget, PureDP) else 0.9) * alone
+    assert result.diagnostics["private_weight"][-1] > 0.8
+    rows_worse = learn(rows, 3, budget=ZCDP(1e-6), x_pub=public, method="dp_em")
+    assert rows_worse.diagnostics["private_weight"][-1] < 0.2  # the noise decides the weight
+    assert distance_by_draws(truth, released(rows_worse), rng) < 1.3 * alone
+
+
+def test_public_rows_from_elsewhere_cost_accuracy_only():
+    rng = np.random.default_rng(7)
+    truth = blobs(rng, 2, 2)
+    rows = truth.draw(rng, 20_000)
+    result = learn(rows, 2, budget=ZCDP(0.05), x_pub=truth.draw(rng, 50) + 1.0, method="dp_em")
+    assert (matched(result, truth) < [0.6, 0.5, 0.2]).all()
+
+
+def test_rows_held_out_choose_how_far_to_go():
+    """Public rows of another law: the public fit is poor, and the rows held out say so."""
+    rng = np.random.default_rng(8)
+    truth = blobs(rng, 2, 2)
+    rows, public = truth.draw(rng, 20_000), truth.draw(rng, 50) + 1.0
+    result = learn(rows, 2, budget=ZCDP(0.05), x_pub=public, method="dp_em", held_out=0.2)
+    assert result.diagnostics["candidates"] == 4
+    assert result.diagnostics["chosen"] >= 1
+    assert (matched(result, truth) < [0.7, 0.5, 0.2]).all()
+    assert [release["name"] for release in result.releases] == [*(f"responsibilities {i}" for i in (1, 2, 3)), "choice"]
+    # Blocks of their own: the iterations have all of rho, and so has the choice.
+    assert sum(release["rho"] for release in result.releases[:3]) == pytest.approx(0.05, rel=1e-6)
+    assert result.releases[3]["epsilon"] == pytest.approx(math.sqrt(8 * 0.05), rel=1e-6)
+
+
+def test_rows_held_out_of_a_stream():
+    rng = np.random.default_rng(9)
+    truth = blobs(rng, 2, 2)
+    rows, public = truth.draw(rng, 3000), truth.draw(rng, 50)
+    stream = Rows.from_chunks(lambda: (rows[k : k + 700] for k in range(0, 3000, 700)), n=3000, dim=2)
+    options = {"budget": ZCDP(0.05), "x_pub": public, "method": "dp_em", "held_out": np.float32(0.2), "random_state": 3}
+    one, other = (seeded(learn_axis_aligned_mixture, x, n_components=2, **options) for x in (rows, stream))
+    assert one.diagnostics["chosen"] == other.diagnostics["chosen"]
+    np.testing.assert_array_equal(one.means, other.means)
+
+
+def test_too_few_rows_held_out_for_an_accuracy_are_told():
+    with pytest.warns(AccuracyWarning, match="best of 4 candidates"):
+        learn(
+            np.zeros((3000, 2)), 2, budget=ZCDP(0.1), x_pub=np.arange(8.0).reshape(4, 2), method="dp_em", held_out=0.29,
+            accuracy=0.01,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    ({"held_out": 0.6}, "from 0 to 0.5"),
+    ({"held_out": 0.105}, "whole hundredths"),
+    ({"held_out": -0.1}, "held_out"),
+    ({"held_out": math.nan}, "held_out"),
+    (
+        {"held_out": 0.2, "method": "public_list"},
+        "the method here is 'public_list': leave it out, or pass method='dp_em'",
+    ),
+    ({"held_out": 0.01, "x": np.zeros((9, 2))}, "too few for 2 blocks"),
+])  # fmt: skip
+def test_what_cannot_be_held_out(change, text):
+    options = {"x": np.zeros((200, 2)), "method": "dp_em", "x_pub": np.arange(8.0).reshape(4, 2), **change}
+    raises(InputError, text, learn, options.pop("x"), 2, budget=ZCDP(0.1), **options)

@@ -1,13 +1,21 @@
 """The search behind the univariate learner: partitions, fits to noisy counts, candidates. Post-processing, so plain tests."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+from axis_cases import learn, matched
 from scipy import stats
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
+from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
+from fastpubpriv import ZCDP, PureDP
+from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
 from fastpubpriv.mixtures.axis_aligned import em as binned_em
+from fastpubpriv.mixtures.axis_aligned import em as public_em
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     Scale,
@@ -20,7 +28,9 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     nested_counts,
     partition,
 )
+from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardised
 from fastpubpriv.mixtures.axis_aligned.em import (
+    Batch,
     Cells,
     Mixtures,
     cell_masses,
@@ -33,6 +43,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     refine,
 )
 from fastpubpriv.mixtures.axis_aligned.univariate import MOST_SCALES, kept_scales
+from fastpubpriv.mixtures.list_decoding import results
 
 
 def one(weights, means, stds):
@@ -63,12 +74,9 @@ def total_variation(one_fit, truth=TRUTH):
 
 
 # ---- masses ---------------------------------------------------------------------------------------------------------
-
-
 def test_masses_are_those_of_scipy_in_both_tails():
     edges = np.array([-np.inf, -40.0, -3.0, 0.0, 2.0, 9.0, 38.0, np.inf])
-    found = masses(TRUTH, edges)[0]
-    exact = np.zeros(len(edges) - 1)
+    found, exact = masses(TRUTH, edges)[0], np.zeros(len(edges) - 1)
     for w, m, s in zip(TRUTH.weights[0], TRUTH.means[0], TRUTH.stds[0], strict=True):
         far = edges[:-1] > m
         exact += w * np.where(
@@ -96,8 +104,6 @@ def test_derivatives_are_those_of_the_masses():
 
 
 # ---- fits -----------------------------------------------------------------------------------------------------------
-
-
 def test_em_and_refine_have_the_truth_as_fixed_point():
     cells = expected(TRUTH, 10**7, noise_std=1e-3)
     for after in (em(cells, TRUTH, steps=5), refine(cells, TRUTH, steps=20).mixtures):
@@ -111,8 +117,7 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
     starts = joined(
         [one([0.4, 0.3, 0.3], [-7.0, 1.0, 6.0], [3.0, 1.0, 4.0]), one([0.2, 0.2, 0.6], [-3.0, 0.0, 3.0], [1.0] * 3)]
     )
-    before = misfit(cells, starts)
-    fit = refine(cells, starts, steps=60)
+    before, fit = misfit(cells, starts), refine(cells, starts, steps=60)
     assert (fit.score <= before).all()
     assert total_variation(fit.mixtures[[int(np.argmin(fit.score))]]) < 1e-3
 
@@ -120,8 +125,7 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
 def test_standard_errors_are_those_of_repeated_fits():
     truth = one([0.6, 0.4], [-3.0, 3.0], [1.0, 1.5])
     fits = [refine(noisy(truth, 4000, seed), truth, steps=25) for seed in range(200)]
-    means = np.array([fit.mixtures.means[0] for fit in fits])
-    factor = fits[0].spread[0]
+    means, factor = np.array([fit.mixtures.means[0] for fit in fits]), fits[0].spread[0]
     claimed = np.sqrt(np.diag(factor @ factor.T))[2:4] * truth.stds[0]
     # 200 repeats estimate a standard deviation to 5 %: four of these.
     assert np.allclose(means.std(axis=0), claimed, rtol=0.22)
@@ -130,24 +134,17 @@ def test_standard_errors_are_those_of_repeated_fits():
 def test_fits_of_one_batch_do_not_see_each_other():
     cells = noisy(TRUTH, 5000, 0)
     starts = joined([TRUTH, one([0.5, 0.5], [-4.0, 4.0], [1.0, 1.0])])
-    together = refine(cells, starts, steps=15)
-    alone = refine(cells, starts[[1]], steps=15)
+    together, alone = refine(cells, starts, steps=15), refine(cells, starts[[1]], steps=15)
     assert np.allclose(together.mixtures.means[1], alone.mixtures.means[0], rtol=1e-9)
 
 
 # ---- cells ----------------------------------------------------------------------------------------------------------
-
-
 def test_coarse_counts_fill_in_what_fine_ones_suppress():
     fine = Scale(1.0, np.array([2]), np.array([300.0]))
-    coarse = Scale(4.0, np.array([0, 1]), np.array([400.0, 80.0]))
-    pieces = nested_counts([coarse, fine])
+    pieces = nested_counts([Scale(4.0, np.array([0, 1]), np.array([400.0, 80.0])), fine])
     assert pieces == [
-        (0.0, 2.0, pytest.approx(200 / 3)),
-        (2.0, 3.0, 300.0),
-        (3.0, 4.0, pytest.approx(100 / 3)),
-        (4.0, 8.0, 80.0),
-    ]
+        (0.0, 2.0, pytest.approx(200 / 3)), (2.0, 3.0, 300.0), (3.0, 4.0, pytest.approx(100 / 3)), (4.0, 8.0, 80.0),
+    ]  # fmt: skip
     # A coarse count below what lies in it adds nothing, and takes nothing away.
     low = Scale(4.0, np.array([0]), np.array([250.0]))
     assert sum(piece[2] for piece in nested_counts([low, fine])) == 300.0
@@ -194,8 +191,6 @@ def test_bins_that_halve_are_no_scales(pairs):
 
 
 # ---- candidates -----------------------------------------------------------------------------------------------------
-
-
 def test_the_beam_finds_the_right_subset():
     cells = expected(TRUTH, 10**5)
     levels = beam(cells, atoms(cells), 3)
@@ -214,8 +209,7 @@ def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
     assert found.size <= 120
     assert facts["starts"] >= 3
     back = Mixtures(found.weights, found.means / unit - shift, found.stds / unit)
-    best = min(total_variation(back[[index]]) for index in range(0, found.size, 3))
-    assert best < 0.04
+    assert min(total_variation(back[[index]]) for index in range(0, found.size, 3)) < 0.04
     one_fit = best_fit(cells, 3)
     assert total_variation(Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)) < 0.07
 
@@ -228,21 +222,18 @@ def test_known_standard_deviation_stays():
 
 
 def test_noise_alone_gives_no_component_with_confidence():
-    rng = np.random.default_rng(0)
-    cells = Cells(EDGES, rng.laplace(0.0, 2.0, len(EDGES) - 1), 2.83, 100)
+    cells = Cells(EDGES, np.random.default_rng(0).laplace(0.0, 2.0, len(EDGES) - 1), 2.83, 100)
     found, _ = candidates(cells, 2, size=30)
     assert np.isfinite(found.means).all()
     assert (found.stds > 0.0).all()
 
 
 def test_distinct_keeps_one_of_equals_in_any_order_of_components():
-    batch = joined(
-        [
-            TRUTH,
-            one([0.4, 0.3, 0.3], [4.0, -5.0, 0.0], [2.0, 1.0, 0.3]),
-            one([0.3, 0.3, 0.4], [-5.0, 0.1, 4.0], [1.0, 0.3, 2.0]),
-        ]
-    )
+    batch = joined([
+        TRUTH,
+        one([0.4, 0.3, 0.3], [4.0, -5.0, 0.0], [2.0, 1.0, 0.3]),
+        one([0.3, 0.3, 0.4], [-5.0, 0.1, 4.0], [1.0, 0.3, 2.0]),
+    ])  # fmt: skip
     assert distinct(batch, np.arange(3), limit=5).tolist() == [0, 2]
 
 
@@ -283,8 +274,7 @@ def test_the_beam_is_that_of_all_subsets(seed, monkeypatch):
     found = found[np.sort(np.random.default_rng(seed).permutation(found.size)[:110])]
     if seed == 3:
         found = joined([found, found[:20]])  # atoms twice: systems that have no inverse but for the ridge
-    looked_at = []
-    plain = subsets._explained
+    looked_at, plain = [], subsets._explained
     monkeypatch.setattr(subsets, "_explained", lambda *given: (looked_at.append(len(given[2])), plain(*given))[1])
     levels = beam(cells, found, 3)
     assert sum(looked_at) < 2500  # of 12 * 110 for each size but the first, more where atoms are twice
@@ -308,8 +298,7 @@ def refined_the_long_way(cells, mixtures, steps):
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         tried = moved(part, step, least=least, fixed_std=False)
         tried_score = misfit(cells, tried)
-        better = tried_score < score
-        gain = score - tried_score
+        better, gain = tried_score < score, score - tried_score
         part = Mixtures(
             *(
                 np.where(better[:, None], getattr(tried, name), getattr(part, name))
@@ -356,3 +345,233 @@ def test_hostile_mixtures_do_no_harm():
     for part, good in zip(parts, alone, strict=True):
         assert np.isnan(part[0, 5]).all()
         assert np.array_equal(part[:, 6:], good)
+
+
+# ---- Nets: exact sizes, every point once, and what they cover -------------------------------------------------------
+def units(point, resolution):
+    return tuple(np.rint(np.asarray(point) * resolution).astype(int).tolist())
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("resolution", [1, 2, 5, 8])
+def test_simplex_net_is_complete_and_lazy(k, resolution):
+    points = [units(point, resolution) for point in results.simplex_net(k, resolution)]
+    wanted = [t for t in itertools.product(range(resolution + 1), repeat=k) if sum(t) == resolution]
+    assert points == wanted
+    assert results.simplex_net_size(k, resolution) == len(points) <= (3 * resolution) ** k
+    for begin in range(len(points)):
+        some = [units(point, resolution) for point in results.simplex_net(k, resolution, begin=begin, end=begin + 1)]
+        assert some == points[begin : begin + 1]
+
+
+def test_a_point_far_out_in_a_huge_net():
+    size = results.simplex_net_size(6, 1000)
+    assert size == math.comb(1005, 5)
+    (point,) = results.simplex_net(6, 1000, begin=size - 1)
+    assert units(point, 1000) == (1000, 0, 0, 0, 0, 0)
+
+
+def test_rounding_moves_no_weight_by_more_than_a_step():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        k, resolution = int(rng.integers(1, 9)), int(rng.integers(1, 50))
+        weights = rng.dirichlet(np.full(k, 0.3))
+        rounded = results.round_to_simplex(weights, resolution)
+        assert sum(units(rounded, resolution)) == resolution
+        assert np.abs(rounded - weights).max() <= 1.0 / resolution + 1e-12
+    floored = np.floor(np.array([0.6, 0.4]) * 3) / 3  # the planted fault: floors alone do not add up
+    assert floored.sum() < 1.0
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("resolution", [1, 3, 4])
+@pytest.mark.parametrize("candidates", [0, 1, 2, 3])
+def test_mixture_net_has_each_mixture_once(k, resolution, candidates):
+    found = [
+        tuple(sorted(zip(components.tolist(), units(weights, resolution), strict=True)))
+        for components, weights in results.mixture_net(candidates, k, resolution)
+    ]
+    ordered = {
+        tuple(sorted(zip(components, units(point, resolution), strict=True)))
+        for components in itertools.product(range(candidates), repeat=k)
+        for point in results.simplex_net(k, resolution)
+    }
+    assert len(found) == len(set(found)) == results.mixture_net_size(candidates, k, resolution)
+    assert set(found) == ordered
+    assert len(found) <= candidates**k * results.simplex_net_size(k, resolution)
+
+
+@pytest.mark.parametrize("accuracy", [0.05, 0.3, 0.66])
+def test_gaussian_net_comes_close(accuracy):
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        scale = math.ldexp(1.0, int(rng.integers(-20, 20)))
+        sigma, center = scale * rng.uniform(0.5, 1.0), rng.normal() * 100 * scale
+        mu = center + rng.uniform(-1, 1) * sigma
+        net = results.gaussian_net(center, scale, accuracy)
+        assert net.shape == (results.gaussian_net_size(accuracy), 2)
+        gaps = np.abs(net - [mu, sigma]) / sigma
+        assert (gaps <= accuracy * (1 + 1e-12)).all(axis=1).any()
+    assert not (np.abs(results.gaussian_net(0.0, 1.0, accuracy) - [1.7, 0.7]) <= accuracy * 0.2).all(axis=1).any()
+
+
+def test_arguments_out_of_range_are_refused():
+    for call in (
+        lambda: results.simplex_net_size(0, 5),
+        lambda: results.simplex_net_size(2, 0),
+        lambda: next(results.simplex_net(2, 5, begin=7)),
+        lambda: results.round_to_simplex([], 5),
+        lambda: results.round_to_simplex([-1.0, 2.0], 5),
+        lambda: results.round_to_simplex([np.nan, 1.0], 5),
+        lambda: results.mean_steps(0.0),
+        lambda: results.std_factors(-1.0),
+        lambda: results.mixture_net_size(-1, 2, 2),
+    ):
+        with pytest.raises(InputError):
+            call()
+
+
+# ---- EM on public rows, and the list that is made of it -------------------------------------------------------------
+def test_likelihood_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    batch = Batch(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
+    rows = rng.normal(size=(50, 2))
+    for index in range(4):
+        density = sum(
+            w * stats.norm.pdf(rows, m, s).prod(axis=1)
+            for w, m, s in zip(batch.weights[index], batch.means[index], batch.stds[index], strict=True)
+        )
+        assert public_em.log_likelihood(batch, rows)[index] == pytest.approx(np.log(density).mean())
+
+
+def test_em_climbs_and_recovers():
+    rng = np.random.default_rng(1)
+    truth = Truth(np.array([0.3, 0.7]), np.array([[-2.0, 0.0], [2.0, 1.0]]), np.array([[0.5, 1.0], [1.0, 0.3]]))
+    rows = truth.draw(rng, 3000)
+    batch = public_em.fit(rows, public_em.starts(rows, 2, 8, seed=1), steps=1, prior=0.0)
+    last = public_em.log_likelihood(batch, rows)
+    for _ in range(30):
+        batch = public_em.step(batch, rows, None, prior=0.0, spread=1.0, fixed_std=False)
+        now = public_em.log_likelihood(batch, rows)
+        assert (now > last - 1e-4).all()  # weights are smoothed by half a row
+        last = now
+    best = int(np.argmax(last))
+    order = np.argsort(batch.means[best, :, 0])
+    assert np.abs(batch.means[best][order] - truth.means).max() < 0.12
+    assert np.abs(batch.weights[best][order] - truth.weights).max() < 0.04
+
+
+def test_differences_and_products_give_the_same_step(monkeypatch):
+    rng = np.random.default_rng(2)
+    batch = Batch(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
+    rows = rng.normal(size=(50, 2))
+    fast = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
+    monkeypatch.setattr(public_em, "_NARROW", np.inf)
+    slow = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
+    for name in ("weights", "means", "stds"):
+        np.testing.assert_allclose(getattr(slow, name), getattr(fast, name), rtol=1e-10)
+
+
+FAR = Truth(np.array([0.3, 0.3, 0.4]), np.array([[-1e9], [0.0], [1e9]]), np.array([[1.0], [30.0], [0.2]]))
+WIDE = Truth(np.array([0.4, 0.6]), np.array([[-500.0, 0.0], [500.0, 3.0]]), np.array([[1.0, 1.0], [2.0, 1.0]]))
+
+
+@pytest.mark.parametrize(("truth", "method", "budget", "n", "bounds"), [
+    (FAR, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
+    (FAR, "public_list", PureDP(1), 2000, [1.0, 0.7, 0.15]),
+    (WIDE, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
+])  # fmt: skip
+def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n, bounds):
+    """A prior or a floor in units of the whole spread would leave deviations a hundred to a billion times too large."""
+    rng = np.random.default_rng(7)
+    result = learn(truth.draw(rng, n), len(truth.weights), budget=budget, x_pub=truth.draw(rng, 60), method=method)
+    assert (matched(result, truth) < bounds).all()
+
+
+def test_starts_are_rows_and_spread_out():
+    rows = np.concatenate([np.zeros((99, 1)), [[100.0]]])
+    centres = public_em.starts(rows, 2, 200, seed=3)[:, :, 0]
+    assert set(np.unique(centres)) == {0.0, 100.0}
+    # The far row is all of the squared distance: it is a centre every time.
+    assert (centres.max(axis=1) == 100.0).all()
+
+
+def test_a_bootstrap_counts_rows_as_often_as_it_says():
+    rows, counts = np.array([[0.0], [1.0], [5.0]]), np.array([[2.0, 1.0, 0.0]])
+    centres = rows[None, :1]
+    repeated = public_em.fit(np.array([[0.0], [0.0], [1.0]]), centres, steps=3, prior=0.0)
+    weighted = public_em.fit(rows, centres, counts=counts, steps=3, prior=0.0)
+    assert np.allclose(repeated.means, weighted.means, atol=1e-8)
+    assert np.allclose(repeated.stds, weighted.stds, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_pub", [50, 200])
+@pytest.mark.parametrize("name", ["two", "concentric", "three"])
+def test_the_list_holds_something_near(name, n_pub):
+    truth = CASES[name]
+    found = public_candidates(truth.draw(np.random.default_rng(2), n_pub), len(truth.weights), 400)
+    assert found.size == 400
+    near = [distance_on_line(truth, Truth(found.weights[i], found.means[i], found.stds[i])) for i in range(0, 400, 4)]
+    assert min(near) < (0.12 if n_pub == 50 else 0.07)
+    # It is no cloud of copies, either: the farther half is clearly elsewhere.
+    assert np.median(near) > 1.3 * min(near)
+
+
+def test_the_same_rows_give_the_same_list():
+    public = CASES["two"].draw(np.random.default_rng(3), 40)
+    one, other = (public_candidates(public, 2, 200) for _ in range(2))
+    assert np.array_equal(one.means, other.means)
+    assert np.array_equal(one.stds, other.stds)
+
+
+def test_the_list_moves_with_the_units():
+    public = CASES["two"].draw(np.random.default_rng(3), 40)
+    one, other = public_candidates(public, 2, 100), public_candidates(1e6 * public + 1e8, 2, 100)
+    assert np.allclose(other.means, 1e6 * one.means + 1e8, rtol=1e-6)
+    assert np.allclose(other.stds, 1e6 * one.stds, rtol=1e-6)
+
+
+@pytest.mark.parametrize("public", [
+    np.zeros((2, 1)), np.full((30, 1), 7.0), np.array([[0.0], [1e12]]), np.arange(3.0)[:, None],
+    np.full((5, 2), 1e-300),
+])  # fmt: skip
+def test_degenerate_public_rows_still_give_a_list(public):
+    found = public_candidates(public, 3, 60)
+    assert np.isfinite(found.means).all()
+    assert (found.stds > 0.0).all()
+    assert np.allclose(found.weights.sum(axis=1), 1.0)
+
+
+def test_public_rows_beyond_squares_are_refused():
+    with pytest.raises(InputError, match="x_pub"):
+        standardised(np.array([[1e300], [-1e300]]), known_std=False)
+
+
+def test_pairs_describe_a_component_that_em_has_too_few_rows_for():
+    rng = np.random.default_rng(4)
+    rows = np.concatenate([rng.normal(0.0, 1.0, 12), rng.normal(30.0, 0.5, 2)])[:, None]
+    rows = (rows - rows.mean()) / rows.std()
+    found = from_pairs(rows, 2, 20, known_std=False)
+    assert (np.abs(found.means[:, :, 0] - rows[-2:].mean()).min(axis=1) < 0.3).any()
+
+
+def test_scatter_is_of_the_size_of_standard_errors():
+    heads = Batch(np.array([[0.5, 0.5]]), np.array([[[0.0], [10.0]]]), np.array([[[1.0], [2.0]]]))
+    found = scattered(heads, np.zeros(1), 100, 4000, known_std=False)
+    error, measured = np.array([1.0, 2.0]) / np.sqrt(50.0), found.means[:, :, 0].std(axis=0)
+    assert (measured > 0.8 * error).all()
+    assert (measured < 1.2 * error).all()
+    fixed = scattered(heads, np.zeros(1), 100, 50, known_std=True)
+    assert np.array_equal(np.unique(fixed.stds[:, 0]), [1.0])
+
+
+def test_selected_is_near_the_best_of_the_list():
+    truth, rng = CASES["three"], np.random.default_rng(5)
+    public, rows = truth.draw(rng, 60), truth.draw(rng, 4000)
+    found = public_candidates(public, 3, 500)
+    best = min(
+        distance_on_line(truth, Truth(found.weights[i], found.means[i], found.stds[i])) for i in range(found.size)
+    )
+    result = learn(rows, 3, budget=PureDP(1), x_pub=public, candidates=500)
+    chosen = distance_on_line(truth, Truth(result.weights, result.means, np.sqrt(result.variances)))
+    assert best - 1e-3 <= chosen <= 3.0 * best + 0.05

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, Rows
@@ -13,13 +14,7 @@ from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import leaf_estimates
-from fastpubpriv.mixtures.separated.leaf_estimates import (
-    LeafCosts,
-    leaf_costs,
-    leaf_draws,
-    leaf_frames,
-    learn_leaves,
-)
+from fastpubpriv.mixtures.separated.leaf_estimates import LeafCosts, leaf_costs, leaf_draws, leaf_frames, learn_leaves
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
@@ -68,12 +63,10 @@ class Mixture:
             learned.means, learned.covariances, self.means, self.covariances, strict=True
         ):
             inverse = np.linalg.inv(np.linalg.cholesky(c))
-            found.append(
-                (
-                    np.linalg.norm(inverse @ covariance @ inverse.T - np.eye(self.dim)),
-                    np.linalg.norm(inverse @ (mean - m)),
-                )
-            )
+            found.append((
+                np.linalg.norm(inverse @ covariance @ inverse.T - np.eye(self.dim)),
+                np.linalg.norm(inverse @ (mean - m)),
+            ))  # fmt: skip
         return np.array(found).T
 
 
@@ -129,8 +122,7 @@ def test_control_too_few_rounds_do_not():
 
 
 def test_a_leaf_without_rows_gets_the_public_summary(mixture):
-    x = mixture.private[mixture.tree.assign(mixture.private) != 2]
-    frames = mixture.frames()
+    x, frames = mixture.private[mixture.tree.assign(mixture.private) != 2], mixture.frames()
     _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x)
     assert learned.status == ("ok", "low_count", "ok")
     np.testing.assert_array_equal(learned.means[1], frames[1].mean)
@@ -169,8 +161,7 @@ def test_rows_in_a_subspace_are_said_to_be(mixture):
 def test_noise_beyond_the_data_falls_back_to_public_rows():
     small = Mixture(3_000, 4, 3, n_pub=60)
     _, learned = seeded(small.fit, ZCDP(0.002))
-    frames = small.frames()
-    for status, mean, frame in zip(learned.status, learned.means, frames, strict=True):
+    for status, mean, frame in zip(learned.status, learned.means, small.frames(), strict=True):
         assert status in ("under_resolved", "low_count")
         np.testing.assert_array_equal(mean, frame.mean)
     assert np.isinf(learned.predicted_covariance_errors).all()
@@ -249,8 +240,7 @@ def test_costs_add_up_to_the_allowance():
         assert pure.counts + pure.learning == 1
     assert leaf_costs(Fraction(2), pure=False) == LeafCosts(counts=Fraction(1, 10), learning=Fraction(2))
     for bad in (Fraction(0), Fraction(1), Fraction(-1)):
-        with pytest.raises(InputError, match="count_cost"):
-            leaf_costs(Fraction(1), pure=False, count_cost=bad)
+        raises(InputError, "count_cost", leaf_costs, Fraction(1), pure=False, count_cost=bad)
 
 
 def test_dear_counts_are_charged(mixture):
@@ -268,8 +258,7 @@ def test_draws_are_an_upper_bound(mixture):
 
 
 def test_wrong_number_of_frames(mixture):
-    with pytest.raises(InputError, match="3 leaves need 3 frames"):
-        mixture.fit(ZCDP(1), frames=mixture.frames()[:2])
+    raises(InputError, "3 leaves need 3 frames", mixture.fit, ZCDP(1), frames=mixture.frames()[:2])
 
 
 # Replay.
@@ -355,8 +344,7 @@ def test_catches_division_by_private_counts(monkeypatch):
         return replace(released, value=np.array([(labels == leaf).sum() for leaf in SMALL.tree.leaves], dtype=float))
 
     monkeypatch.setattr(leaf_estimates.LeafCounts, "release", exact)
-    with pytest.raises(ReplayError):
-        record_replay(replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
 
 def test_catches_rounds_that_private_rows_chose():
@@ -366,8 +354,7 @@ def test_catches_rounds_that_private_rows_chose():
         _, learned = SMALL.fit(ZCDP(0.5), x=data, frames=FRAMES, rounds=2 + int(data[0, 2] > 1.0))
         return [learned.means]
 
-    with pytest.raises(ReplayError):
-        record_replay(adaptive, x, y, budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
 
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
@@ -379,5 +366,4 @@ def test_catches_routes_that_differ_between_releases(monkeypatch):
         return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
     monkeypatch.setattr(leaf_estimates.LeafSums, "release", elsewhere)
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        SMALL.fit(ZCDP(0.5), frames=FRAMES, rounds=2)
+    raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

@@ -6,6 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
 from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs, replayed
 
@@ -19,11 +20,7 @@ from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.mechanisms.leaves import AxisFeatures, LeafSecondMoments, LeafVector, LeafVectors
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated import leaf_estimates
-from fastpubpriv.mixtures.separated.leaf_estimates import (
-    leaf_bases,
-    leaf_ladder_draws,
-    learn_leaf_ladder,
-)
+from fastpubpriv.mixtures.separated.leaf_estimates import leaf_bases, leaf_ladder_draws, learn_leaf_ladder
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
@@ -187,8 +184,7 @@ def test_a_constant_column_of_a_leaf_borrows_from_above(mixture):
     tree = ClusterTree.root(3).split_nearest(
         0, origin=np.zeros(3), projection=[[1.0, 0.0, 0.0]], centers=mixture.means[:, :1] * 1e-3
     )
-    bases = leaf_bases(tree, tree.leaves, rows)
-    for base in bases:
+    for base in leaf_bases(tree, tree.leaves, rows):
         assert base.covariance[1, 1] == pytest.approx(np.var(rows[:, 1], ddof=1))
         assert base.fallback == (2,)
     # A node below a cut: the nearest node above that knows a scale lends it.
@@ -196,13 +192,11 @@ def test_a_constant_column_of_a_leaf_borrows_from_above(mixture):
     only = rows[(np.arange(60) % 3 == 0)][:2]
     path = leaf_bases(deep, (4,), np.concatenate([only, rows[np.arange(60) % 3 == 2]]))
     assert path[0].covariance[1, 1] == pytest.approx(np.var([0.0] * 2 + [1.0] * 20, ddof=1))
-    with pytest.raises(InputError, match="no public row reaches node"):
-        leaf_bases(tree, tree.leaves, rows[np.arange(60) % 3 > 0])
+    raises(InputError, "no public row reaches node", leaf_bases, tree, tree.leaves, rows[np.arange(60) % 3 > 0])
 
 
 def test_wrong_number_of_bases(mixture):
-    with pytest.raises(InputError, match="3 leaves need as many bases"):
-        fit(mixture, ZCDP(1), bases=bases_of(mixture)[:2])
+    raises(InputError, "3 leaves need as many bases", fit, mixture, ZCDP(1), bases=bases_of(mixture)[:2])
 
 
 def test_draws_are_an_upper_bound(mixture):
@@ -232,8 +226,7 @@ def test_a_vector_is_that_of_the_rows_of_its_leaf(mixture):
             account, private_rows(x), run.executor, name="v", cost=Fraction(1, 2)
         )
     assert [answer.value.shape for answer in found.answers] == [(8,), (4,)]
-    labels = mixture.tree.assign(x)
-    query = transcript.calls[0].query
+    labels, query = mixture.tree.assign(x), transcript.calls[0].query
     assert query.shape == (12,)
     mine = np.clip(features(x[labels == mixture.tree.leaves[0]]), -1e9, 1e9)
     norms = np.linalg.norm(mine, axis=1, keepdims=True)
@@ -248,11 +241,9 @@ def test_a_vector_is_that_of_the_rows_of_its_leaf(mixture):
             )
         with pytest.raises(InputError, match="one map"):
             LeafSecondMoments(
-                routes=routes,
-                affines=[AffineMap(dim=4)] * len(targets),
-                radii=[1.0] * len(targets),
+                routes=routes, affines=[AffineMap(dim=4)] * len(targets), radii=[1.0] * len(targets),
                 targets=tuple(targets),
-            ).release(account, private_rows(x), run.executor, name="v", cost=Fraction(1, 10))
+            ).release(account, private_rows(x), run.executor, name="v", cost=Fraction(1, 10))  # fmt: skip
 
 
 @pytest.mark.parametrize("rung", ["mean", "diagonal", "full"])
@@ -310,8 +301,7 @@ def test_replay(notion, rungs, mixed_rungs):
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
 def test_replay_of_hostile_rows(structure):
-    run = replayable(ZCDP(0.5), structure=structure)
-    plain = np.tile(SMALL.means, (4, 1))
+    run, plain = replayable(ZCDP(0.5), structure=structure), np.tile(SMALL.means, (4, 1))
     for one in range(len(HOSTILE)):
         rows, other = plain.copy(), plain.copy()
         rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
@@ -332,8 +322,7 @@ def test_catches_rungs_that_private_rows_chose():
         _, learned = fit(SMALL, ZCDP(0.5), x=data, bases=BASES, structure="mean" if data[0, 2] > 100.0 else "full")
         return [learned.means]
 
-    with pytest.raises(ReplayError):
-        record_replay(adaptive, x, y, budget=ZCDP(0.5))
+    raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
 
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
@@ -344,8 +333,7 @@ def test_catches_routes_that_differ_between_releases(monkeypatch):
         return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
     monkeypatch.setattr(leaf_estimates.LeafVectors, "release", elsewhere)
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        fit(SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
+    raises(BudgetError, "exceed the budget", fit, SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
     monkeypatch.undo()
     fit(SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
 
@@ -374,8 +362,7 @@ def test_the_cost_of_a_move_is_that_of_the_stage():
 
 
 def test_rungs_follow_the_released_count(mixture):
-    base = bases_of(mixture)[0]
-    noise = Noise(False, Fraction(1, 2), moving=True)
+    base, noise = bases_of(mixture)[0], Noise(False, Fraction(1, 2), moving=True)
     for count in (-50.0, 3.0, 500.0, 20_000.0, 1e9):
         leaf = leaf_estimates._leaf(0, base, count, 70, 60_000, noise, "auto")
         assert leaf.n == min(max(70, round(count)), 60_000)

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
@@ -66,13 +67,10 @@ def test_selection_rows_of_the_spec():
 
 def test_a_refusal_has_numbers_and_advice():
     found = mixture_sizes(2, 1, 0.1, BUDGET)
-    with pytest.raises(InfeasibleError, match=r"10\^\d+\.\d members.*2 components.*public rows"):
-        found.check(10**12)
-    with pytest.raises(InfeasibleError, match=r"asks for \d.*there are 1000"):
-        found.check(1000, max_candidates=10**300)
+    raises(InfeasibleError, r"10\^\d+\.\d members.*2 components.*public rows", found.check, 10**12)
+    raises(InfeasibleError, r"asks for \d.*there are 1000", found.check, 1000, max_candidates=10**300)
     found.check(found.rows, max_candidates=10**300)
-    with pytest.raises(InfeasibleError, match="no number of rows"):
-        results.mean_rows(1e-19, BUDGET, 0.05)
+    raises(InfeasibleError, "no number of rows", results.mean_rows, 1e-19, BUDGET, 0.05)
 
 
 def test_arguments_out_of_range_are_refused():
@@ -85,7 +83,5 @@ def test_arguments_out_of_range_are_refused():
         lambda: results.mean_rows(1.5, BUDGET, 0.05),
         lambda: results.selection_rows(5.0, 0.1, 0.0, 0.05),
     ):
-        with pytest.raises(InputError):
-            call()
-    with pytest.raises(BudgetError, match="needs a delta"):
-        results.mean_rows(0.5, PureDP(1), 0.05)
+        raises(InputError, None, call)
+    raises(BudgetError, "needs a delta", results.mean_rows, 0.5, PureDP(1), 0.05)

@@ -1,38 +1,28 @@
 """learn_separated_mixture and its baselines: answers, choices by public shapes, costs, sources, and what a result holds."""
 
 import json
+import math
 import tracemalloc
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from mixture_cases import errors_of, matched, separated
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BudgetError,
-    ClusterTree,
-    InputError,
-    PureDP,
-    Rows,
-    SeededNoiseWarning,
-    learn_separated_mixture,
-    no_public_baseline,
-    public_only,
-)
+from fastpubpriv import ClusterTree, Rows, learn_separated_mixture, no_public_baseline, public_only
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError, SeededNoiseWarning
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
+from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.release.transcript import recording
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
-
 DIM, K = 3, 3
 RNG = np.random.default_rng(5)
 MIXTURE = separated(RNG, DIM, K, 30.0)
 ROWS, LABELS = MIXTURE.draw(RNG, 30_000)
 PUBLIC = MIXTURE.of(RNG, np.arange(36) % K)
-
-
 FAR = separated(np.random.default_rng(8), DIM, K, 3000.0)
 FAR_ROWS, FAR_LABELS = FAR.draw(np.random.default_rng(9), 30_000)
 FAR_PUBLIC = FAR.of(np.random.default_rng(10), np.arange(36) % K)
@@ -88,25 +78,17 @@ def test_each_notion_of_budget_finds_the_groups(budget):
 
 @pytest.mark.parametrize("method", ["tree", "one_shot"])
 def test_pure_budgets_cannot_pay_for_a_private_search(method):
-    with pytest.raises(BudgetError, match="public_pca"):
-        learn(budget=PureDP(1), method=method)
+    raises(BudgetError, "public_pca", learn, budget=PureDP(1), method=method)
     assert learn(budget=PureDP(8)).method == "public_pca"
 
 
-@pytest.mark.parametrize(
-    ("n_pub", "dim", "k", "mode", "pure", "expected"),
-    [
-        (8, 200, 4, "practical", False, "one_shot"),
-        (39, 200, 4, "practical", False, "one_shot"),
-        (40, 200, 4, "practical", False, "tree"),
-        (999, 200, 4, "practical", False, "tree"),
-        (1000, 200, 4, "practical", False, "public_pca"),
-        (8, 200, 4, "practical", True, "public_pca"),
-        (8, 200, 1, "practical", False, "public_pca"),
-        (1000, 200, 4, "theory", False, "tree"),
-        (5000, 200, 4, "theory", False, "public_pca"),
-    ],
-)
+@pytest.mark.parametrize(("n_pub", "dim", "k", "mode", "pure", "expected"), [
+    (8, 200, 4, "practical", False, "one_shot"), (39, 200, 4, "practical", False, "one_shot"),
+    (40, 200, 4, "practical", False, "tree"), (999, 200, 4, "practical", False, "tree"),
+    (1000, 200, 4, "practical", False, "public_pca"), (8, 200, 4, "practical", True, "public_pca"),
+    (8, 200, 1, "practical", False, "public_pca"), (1000, 200, 4, "theory", False, "tree"),
+    (5000, 200, 4, "theory", False, "public_pca"),
+])  # fmt: skip
 def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, pure, expected):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.2, mode=mode, failure_prob=0.1)
     assert choose_method("auto", shape, pure=pure).name == expected
@@ -119,15 +101,12 @@ def test_depths_of_the_searches():
 
 
 # ---- Cost -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", ["practical", "theory"])
 @pytest.mark.parametrize("method", METHODS)
 def test_releases_cost_what_the_formula_says(mode, method):
     """rho_clust, then rho_cov + max(rho_mean, rho_count + rho_mean / 2): the account's exact total, nearly all of the budget."""
     if (mode, method) == ("theory", "one_shot"):
-        with pytest.raises(InputError, match="practical"):
-            learn(mode=mode, method=method)
+        raises(InputError, "practical", learn, mode=mode, method=method)
         return
     rows, public = (FAR_ROWS, FAR_PUBLIC) if mode == "theory" else (ROWS, PUBLIC)
     with recording() as transcript:
@@ -153,8 +132,6 @@ def test_releases_cost_what_the_formula_says(mode, method):
 
 
 # ---- Sources and runs -----------------------------------------------------------------------------------------------
-
-
 def bits(result):
     return json.dumps(result.to_dict(), sort_keys=True)
 
@@ -199,13 +176,10 @@ def test_that_test_notices_positions(monkeypatch):
         return original(self, payer, Rows.from_array(np.array(first)), executor, **options)
 
     monkeypatch.setattr(search_state.ShellCounts, "release", half)
-    with pytest.raises(AssertionError):
-        test_statistics_do_not_depend_on_the_order_of_rows()
+    raises(AssertionError, None, test_statistics_do_not_depend_on_the_order_of_rows)
 
 
 # ---- Results --------------------------------------------------------------------------------------------------------
-
-
 def test_json_holds_the_tree_and_no_row():
     result = learn(method="tree")
     data = json.loads(result.to_json())
@@ -230,20 +204,205 @@ def test_public_only_reads_nothing_private():
     assert matched(result.tree.assign(ROWS[:2000]), LABELS[:2000]) > 0.99
     assert np.linalg.eigvalsh(result.covariances).min() > 0.0
     # As many components as rows: every covariance is a guess, but one that can be used.
-    alone = public_only(PUBLIC[:3], n_components=3)
-    assert np.linalg.eigvalsh(alone.covariances).min() > 0.0
+    assert np.linalg.eigvalsh(public_only(PUBLIC[:3], n_components=3).covariances).min() > 0.0
     assert public_only(np.repeat(PUBLIC[:2], 4, axis=0), n_components=5).n_components == 2
 
 
 def test_baseline_without_public_rows():
     """Two components far apart, where any start finds them."""
     two = separated(np.random.default_rng(11), 2, 2, 20.0)
-    rng = np.random.default_rng(12)
-    rows, labels = two.draw(rng, 40_000)
+    rows, labels = two.draw(np.random.default_rng(12), 40_000)
     result = no_public_baseline(rows, n_components=2, radius=40.0, budget=ZCDP(5), progress=False)
     assert result.n_pub == 0
     assert result.method == "no_public_baseline"
     assert matched(result.tree.assign(rows), labels) > 0.98
     assert errors_of(result, two)[1].max() < 0.5
-    with pytest.raises(BudgetError, match="PureDP"):
-        no_public_baseline(rows, n_components=2, radius=40.0, budget=PureDP(1))
+    raises(BudgetError, "PureDP", no_public_baseline, rows, n_components=2, radius=40.0, budget=PureDP(1))
+
+
+# ---- Bad arguments are refused before anything is paid; bad private content is silent; odd public rows give fewer components.
+DIM_OF_EDGES = 3
+RNG_OF_EDGES = np.random.default_rng(31)
+MIXTURE_OF_EDGES = separated(RNG_OF_EDGES, DIM_OF_EDGES, 2, 40.0)
+ROWS_OF_EDGES, LABELS_OF_EDGES = MIXTURE_OF_EDGES.draw(RNG_OF_EDGES, 20_000)
+PUBLIC_OF_EDGES = MIXTURE_OF_EDGES.of(RNG_OF_EDGES, np.arange(30) % 2)
+GOOD = {"x_pub": PUBLIC_OF_EDGES, "n_components": 2, "min_weight": 0.3, "budget": ZCDP(1), "progress": False}
+EDGE_METHODS = [
+    pytest.param({"method": "tree"}, id="tree"),
+    pytest.param({"method": "one_shot"}, id="one shot"),
+    pytest.param({"method": "public_pca"}, id="public"),
+    pytest.param({"method": "tree", "mode": "theory"}, id="algorithms 6 and 7"),
+    pytest.param({"method": "public_pca", "mode": "theory"}, id="algorithms 9 and 10"),
+]
+
+
+def finite(result):
+    """What every result must be, whatever the private rows are."""
+    assert 1 <= result.n_components == len(result.status) == len(result.weights)
+    said = {"ok", "diagonal", "mean", "public", "clipped", "low_count", "under_resolved", "shifted"}
+    assert set(result.status) <= said
+    assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert result.weights.min() > 0.0
+    for array in (result.means, result.covariances):
+        assert np.isfinite(array).all()
+    assert all(np.linalg.eigvalsh(covariance)[0] > 0.0 for covariance in result.covariances)
+    return result
+
+
+BAD = [
+    ({"n_components": 0}, InputError, "n_components"),
+    ({"n_components": 1.5}, InputError, "n_components"),
+    ({"n_components": True}, InputError, "n_components"),
+    ({"n_components": 31, "min_weight": 0.01}, InputError, "31 with 30 public rows"),
+    ({"n_components": 10**7}, InputError, "n_components"),
+    ({"min_weight": 0.0}, InputError, "min_weight"),
+    ({"min_weight": 0.51}, InputError, "min_weight must be at most 1 / n_components = 0.5"),
+    ({"min_weight": math.nan}, InputError, "min_weight"),
+    ({"min_weight": "0.3"}, InputError, "min_weight"),
+    ({"budget": PureDP(1), "method": "tree"}, BudgetError, "PureDP"),
+    ({"method": "one_shot", "mode": "theory"}, InputError, "one_shot"),
+    ({"weight_floor": 0.0}, InputError, "weight_floor"),
+    ({"weight_floor": 2}, InputError, "weight_floor"),
+    ({"x_pub": PUBLIC_OF_EDGES[:, :2]}, InputError, "2 columns and private rows have 3"),
+    ({"x_pub": PUBLIC_OF_EDGES[:1], "n_components": 1}, InputError, "at least 2 public rows"),
+    ({"x_pub": np.ones((5, 3))}, InputError, "all public rows are equal"),
+    ({"x_pub": None}, InputError, "needs public rows"),
+    ({"x_pub": ROWS_OF_EDGES[:30]}, InputError, "memory"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), BAD)
+def test_refused_before_anything_is_paid(changes, error, message):
+    ledger = Ledger(ZCDP(1))
+    with pytest.raises(error, match=message):
+        learn_separated_mixture(ROWS_OF_EDGES, **{**GOOD, "ledger": ledger, **changes})
+    assert ledger.remaining.amounts == (1,)
+
+
+def test_more_components_than_private_rows():
+    raises(InputError, "number of private rows", learn_separated_mixture, ROWS_OF_EDGES[:1], **GOOD)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"radius": 0.0}, "radius"), ({"radius": math.inf}, "radius"), ({"center": [0.0, 1.0]}, "center"),
+    ({"n_components": 0}, "n_components"), ({"weight_floor": 0.0}, "weight_floor"),
+])  # fmt: skip
+def test_baseline_refusals(changes, message):
+    with pytest.raises(InputError, match=message):
+        no_public_baseline(
+            ROWS_OF_EDGES, **{"n_components": 2, "radius": 50.0, "budget": ZCDP(1), "progress": False, **changes}
+        )
+
+
+def test_public_only_refusals():
+    for rows, k in ((PUBLIC_OF_EDGES, 0), (PUBLIC_OF_EDGES, 31), (np.ones((4, 2)), 2), (PUBLIC_OF_EDGES[:1], 1)):
+        raises(InputError, None, public_only, rows, n_components=k)
+
+
+def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refused():
+    with pytest.warns(AccuracyWarning, match="component of 6000 rows"):
+        finite(learn_separated_mixture(ROWS_OF_EDGES, **{**GOOD, "budget": ZCDP(1e-6)}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        finite(learn_separated_mixture(ROWS_OF_EDGES, **{**GOOD, "budget": ZCDP(500)}))
+
+
+# ---- Private content is silent --------------------------------------------------------------------------------------
+def test_missing_rows_and_an_outlier_leave_the_rest_alone():
+    rows = ROWS_OF_EDGES.copy()
+    rows[::10, 1] = np.nan
+    rows[1] = 1e300
+    result = finite(learn_separated_mixture(rows, **GOOD, method="tree"))
+    assert errors_of(result, MIXTURE_OF_EDGES)[1].max() < 0.3
+    # A missing row counts in n: the weights are shares of the rows that are there, made to add up to one.
+    assert np.abs(errors_of(result, MIXTURE_OF_EDGES)[2]).max() < 0.05
+
+
+# ---- Odd public rows ------------------------------------------------------------------------------------------------
+ODD = {
+    "duplicates": np.repeat(PUBLIC_OF_EDGES[:4], 6, axis=0),
+    "collinear": PUBLIC_OF_EDGES[:, :1] * np.array([[1.0, 2.0, -1.0]]) + 3.0,
+    "two of each": PUBLIC_OF_EDGES[:4],
+    "one far away": np.vstack([PUBLIC_OF_EDGES, [[1e9, 0.0, 0.0]]]),
+    "all but one equal": np.vstack([np.repeat(PUBLIC_OF_EDGES[:1], 20, axis=0), PUBLIC_OF_EDGES[1:2]]),
+    "tiny": PUBLIC_OF_EDGES * 1e-140,
+    "huge": PUBLIC_OF_EDGES * 1e140,
+}
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.parametrize("options", EDGE_METHODS)
+@pytest.mark.parametrize("public", ODD.values(), ids=ODD.keys())
+def test_odd_public_rows(options, public):
+    finite(learn_separated_mixture(ROWS_OF_EDGES, **{**GOOD, "x_pub": public.copy(), **options}))
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.parametrize("options", EDGE_METHODS)
+def test_many_components_asked_for_and_few_there(options):
+    """Ten asked for, two there; twenty public rows."""
+    result = finite(
+        learn_separated_mixture(
+            ROWS_OF_EDGES,
+            **{**GOOD, "x_pub": PUBLIC_OF_EDGES[:20].copy(), "n_components": 10, "min_weight": 0.1, **options},
+        )
+    )
+    assert result.n_components <= 10
+    if options["method"] == "tree":
+        # A tree stops where nothing separates: with a tenth of the rows on a side a component would have to fall apart.
+        assert result.n_components <= 4
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.parametrize("options", EDGE_METHODS)
+def test_a_leaf_without_private_rows(options):
+    """All private rows in one component: the other leaf stands with its public summary, and is marked."""
+    result = finite(learn_separated_mixture(ROWS_OF_EDGES[LABELS_OF_EDGES == 0], **GOOD, **options))
+    if result.n_components == 2:
+        assert "low_count" in result.status
+        low = result.status.index("low_count")
+        assert np.linalg.norm(result.means[low] - MIXTURE_OF_EDGES.means[1]) < 5.0
+
+
+def test_one_component():
+    result = finite(
+        learn_separated_mixture(ROWS_OF_EDGES[LABELS_OF_EDGES == 0], **{**GOOD, "n_components": 1, "min_weight": 1.0})
+    )
+    assert (result.n_components, result.diagnostics["depth"]) == (1, 0)
+    assert result.weights.tolist() == [1.0]
+    alone = separated(np.random.default_rng(0), 1, 1, 0.0)
+    line = finite(
+        learn_separated_mixture(
+            alone.draw(RNG_OF_EDGES, 5000)[0],
+            **{**GOOD, "x_pub": alone.draw(RNG_OF_EDGES, 5)[0], "n_components": 1, "min_weight": 1.0},
+        )
+    )
+    assert abs(line.means[0, 0] - alone.means[0, 0]) < 0.3
+
+
+@pytest.mark.parametrize("options", EDGE_METHODS[:3])
+def test_one_column(options):
+    line, rng = separated(np.random.default_rng(3), 1, 1, 0.0), np.random.default_rng(4)
+    labels = rng.integers(2, size=10_000)
+    rows = line.of(rng, np.zeros(10_000, dtype=int)) + 50.0 * labels[:, None]
+    public = line.of(rng, np.zeros(30, dtype=int)) + 50.0 * (np.arange(30) % 2)[:, None]
+    result = finite(learn_separated_mixture(rows, **{**GOOD, "x_pub": public, **options}))
+    assert matched(result.tree.assign(rows), labels) > 0.99
+
+
+def test_a_constant_public_column_is_named():
+    rng = np.random.default_rng(0)
+
+    def rows(n):
+        labels = np.arange(n) % 2
+        return np.column_stack([rng.normal(20.0 * labels, 1.0), rng.normal(size=n), rng.random(n) < 0.1])
+
+    private, public = rows(6_000), rows(30)
+    public[:, 2] = 0.0
+    with pytest.warns(AccuracyWarning, match="the public rows are constant in 2: the scale of the other columns"):
+        found = learn_separated_mixture(
+            private, x_pub=public, n_components=2, min_weight=0.3, budget=ZCDP(0.5), method="public_pca"
+        )
+    assert found.diagnostics["fallback_columns"] == ("2",)
+    assert "Scale borrowed by" in found.summary()
+    assert set(found.status) <= {"borrowed", "under_resolved", "clipped"}

@@ -7,19 +7,8 @@ import numpy as np
 import pytest
 from spies import SpyRows, seeded
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BinGrid,
-    BudgetError,
-    DyadicBins,
-    InputError,
-    Ledger,
-    PrivacyWarning,
-    ProductBins,
-    PureDP,
-    stable_histogram,
-)
+from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, Ledger, ProductBins, PureDP, stable_histogram
+from fastpubpriv.errors import BudgetError, InputError, PrivacyWarning
 
 BUDGET = ApproxDP(1, 1e-6)
 X = np.random.default_rng(0).normal([0.0, 1e6], [1.0, 30.0], size=(20_000, 2))
@@ -48,8 +37,7 @@ def exact_counts(x, item, grid):
 
 @pytest.mark.parametrize("bins", BINS, ids=str)
 def test_counts_are_those_of_the_bins(bins):
-    result = stable_histogram(X, bins=bins, budget=BUDGET)
-    grids = []
+    result, grids = stable_histogram(X, bins=bins, budget=BUDGET), []
     for item in [bins] * 2 if not isinstance(bins, list | ProductBins) else bins if isinstance(bins, list) else [bins]:
         if item is not None:
             parts = item.grids if isinstance(item, ProductBins) else (item,)
@@ -119,12 +107,9 @@ def test_a_bin_of_every_level_ends_at_the_offset():
 
 
 # ---- bad input, group A: silent whatever the values
-
-
 def test_values_without_a_bin_leave_nothing():
     for value in (np.nan, np.inf, 0.0):
-        result = stable_histogram(np.full(5000, value), bins=DyadicBins(), budget=BUDGET)
-        assert len(result[0]) == 0
+        assert len(stable_histogram(np.full(5000, value), bins=DyadicBins(), budget=BUDGET)[0]) == 0
     assert len(stable_histogram(np.full(5000, 1e300), bins=BinGrid(width=1e-3), budget=BUDGET)[0]) == 0
 
 
@@ -138,13 +123,10 @@ def test_the_widest_bins_have_infinite_ends():
 def test_rows_of_single_values_stay_hidden():
     """Every row in a bin of its own: the chance that any of 2000 shows is below 2000 delta_0 = 2e-9."""
     values = np.arange(2000.0) * 1e3
-    result = stable_histogram(values, bins=BinGrid(width=1.0), budget=ApproxDP(1, 1e-12))
-    assert len(result[0]) == 0
+    assert len(stable_histogram(values, bins=BinGrid(width=1.0), budget=ApproxDP(1, 1e-12))[0]) == 0
 
 
 # ---- groups B, D, E, F: refused before anything is read
-
-
 ARGUMENTS = [
     ({"budget": ZCDP(1)}, BudgetError), ({"budget": PureDP(1)}, BudgetError), ({"budget": 1.0}, BudgetError),
     ({"bins": None}, InputError), ({"bins": 0.5}, InputError), ({"bins": []}, InputError), ({"bins": [None, None]}, InputError),
@@ -157,26 +139,22 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize(("change", "error"), ARGUMENTS, ids=str)
 def test_refused_arguments(change, error):
-    log = []
-    options = {"bins": DyadicBins(), "budget": BUDGET, **change}
+    log, options = [], {"bins": DyadicBins(), "budget": BUDGET, **change}
     with pytest.raises(error):
         stable_histogram(SpyRows(np.zeros((50, 2)), log), **options)
     assert log == []
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: BinGrid(width=0.0), lambda: BinGrid(width=-1.0), lambda: BinGrid(width=np.nan), lambda: BinGrid(width=np.inf),
-        lambda: BinGrid(width="1"), lambda: BinGrid(width=1.0, offset=np.inf), lambda: BinGrid(width=1.0, levels=0),
-        lambda: BinGrid(width=1.0, levels=55), lambda: BinGrid(width=1.0, levels=2.0), lambda: BinGrid(width=1e307, levels=50),
-        lambda: BinGrid(width=1.7e308, offset=1.7e308),
-        lambda: ProductBins(grids=[]), lambda: ProductBins(grids=BinGrid(width=1.0)), lambda: ProductBins(grids=[1.0]),
-        lambda: ProductBins(grids=[DyadicBins()] * 65), lambda: ProductBins(grids=[BinGrid(width=1.0, levels=2), DyadicBins()]),
-        lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[0]), lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[1, 1]),
-        lambda: ProductBins(grids=[DyadicBins()], columns=[-1]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("make", [
+    lambda: BinGrid(width=0.0), lambda: BinGrid(width=-1.0), lambda: BinGrid(width=np.nan), lambda: BinGrid(width=np.inf),
+    lambda: BinGrid(width="1"), lambda: BinGrid(width=1.0, offset=np.inf), lambda: BinGrid(width=1.0, levels=0),
+    lambda: BinGrid(width=1.0, levels=55), lambda: BinGrid(width=1.0, levels=2.0), lambda: BinGrid(width=1e307, levels=50),
+    lambda: BinGrid(width=1.7e308, offset=1.7e308),
+    lambda: ProductBins(grids=[]), lambda: ProductBins(grids=BinGrid(width=1.0)), lambda: ProductBins(grids=[1.0]),
+    lambda: ProductBins(grids=[DyadicBins()] * 65), lambda: ProductBins(grids=[BinGrid(width=1.0, levels=2), DyadicBins()]),
+    lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[0]), lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[1, 1]),
+    lambda: ProductBins(grids=[DyadicBins()], columns=[-1]),
+])  # fmt: skip
 def test_refused_bins(make):
     with pytest.raises(InputError):
         make()

@@ -56,8 +56,7 @@ def test_a_constant_is_one_atom_at_its_place(value):
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.04464, 0.05068), (1e6, 3e6)])
 def test_two_values_are_two_atoms(low, high):
     """They used to come back as one component, "ok": a value lies beside a set of densities as a whole, or in it."""
-    rng = np.random.default_rng(0)
-    values = np.where(rng.random(5_000) < 0.4, high, low)
+    values = np.where(np.random.default_rng(0).random(5_000) < 0.4, high, low)
     found = seeded(learn_axis_aligned_mixture, values, n_components=3, budget=BUDGET)
     assert set(found.status) <= {"atoms", "narrow"}
     assert np.sort(found.means[:, 0]) == pytest.approx([low, high], abs=0.05 * (high - low))
@@ -76,13 +75,9 @@ def test_rounded_values_of_a_wide_mixture_are_no_atoms(n, step):
     assert found.means[:, 0] == pytest.approx([-3.0 * step, 60.0 * step], abs=3.0 * step)
     assert found.weights[0] == pytest.approx(0.7, abs=0.03)
     public = seeded(
-        learn_axis_aligned_mixture,
-        values[60:],
-        n_components=2,
-        budget=ZCDP(0.5),
-        method="dp_em",
+        learn_axis_aligned_mixture, values[60:], n_components=2, budget=ZCDP(0.5), method="dp_em",
         x_pub=values[:60].copy(),
-    )
+    )  # fmt: skip
     assert public.status == ("ok", "ok")
 
 
@@ -92,13 +87,9 @@ def test_noise_makes_no_components():
     for seed in range(6):
         values = rng.normal(0.0, 1.0, 5_000)
         found = seeded(
-            learn_axis_aligned_mixture,
-            values,
-            n_components=4,
-            budget=ApproxDP(0.3, 1e-6),
-            candidates=50,
+            learn_axis_aligned_mixture, values, n_components=4, budget=ApproxDP(0.3, 1e-6), candidates=50,
             random_state=seed,
-        )
+        )  # fmt: skip
         assert np.abs(found.means).max() < 5.0
 
 
@@ -109,14 +100,9 @@ def test_a_component_lost_in_noise_is_said_to_be():
     public = np.concatenate([rng.normal(0.0, 1.0, (38, 8)), rng.normal(20.0, 1.0, (2, 8))])
     for seed in range(3):
         found = seeded(
-            learn_axis_aligned_mixture,
-            rows,
-            n_components=2,
-            budget=ZCDP(0.02),
-            method="dp_em",
-            x_pub=public,
+            learn_axis_aligned_mixture, rows, n_components=2, budget=ZCDP(0.02), method="dp_em", x_pub=public,
             random_state=seed,
-        )
+        )  # fmt: skip
         assert found.status == ("ok", "low_count")
         assert np.abs(found.means).max() < 30.0
     strong = np.repeat(rows, 40, axis=0)
@@ -199,8 +185,7 @@ def cells_of(values, edges, noise=3.0):
 
 
 def test_a_comb_is_put_together_and_nothing_else():
-    rng = np.random.default_rng(0)
-    edges = np.arange(-20.0, 20.0, 0.125)
+    rng, edges = np.random.default_rng(0), np.arange(-20.0, 20.0, 0.125)
     smooth = rng.normal(0.0, 4.0, 5_000)
     cells = cells_of(np.rint(smooth), edges)
     merged, rounded = without_comb(cells, 1.0)

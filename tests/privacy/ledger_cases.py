@@ -2,7 +2,11 @@
 
 import hashlib
 import json
+import os
+import signal
 from pathlib import Path
+
+from clocks import PATIENCE
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
@@ -138,3 +142,19 @@ if __name__ == "__main__":
 def reopen(path, timeout=60.0):
     """The ledger of total 1 at a path."""
     return Ledger(ZCDP(1), path=path, label="set A", timeout=timeout)
+
+
+def forked(work, *, unprivileged=False):
+    """Run work() in a forked child; its exit code is 0 when work returns true. A child that hangs is killed."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.alarm(int(PATIENCE))
+            if unprivileged and os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -6,30 +6,38 @@ import warnings
 from decimal import Decimal
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP
+from fastpubpriv.privacy import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    ComposedEvent,
+    Cost,
+    GaussianEvent,
+    LaplaceEvent,
+    Neighbors,
+    PureDP,
+    approx_slack,
+    gdp_epsilon,
+    pure_slack,
+    total_variation,
+    zcdp_epsilon,
+)
 
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        0.5,
-        Fraction(1, 2),
-        Decimal("0.5"),
-        np.float32(0.5),
-        np.float64(0.5),
-        np.array(0.5),
-        np.longdouble(0.5),
-        np.float16(0.5),
-    ],
-)
+@pytest.mark.parametrize("value", [
+    0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5), np.longdouble(0.5),
+    np.float16(0.5),
+])  # fmt: skip
 def test_every_exact_number_is_taken(value):
     assert ZCDP(value).rho == Fraction(1, 2)
     assert type(ZCDP(value).rho) is Fraction
@@ -42,30 +50,24 @@ def test_numbers_are_kept_exactly():
     assert ApproxDP(1, np.float32(1e-6)).delta == Fraction(float(np.float32(1e-6)))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        0, 0.0, -0.0, -1, -1e-300, float("nan"), float("inf"), float("-inf"), 1e-12, 5000, 1e300, "1", b"1", True,
-        False, np.True_, None, 1j, [1], np.array([1.0]), Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
-        Decimal("1e999999999"), Fraction(10**2000 + 1, 10**2000), Fraction(10**400), Fraction(1, 10**400),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("value", [
+    0, 0.0, -0.0, -1, -1e-300, float("nan"), float("inf"), float("-inf"), 1e-12, 5000, 1e300, "1", b"1", True,
+    False, np.True_, None, 1j, [1], np.array([1.0]), Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
+    Decimal("1e999999999"), Fraction(10**2000 + 1, 10**2000), Fraction(10**400), Fraction(1, 10**400),
+])  # fmt: skip
 @pytest.mark.parametrize("make", [PureDP, lambda e: ApproxDP(e, 1e-6)])
 def test_bad_epsilon_is_refused(make, value):
-    with pytest.raises(BudgetError, match="epsilon"):
-        make(value)
+    raises(BudgetError, "epsilon", make, value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0**-61, 1e6 + 1, float("nan"), float("inf"), True, "0.5", None])
 def test_bad_rho_is_refused(value):
-    with pytest.raises(BudgetError, match="rho"):
-        ZCDP(value)
+    raises(BudgetError, "rho", ZCDP, value)
 
 
 @pytest.mark.parametrize("value", [0, 1, 1.5, -1e-6, 1e-31, float("nan"), True, "1e-6", None])
 def test_bad_delta_is_refused(value):
-    with pytest.raises(BudgetError, match="delta"):
-        ApproxDP(1, value)
+    raises(BudgetError, "delta", ApproxDP, 1, value)
 
 
 def test_range_ends_are_allowed():
@@ -76,12 +78,9 @@ def test_range_ends_are_allowed():
 
 
 def test_messages_say_what_to_pass_instead():
-    with pytest.raises(BudgetError, match=r"use PureDP\(epsilon\)"):
-        ApproxDP(1, 0)
-    with pytest.raises(BudgetError, match=r"\[2\^-30, 2\^10\]"):
-        PureDP(1e-12)
-    with pytest.raises(BudgetError, match="abstract"):
-        Budget(1)
+    raises(BudgetError, r"use PureDP\(epsilon\)", ApproxDP, 1, 0)
+    raises(BudgetError, r"\[2\^-30, 2\^10\]", PureDP, 1e-12)
+    raises(BudgetError, "abstract", Budget, 1)
 
 
 def test_ten_tenths_are_exactly_one():
@@ -99,8 +98,7 @@ def test_ten_tenths_are_exactly_one():
 )
 def test_split_adds_up_exactly(weights):
     for whole in (ZCDP(0.7), ApproxDP(1.1, 1e-5)):
-        parts = whole.split(*weights)
-        total = Cost.zero(type(whole))
+        parts, total = whole.split(*weights), Cost.zero(type(whole))
         for part in parts:
             total = total + part
         assert total == whole.cost
@@ -110,8 +108,7 @@ def test_split_adds_up_exactly(weights):
 def test_split_accepts_floats_and_refuses_nonsense():
     assert ZCDP(1).split(0.25, 0.75) == (ZCDP(0.25), ZCDP(0.75))
     for bad in ((), (0, 1), (-1, 2), (float("nan"),), (True, 1), ("1",)):
-        with pytest.raises(BudgetError):
-            ZCDP(1).split(*bad)
+        raises(BudgetError, None, ZCDP(1).split, *bad)
 
 
 def test_arithmetic():
@@ -165,15 +162,12 @@ def test_round_trips(budget):
      {"notion": "ZCDP", "rho": "1/2\n"}, {"notion": "ApproxDP", "epsilon": "1/1"}, {"notion": ["ZCDP"], "rho": "1/2"}],
 )  # fmt: skip
 def test_bad_dicts_are_refused(data):
-    with pytest.raises(BudgetError):
-        Budget.from_dict(data)
-    with pytest.raises(BudgetError):
-        Cost.from_dict(data)
+    raises(BudgetError, None, Budget.from_dict, data)
+    raises(BudgetError, None, Cost.from_dict, data)
 
 
 def test_from_dict_on_a_notion_refuses_the_others():
-    with pytest.raises(BudgetError, match="expected a ZCDP"):
-        ZCDP.from_dict(PureDP(1).to_dict())
+    raises(BudgetError, "expected a ZCDP", ZCDP.from_dict, PureDP(1).to_dict())
 
 
 def test_frozen_and_short_repr():
@@ -193,10 +187,8 @@ def test_cost_is_checked():
         (Budget, ()),
         (int, (1,)),
     ]:
-        with pytest.raises(BudgetError):
-            Cost(notion, amounts)
-    with pytest.raises(BudgetError, match="bits"):
-        Cost(ZCDP, (Fraction(1, 3**9000),))
+        raises(BudgetError, None, Cost, notion, amounts)
+    raises(BudgetError, "bits", Cost, ZCDP, (Fraction(1, 3**9000),))
 
 
 def test_weak_delta_warns_from_public_n():
@@ -207,3 +199,75 @@ def test_weak_delta_warns_from_public_n():
         ApproxDP(1, 0.0099).warn_if_weak(100)
         ZCDP(1).warn_if_weak(1)
         PureDP(1).warn_if_weak(10**9)
+
+
+# ---- Events: exact costs, relations that never mix, and the error of the samplers -----------------------------------
+def test_gaussian_cost_is_exact_beyond_int64():
+    event = GaussianEvent(2 * 2896**4 * 10**9, 40, 7)
+    assert event.rho == Fraction(2 * 2896**4 * 10**9, 2 * 4**40)
+    assert event.cost == Cost(ZCDP, (event.rho,))
+    assert Fraction(event.mu) ** 2 >= 2 * event.rho
+    assert event.mu == pytest.approx(float(2 * event.rho) ** 0.5, rel=1e-15)
+    assert event.total_variation == Fraction(7, 2**100)
+
+
+def test_laplace_cost_is_exact():
+    event = LaplaceEvent(3, 8, 2)
+    assert event.epsilon == Fraction(3, 256)
+    assert event.cost == Cost(PureDP, (Fraction(3, 256),))
+    assert event.total_variation == Fraction(2, 2**100)
+
+
+@pytest.mark.parametrize("kind", [GaussianEvent, LaplaceEvent])
+@pytest.mark.parametrize(
+    "arguments", [(-1, 8, 1), (1.0, 8, 1), (True, 8, 1), (1, 7, 1), (1, 41, 1), (1, 8.0, 1), (1, 8, -1), (1, 8, None)]
+)
+def test_bad_events_are_refused(kind, arguments):
+    raises(BudgetError, None, kind, *arguments)
+
+
+def test_relation_is_a_type():
+    raises(BudgetError, "Neighbors", GaussianEvent, 1, 8, 1, "replace_one")
+    with pytest.raises(BudgetError, match="relation"):
+        ComposedEvent((GaussianEvent(1, 8, 1), GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE)))
+
+
+def test_composition_adds_exactly():
+    gaussian, laplace = GaussianEvent(2**16, 8, 4), LaplaceEvent(128, 8, 5)
+    run = ComposedEvent((gaussian, gaussian))
+    assert (run.rho, run.draws, len(run), run.all_gaussian) == (Fraction(1), 8, 2, True)
+    assert ComposedEvent((laplace, laplace)).epsilon == 1
+    mixed = ComposedEvent((gaussian, laplace))
+    assert not mixed.all_gaussian
+    exact = mpmath.mpf("0.5") * mpmath.tanh(mpmath.mpf("0.25"))
+    assert 0 <= mpmath.mpf(float(mixed.rho - gaussian.rho)) - exact < 1e-14
+    with pytest.raises(BudgetError):
+        _ = mixed.epsilon
+    raises(BudgetError, None, ComposedEvent, (ZCDP(1),))
+
+
+def test_report_uses_gdp_exactly_when_all_is_gaussian():
+    gaussian, laplace = GaussianEvent(2**16, 8, 4), LaplaceEvent(0, 8, 0)
+    assert ComposedEvent((gaussian,)).epsilon_at(1e-6) == pytest.approx(gdp_epsilon(1e-6, 1.0), rel=1e-12)
+    assert ComposedEvent((gaussian, laplace)).epsilon_at(1e-6) == pytest.approx(zcdp_epsilon(1e-6, 0.5), rel=1e-12)
+    assert ComposedEvent(()).epsilon_at(1e-6) == 0.0
+    with pytest.raises(BudgetError, match="larger delta"):
+        ComposedEvent((GaussianEvent(2**16, 8, 10**15),)).epsilon_at(1e-14)
+
+
+@pytest.mark.parametrize("epsilon", [2.0**-30, 0.1, 1, 10, 709, 1024])
+def test_slack_is_an_upper_bound_and_tight(epsilon):
+    with mpmath.workdps(60):
+        factor, n = 1 + mpmath.exp(mpmath.mpf(epsilon)), 10**12
+        for bound, exact in (
+            (approx_slack(epsilon, n), factor * n * mpmath.mpf(2) ** -100),
+            (pure_slack(epsilon, n)[1], factor * n * mpmath.mpf(2) ** -184),
+        ):
+            ratio = mpmath.mpf(bound.numerator) / bound.denominator / exact
+            assert 1 <= ratio < 1 + 1e-11
+    assert pure_slack(epsilon, n)[0] == Fraction(n, 2**99)
+    assert total_variation(0) == 0
+
+
+def test_slack_figure_of_the_safety_page():
+    assert 1e-14 < float(approx_slack(10, 10**12)) < 2e-14

@@ -1,34 +1,62 @@
 """Calibration: the budget is never exceeded, exactly, and hardly anything of it is wasted."""
 
+import itertools
 import math
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import norm
 
+from fastpubpriv import ReplayError
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
+    ComposedEvent,
+    Cost,
+    FullBatch,
     GaussianEvent,
     LaplaceEvent,
+    Ledger,
+    Neighbors,
+    OnePass,
+    Poisson,
     PureDP,
+    SampledGaussianEvent,
+    StableHistogramEvent,
+    WithoutReplacement,
     approx_slack,
     clip_steps,
+    cost_in,
+    delta_of,
+    epsilon_of,
     gaussian_count_grid,
     gaussian_gram_grid,
     gaussian_rho,
     gaussian_sum_grid,
+    gdp_epsilon,
     laplace_count_grid,
     laplace_epsilon,
     laplace_gram_grid,
     laplace_sum_grid,
+    noise_multiplier_for,
+    pld,
     pure_to_zcdp_exact,
+    stable_delta,
+    stable_event,
     step,
 )
+from fastpubpriv.privacy import sampling as subsampled
+from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 
 AMOUNTS = st.floats(min_value=2.0**-20, max_value=2.0**10) | st.fractions(
     Fraction(1, 999), Fraction(100), max_denominator=999
@@ -52,13 +80,11 @@ def calibration_misses(calibrate, count, seed):
     over = loose = 0
     for _ in range(count):
         epsilon, delta = 10 ** rng.uniform(-6, 1.5), 10 ** rng.uniform(-14, -1)
-        draws = int(10 ** rng.uniform(0, 8))
-        budget = ApproxDP(epsilon, delta)
+        draws, budget = int(10 ** rng.uniform(0, 8)), ApproxDP(epsilon, delta)
         slack = approx_slack(budget.epsilon, draws)
         if slack > budget.delta / 32:  # calibrated at a stricter epsilon: test_huge_epsilon looks at those
             continue
-        rho = calibrate(budget, draws)
-        allowed = budget.delta - slack
+        rho, allowed = calibrate(budget, draws), budget.delta - slack
         limit = mpmath.mpf(allowed.numerator) / allowed.denominator
         over += exact_delta(budget.epsilon, rho) > limit
         loose += exact_delta(budget.epsilon, rho * Fraction(1 + 2e-6)) <= limit
@@ -88,12 +114,9 @@ def test_planted_bug_is_caught():
 
 def test_gaussian_rho_by_notion():
     assert gaussian_rho(ZCDP(Fraction(1, 3)), 10**9) == Fraction(1, 3)
-    with pytest.raises(BudgetError, match="Laplace"):
-        gaussian_rho(PureDP(1), 1)
-    with pytest.raises(BudgetError, match="delta >="):
-        gaussian_rho(ApproxDP(1, 1e-25), 10**6)
-    with pytest.raises(BudgetError):
-        gaussian_rho(ApproxDP(1, 1e-6), -1)
+    raises(BudgetError, "Laplace", gaussian_rho, PureDP(1), 1)
+    raises(BudgetError, "delta >=", gaussian_rho, ApproxDP(1, 1e-25), 10**6)
+    raises(BudgetError, None, gaussian_rho, ApproxDP(1, 1e-6), -1)
 
 
 def test_huge_epsilon_is_calibrated_at_a_stricter_one():
@@ -111,10 +134,8 @@ def test_laplace_epsilon_by_notion():
     for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
         epsilon = laplace_epsilon(ZCDP(rho), 1)
         assert pure_to_zcdp_exact(epsilon) <= Fraction(rho) < pure_to_zcdp_exact(epsilon * Fraction(1 + 1e-9))
-    with pytest.raises(BudgetError):
-        laplace_epsilon(PureDP(2.0**-30), 2**70)
-    with pytest.raises(BudgetError):
-        laplace_epsilon(1.0, 1)
+    raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
+    raises(BudgetError, None, laplace_epsilon, 1.0, 1)
 
 
 def built(make, *arguments):
@@ -202,37 +223,23 @@ def test_count_grids(amount, cells, n):
 
 def test_waste_is_within_1e_6_for_sums():
     for rho in (0.01, 0.3, 1, 7):
-        grid = gaussian_sum_grid(rho, 50, 10**6)
-        assert 1 - 1e-6 < float(grid.event.rho) / rho <= 1
+        assert 1 - 1e-6 < float(gaussian_sum_grid(rho, 50, 10**6).event.rho) / rho <= 1
         assert 1 - 1e-6 < float(laplace_sum_grid(rho, 50, 10**6).event.epsilon) / rho <= 1
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (0.5, 0, 10),
-        (0.5, 1.0, 10),
-        (0.5, True, 10),
-        (0.5, 3, -1),
-        (0, 3, 10),
-        (-1, 3, 10),
-        (float("nan"), 3, 1),
-        ("1", 3, 1),
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    (0.5, 0, 10), (0.5, 1.0, 10), (0.5, True, 10), (0.5, 3, -1), (0, 3, 10), (-1, 3, 10), (float("nan"), 3, 1),
+    ("1", 3, 1),
+])  # fmt: skip
 @pytest.mark.parametrize("make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid])
 def test_bad_arguments(make, arguments):
-    with pytest.raises(BudgetError):
-        make(*arguments)
+    raises(BudgetError, None, make, *arguments)
 
 
 def test_impossible_sizes_say_so_with_numbers():
-    with pytest.raises(InputError, match=r"10000000 columns, 5 rows.*at least"):
-        gaussian_gram_grid(0.5, 10**7, 5)
-    with pytest.raises(InputError, match="overflows"):
-        gaussian_sum_grid(1e6, 10, 10**18)
-    with pytest.raises(InputError, match="at least"):
-        laplace_sum_grid(2.0**-30, 1000, 10)
+    raises(InputError, r"10000000 columns, 5 rows.*at least", gaussian_gram_grid, 0.5, 10**7, 5)
+    raises(InputError, "overflows", gaussian_sum_grid, 1e6, 10, 10**18)
+    raises(InputError, "at least", laplace_sum_grid, 2.0**-30, 1000, 10)
 
 
 def test_clip_steps_and_step():
@@ -241,7 +248,469 @@ def test_clip_steps_and_step():
         assert clip_steps(10**4, dim) == 10**4 - half - 1
     assert step(3.0, 1000, 4) == 3.0 / 998
     for bad in (0, -1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match="radius"):
-            step(bad, 1000, 4)
-    with pytest.raises(InputError, match="no room"):
-        clip_steps(3, 16)
+        raises(InputError, "radius", step, bad, 1000, 4)
+    raises(InputError, "no room", clip_steps, 3, 16)
+
+
+# ---- Sampling schemes, the cost of a run and the noise for a budget, and the event of one step of it ----------------
+ADD_REMOVE = Neighbors.ADD_REMOVE_ONE
+RUNS = [
+    (ApproxDP(2, 1e-5), Poisson(Fraction(1, 54)), 5000, Neighbors.REPLACE_ONE),
+    (ApproxDP(4, 1e-5), Poisson(Fraction(1, 3)), 5000, Neighbors.REPLACE_ONE),
+    (ApproxDP(2, 1e-5), Poisson(Fraction(1, 54)), 5000, ADD_REMOVE),
+    (ApproxDP(1, 1e-6), WithoutReplacement(100, 10_000), 1000, Neighbors.REPLACE_ONE),
+    (ApproxDP(0.1, 1e-8), Poisson(0.01), 100, Neighbors.REPLACE_ONE),
+    (ApproxDP(100, 1e-6), Poisson(0.1), 10, Neighbors.REPLACE_ONE),
+    (ApproxDP(50, 1e-10), WithoutReplacement(1, 2), 3, Neighbors.REPLACE_ONE),
+    (ApproxDP(8, 1e-6), Poisson(Fraction(1, 10_000)), 10**5, Neighbors.REPLACE_ONE),
+    (ApproxDP(100, 1e-6), Poisson(Fraction(1, 2)), 10**6, Neighbors.REPLACE_ONE),
+]
+
+
+@pytest.mark.parametrize(("budget", "sampling", "steps", "relation"), RUNS)
+def test_noise_for_a_budget_is_safe_and_tight(budget, sampling, steps, relation, monkeypatch):
+    fine, rough = [], []
+    honest, hasty = subsampled._composed_epsilon, subsampled._rough_epsilon
+    monkeypatch.setattr(subsampled, "_composed_epsilon", lambda *a: fine.append(a[0]) or honest(*a))
+    monkeypatch.setattr(subsampled, "_rough_epsilon", lambda *a: rough.append(a[0]) or hasty(*a))
+    z = noise_multiplier_for(budget, sampling, steps, relation)
+    assert len(fine) <= 3  # the number of compositions is what a calibration costs
+    assert len(rough) <= 8
+    assert epsilon_of(z, sampling, steps, budget.delta, relation) <= budget.epsilon
+    assert epsilon_of(z * (1 - 3e-5), sampling, steps, budget.delta, relation) > budget.epsilon
+    assert 0.97 * budget.delta <= delta_of(z, sampling, steps, budget.epsilon, relation) <= 1.005 * budget.delta
+
+
+def test_known_multipliers():
+    assert noise_multiplier_for(*RUNS[0][:3]) == pytest.approx(5.2229, rel=1e-3)  # dp-accounting: 5.2229 at its grid
+    assert noise_multiplier_for(*RUNS[2]) == pytest.approx(2.726, abs=5e-4)
+    # Beside full batches sampling buys computation only: noise on the mean as 2 sqrt(T) / mu at these rates.
+    full = noise_multiplier_for(ApproxDP(2, 1e-5), FullBatch(), 5000)
+    assert noise_multiplier_for(*RUNS[0][:3]) == pytest.approx(full / 54, rel=2e-3)
+
+
+def test_runs_without_sampling_are_exact():
+    assert epsilon_of(100, FullBatch(), 1000, 1e-5) == pytest.approx(gdp_epsilon(1e-5, 0.4**0.5), rel=1e-14)
+    assert epsilon_of(4, OnePass(), 10**6, 1e-5) == gdp_epsilon(1e-5, 0.5)
+    assert epsilon_of(4, OnePass(), 7, 1e-5, ADD_REMOVE) == gdp_epsilon(1e-5, 0.25)
+    for whole in (Poisson(1), WithoutReplacement(9, 9)):
+        assert epsilon_of(5, whole, 17, 1e-6) == epsilon_of(5, FullBatch(), 17, 1e-6)
+        assert noise_multiplier_for(ZCDP(0.5), whole, 25) == 10.0
+    assert noise_multiplier_for(ZCDP(0.5), OnePass(), 25) == 2.0
+    z = noise_multiplier_for(ApproxDP(1, 1e-6), FullBatch(), 12)
+    assert epsilon_of(z, FullBatch(), 12, 1e-6) <= 1
+    assert delta_of(z, FullBatch(), 12, 1) <= 1e-6
+
+
+def test_more_noise_fewer_steps_and_a_smaller_rate_cost_less():
+    cost = lambda z, q, steps: epsilon_of(z, Poisson(q), steps, 1e-6)  # noqa: E731
+    here = cost(2.0, 0.02, 500)
+    assert cost(2.1, 0.02, 500) < here < cost(2.0, 0.021, 500)
+    assert cost(2.0, 0.02, 400) < here < epsilon_of(2.0, FullBatch(), 500, 1e-6)
+
+
+def test_a_planted_fault_of_the_relation_is_seen():
+    # The library's own relation must cost about twice what the tables' relation says.
+    assert epsilon_of(noise_multiplier_for(*RUNS[2]), Poisson(Fraction(1, 54)), 5000, 1e-5) > 4
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5), "needs a budget ApproxDP"),
+    (lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5), "no useful cost in rho"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5), "sampling must be FullBatch"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0), "steps"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9), "steps must be at most"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace"), "relation"),
+    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE), "replace-one only"),
+    (lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6), "between 0.01 and 1e9"),
+    (lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), "delta"),
+    (lambda: Poisson(0), "rate must lie"),
+    (lambda: Poisson(1.5), "rate must lie"),
+    (lambda: WithoutReplacement(10, 9), "cannot be drawn"),
+    (lambda: event(steps=0), "steps"),
+    (lambda: event(delta=1), "delta"),
+    (lambda: event(sampling=FullBatch()), "GaussianEvent"),
+    (lambda: event(first=1), "first"),
+])  # fmt: skip
+def test_what_is_refused(call, words):
+    raises(BudgetError, words, call)
+
+
+# ---- the event
+def event(**changes):
+    fields = {
+        "sampling": Poisson(Fraction(1, 20)), "squared_sensitivity": 4 * 128**2, "log2_scale": 9, "draws": 2,
+        "steps": 30, "delta": Fraction(1, 10**6),
+    }  # fmt: skip
+    return SampledGaussianEvent(**(fields | changes))
+
+
+def test_the_event_answers_for_the_whole_run_once():
+    step = event()
+    assert step.noise_multiplier == pytest.approx(4.0, rel=1e-15)
+    assert step.noise_multiplier <= 4.0
+    assert float(step.epsilon) == epsilon_of(step.noise_multiplier, step.sampling, 30, step.delta)
+    assert step.cost == Cost(ApproxDP, (step.epsilon, step.delta))
+    assert step.later.cost.is_zero
+    assert step.record()["sampling_rate"] == Fraction(1, 20)
+    assert cost_in(ApproxDP, step) == step.cost
+    assert not step.gdp
+    ledger = Ledger(ApproxDP(2, 1e-5))
+    ledger.debit(step, name="run")
+    assert ledger.spent == step.cost
+    for notion in (ZCDP, PureDP):
+        raises(BudgetError, "pass ApproxDP", step.price, notion)
+
+
+def test_the_event_under_add_remove_has_the_same_noise_over_half_the_sensitivity():
+    assert event(relation=ADD_REMOVE, squared_sensitivity=128**2).noise_multiplier == pytest.approx(4.0, rel=1e-15)
+
+
+def test_the_event_is_charged_and_released():
+    account = Account("train", ApproxDP(2, 1e-5), draws=100)
+    account.open()
+    query = lambda: np.array([5, 7], dtype=np.int64)  # noqa: E731
+    for each in (event(), *[event().later] * 29):
+        answer = release(account, name="step", query=query, shape=(2,), event=each, unit=1.0)
+    assert answer.shape == (2,)
+    epsilon, delta = account.approx_left
+    assert epsilon <= 2 - event().epsilon
+    assert delta <= account.budget.delta - event().delta
+    raises(BudgetError, "exceed", account.charge, event(log2_scale=8, steps=3000))
+
+
+def test_the_event_checks_its_promise():
+    step = event()
+    assert step.pair_cost(np.array([0, 0]), np.array([256, 0]), ApproxDP) == step.epsilon
+    assert step.later.pair_cost(np.array([0, 0]), np.array([0, 0]), ApproxDP) == 0
+    raises(ReplayError, "moved by", step.pair_cost, np.array([0, 0]), np.array([256, 1]), ApproxDP)
+
+
+# ---- Closed-form profiles of one sampled step: against forty digits, against quadrature, and never below the truth.
+# Computed by independent quadrature: epsilon, rate, noise multiplier, delta.
+QUADRATURES = [
+    (0.1, 1 / 60, 2.49, 7.017041e-9), (0.5, 1 / 6, 3.0, 1.372414e-6), (1.0, 0.5, 1.5, 0.0249286328),
+    (0.02, 1 / 54, 5.2292, 7.3025017e-6), (2.0, 0.9, 0.8, 0.3563962708),
+]  # fmt: skip
+POINTS = [
+    (epsilon, q, z)
+    for epsilon in (0.0, 1e-6, 1e-3, 0.1, 1.0, 5.0, 29.0, 31.0, 80.0)
+    for q in (1e-9, 1e-4, 1 / 54, 0.5, 0.999)
+    for z in (0.1, 0.5, 2.5, 40.0)
+]
+
+
+def exact(kind, epsilon, q, z):
+    """The profile in high precision, from the threshold where the loss is epsilon."""
+    with mpmath.workdps(80 + int(2 * epsilon)):
+        e, q, z = mpmath.mpf(epsilon), mpmath.mpf(q), mpmath.mpf(z)
+        upper = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
+        grown = mpmath.exp(e)
+        if kind == "replace":
+            x = z**2 * (e / 2 + mpmath.asinh((1 - q) / q * mpmath.exp(1 / (2 * z**2)) * mpmath.sinh(e / 2)))
+            one = (1 - q) * upper(x / z) + q * upper((x - 1) / z)
+            return one - grown * ((1 - q) * upper(x / z) + q * upper((x + 1) / z))
+        s = 2 if kind == "fixed size" else 1
+        if kind in ("remove", "fixed size"):
+            x = z**2 / s * mpmath.log(1 + (grown - 1) / q) + mpmath.mpf(s) / 2
+            return (1 - q) * upper(x / z) + q * upper((x - s) / z) - grown * upper(x / z)
+        ratio = 1 + (1 / grown - 1) / q
+        if ratio <= 0:
+            return mpmath.mpf(0)
+        x = z**2 / s * mpmath.log(ratio) + mpmath.mpf(s) / 2
+        return upper(-x / z) - grown * ((1 - q) * upper(-x / z) + q * upper((s - x) / z))
+
+
+def profile(kind, q, z):
+    return {
+        "replace": lambda: pld.poisson_replace(q, z).above,
+        "remove": lambda: pld.poisson_remove(q, z).above,
+        "add": lambda: pld.poisson_remove(q, z).below,
+        "fixed size": lambda: pld.fixed_size_replace(q, z).below,
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])
+def test_never_below_the_truth_and_close_to_it(kind):
+    for epsilon, q, z in POINTS:
+        ours = float(profile(kind, q, z)(np.array([epsilon]))[0])
+        truth = exact(kind, epsilon, q, z)
+        # Values below 1e-300 underflow to an exact zero; they are far below any delta.
+        assert mpmath.mpf(ours) >= truth - mpmath.mpf("1e-300"), (epsilon, q, z)
+        if truth > 1e-30:
+            # Subtracting terms of size q leaves an absolute error of a few hundred rounding errors of them.
+            assert ours - float(truth) <= 1e-9 * float(truth) + 1e-12 * q, (epsilon, q, z)
+
+
+@pytest.mark.parametrize(("epsilon", "q", "z", "delta"), QUADRATURES)
+def test_against_quadratures_made_elsewhere(epsilon, q, z, delta):
+    ours = float(pld.poisson_replace(q, z).above(np.array([epsilon]))[0])
+    assert ours == pytest.approx(delta, rel=1e-6 if delta < 1e-8 else 5e-7)
+
+
+@pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])
+@pytest.mark.parametrize(("epsilon", "q", "z"), [(0.05, 0.1, 1.0), (0.5, 0.3, 0.7), (0.01, 0.02, 2.0)])
+def test_against_direct_quadrature(kind, epsilon, q, z):
+    s = 2.0 if kind == "fixed size" else 1.0
+    mixture = lambda x, m: (1 - q) * norm.pdf(x, 0, z) + q * norm.pdf(x, m, z)  # noqa: E731
+    pairs = {"replace": (s, -s), "remove": (s, 0.0), "fixed size": (s, 0.0), "add": (0.0, s)}
+    one, other = pairs[kind]
+    gap = lambda x: max(mixture(x, one) - math.exp(epsilon) * mixture(x, other), 0.0)  # noqa: E731
+    value = sum(quad(gap, a, a + 0.25 * z, epsabs=1e-15)[0] for a in np.arange(-40, 40) * 0.25 * z)
+    ours = float(profile(kind, q, z)(np.array([epsilon]))[0])
+    assert ours == pytest.approx(value, rel=1e-8, abs=1e-13)
+
+
+def test_planted_fault_a_profile_without_its_rounding_bound_is_caught(monkeypatch):
+    def bare(gain, cost, epsilon, far):
+        return np.clip(gain - cost, 0.0, 1.0)
+
+    monkeypatch.setattr(pld, "_rounded_up", bare)
+    below = 0
+    for epsilon, q, z in POINTS:
+        ours = float(profile("replace", q, z)(np.array([epsilon]))[0])
+        below += mpmath.mpf(ours) < exact("replace", epsilon, q, z)
+    assert below > 10
+
+
+# ---- Stable histograms: the stated delta against the exact output laws of tiny data sets, and calibration against known numbers.
+SCALE = 8
+STEPS = 2**SCALE
+# To how many digits losses are told apart: Laplace losses are few, Gaussian ones are all different.
+DIGITS = {"laplace": 9, "gaussian": 2}
+
+
+def law(kind, count, step, threshold, scale=float(STEPS)):
+    """Exact law of one bin: nothing first, then each integer from the threshold on; what lies beyond the end is lumped there."""
+    if count == 0:
+        return lambda end: np.concatenate([[1.0], np.zeros(end - threshold)])
+
+    def masses(end):
+        values = np.arange(threshold, end) - step * count
+        if kind == "laplace":
+            a = math.exp(-1.0 / scale)
+            point = (1.0 - a) / (1.0 + a) * np.exp(-np.abs(values) / scale)
+            first = values[0]
+            below = 1.0 - math.exp(-first / scale) / (1 + a) if first > 0 else math.exp((first - 1) / scale) / (1 + a)
+            point[-1] = math.exp(-values[-1] / scale) / (1 + a)
+        else:
+            lower, upper = values / scale, (values + 1) / scale
+            point = np.where(lower > 0, ndtr(-lower) - ndtr(-upper), ndtr(upper) - ndtr(lower))
+            below, point[-1] = ndtr(values[0] / scale), ndtr(-values[-1] / scale)
+        return np.concatenate([[below], point])
+
+    return masses
+
+
+def bin_pair(kind, before, after, step, threshold, scale=float(STEPS)):
+    end = max(threshold, step * max(before, after)) + math.ceil((42 if kind == "laplace" else 9) * scale)
+    return merge(*(law(kind, count, step, threshold, scale)(end) for count in (before, after)), DIGITS[kind])
+
+
+def merge(p, q, digits=9):
+    """Group outputs by the logarithm of p / q, rounded: a post-processing, so the divergence can only fall, and next to nothing."""
+    keep = (p > 0) | (q > 0)
+    p, q = p[keep], q[keep]
+    with np.errstate(divide="ignore"):
+        loss = np.round(np.log(p) - np.log(q), digits)
+    _, where = np.unique(loss, return_inverse=True)
+    return np.bincount(where, weights=p), np.bincount(where, weights=q)
+
+
+def joint(pairs, digits=9):
+    """The law of independent bins together."""
+    p, q = np.ones(1), np.ones(1)
+    for one, other in pairs:
+        p, q = merge(np.outer(p, one).ravel(), np.outer(q, other).ravel(), digits)
+    return p, q
+
+
+def divergence(pair, epsilon):
+    p, q = pair
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+# ---- what is true, in real numbers
+def test_known_value_of_the_untranslated_mechanism():
+    """epsilon_0 = 1/2, threshold 8 counts, noise on the counts themselves: delta_0 = 0.0187966, and no pair is worse."""
+    delta = math.exp(-0.5 * 7) / (1 + math.exp(-0.5))
+    assert round(delta, 7) == 0.0187966
+    worst = {}
+    for pair in (((1, 5), (0, 6)), ((3, 0), (2, 1)), ((1, 0), (0, 1)), ((30, 20), (29, 21))):
+        moved = [bin_pair("laplace", *counts, 1, 8, 2.0) for counts in zip(*pair, strict=True)]
+        worst[pair] = divergence(joint(moved), 1.0)
+        assert worst[pair] <= delta * (1 + 1e-9)
+    assert worst[((1, 5), (0, 6))] == pytest.approx(delta, rel=1e-9)
+    assert worst[((1, 0), (0, 1))] == pytest.approx(delta, rel=1e-9)
+    assert worst[((3, 0), (2, 1))] < 1e-9
+
+
+def test_calibration_matches_known_numbers():
+    for delta, count in ((1e-6, 28), (1e-8, 37)):
+        assert math.ceil(stable_event(1, delta, histograms=1, n=10**6, draws=1, law="laplace").count_threshold) == count
+    for m, std, threshold in ((1, 5.975, 29.40), (5, 13.360, 68.73), (20, 26.719, 143.34)):
+        event = stable_event(1, 1e-6, histograms=m, n=10**6, draws=1, law="gaussian")
+        assert event.count_noise_std == pytest.approx(std, rel=2e-4)
+        assert event.count_threshold == pytest.approx(threshold, rel=2e-4)
+    assert stable_event(1, 1e-6, histograms=1, n=10**6, draws=1).law == "laplace"
+    assert stable_event(1, 1e-6, histograms=5, n=10**6, draws=1).law == "gaussian"
+    # Basic composition of five at epsilon / 5: the Gaussian halves the threshold.
+    basic = stable_event(1, 1e-6, histograms=5, n=10**6, draws=1, law="laplace")
+    assert basic.count_noise_std == pytest.approx(14.1, rel=5e-3)
+    assert basic.count_threshold == pytest.approx(148.2, rel=2e-3)
+
+
+# ---- enumeration of tiny data sets
+EVENTS = [
+    ("laplace", 1, 128, 8 * 128, 1.0),
+    ("laplace", 1, 128, 3 * 128 + 17, 1.0),
+    ("laplace", 1, 300, 900, 2 * 300 / STEPS),
+    ("laplace", 1, 128, 8 * 128, 1.7),
+    ("laplace", 1, 128, 129, 1.0),  # -log(1 - delta_0) exceeds epsilon_0
+    ("laplace", 1, 200, 1000, 0.9),  # epsilon does not cover two moved counts
+    ("laplace", 2, 64, 640, 1.0),
+    ("laplace", 2, 100, 700, 1.0),
+    ("gaussian", 1, 128, 700, 1.0),
+    ("gaussian", 1, 400, 1000, 1.0),
+    ("gaussian", 2, 90, 900, 1.0),
+]
+
+
+def neighbours(bins, rows):
+    """All pairs of count vectors of `rows` rows in `bins` bins or none that differ in one row."""
+    for where in itertools.combinations_with_replacement(range(bins + 1), rows):
+        counts = [where.count(b) for b in range(bins)]
+        for old, new in itertools.product(range(bins + 1), repeat=2):
+            if old != new and (old == bins or counts[old]) and (old < bins or bins in where):
+                moved = list(counts)
+                for b, change in ((old, -1), (new, 1)):
+                    if b < bins:
+                        moved[b] += change
+                yield counts, moved
+
+
+def worst_case(kind, m, step, threshold, epsilon, rows=4):
+    """Largest divergence over data sets of at most `rows` rows and large counts; m histograms that see the same kind of move."""
+    changes = set()
+    for n in range(1, rows + 1):
+        for before, after in neighbours(3, n):
+            changes.add(tuple(sorted((a, b) for a, b in zip(before, after, strict=True) if a != b)))
+    big = -(-threshold // step) + 12 * STEPS // step + 2
+    changes.add(((big, big - 1), (big, big + 1)))
+    cache = {}
+
+    def of(change):
+        if change not in cache:
+            cache[change] = joint([bin_pair(kind, *counts, step, threshold) for counts in change], DIGITS[kind])
+        return cache[change]
+
+    return max(
+        divergence(joint([of(change) for change in chosen], DIGITS[kind]), epsilon)
+        for chosen in itertools.combinations_with_replacement(sorted(changes), m)
+    )
+
+
+@pytest.mark.parametrize(("kind", "m", "step", "threshold", "epsilon"), EVENTS)
+def test_delta_covers_every_pair_and_is_reached(kind, m, step, threshold, epsilon):
+    exact = worst_case(kind, m, step, threshold, epsilon, rows={"laplace": 4 if m == 1 else 2, "gaussian": 2}[kind])
+    claim = stable_delta(kind, m, step, threshold, SCALE, Fraction(epsilon))
+    assert exact <= claim * (1 + 1e-9)
+    covered = Fraction(2 * m * step, STEPS) <= Fraction(epsilon)
+    if kind == "gaussian":
+        assert exact >= 0.998 * claim
+    elif covered and singleton_rate(kind, threshold - step, SCALE) < 1 - math.exp(-step / STEPS):
+        assert exact >= 0.9999 * claim
+    # A mechanism that compares with `>` in place of `>=`, the other way round: one grid step too low is over the claim.
+    if kind == "laplace" and covered and m == 1:
+        assert worst_case(kind, m, step, threshold - 1, epsilon) > claim * (1 + 1e-4)
+
+
+def test_the_check_catches_a_threshold_that_ignores_the_step():
+    """SAFETY T5: a^(T - 1) / (1 + a) in place of a^(T - k) / (1 + a)."""
+    step, threshold = 128, 8 * 128
+    wrong = math.exp(-(threshold - 1) / STEPS) / (1 + math.exp(-1 / STEPS))
+    assert worst_case("laplace", 1, step, threshold, 1.0) > 1.5 * wrong
+
+
+def test_thresholds_add_no_delta_to_the_noise():
+    """The deltas of noise and threshold enter as a maximum; the sum would waste half."""
+    event = stable_event(1, 1e-6, histograms=1, n=10**4, draws=1, law="gaussian")
+    noise = math.exp(log_gaussian(1.0, math.sqrt(2.0) / event.count_noise_std))
+    assert noise + event.singleton_rate > 1.5e-6
+    assert float(event.delta) <= 1e-6
+
+
+def log_gaussian(epsilon, mu):
+    first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    return float(first + math.log1p(-math.exp(second - first)))
+
+
+# ---- calibration
+@pytest.mark.parametrize("epsilon", [2.0**-20, 0.01, 0.3, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("delta", [1e-20, 1e-9, 1e-3, 0.4])
+@pytest.mark.parametrize("m", [1, 2, 7, 130])
+def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
+    event = stable_event(epsilon, delta, histograms=m, n=10**6, draws=10)
+    assert event.delta <= Fraction(delta)
+    tighter = stable_delta(
+        event.law, m, event.step, event.threshold - max(1, event.threshold // 1000), event.log2_scale, event.epsilon
+    )
+    if event.threshold - max(1, event.threshold // 1000) > event.step:
+        assert Fraction(tighter) > Fraction(delta)
+    assert event.step * 10**6 + 128 * 2**event.log2_scale < 2**62
+    assert event.cost.amounts == (Fraction(epsilon), event.delta)
+
+
+def test_blocks_of_cases_are_an_upper_bound(monkeypatch):
+    from fastpubpriv.privacy import stable_histogram_accounting
+
+    fine = [
+        stable_histogram_accounting._largest_case(
+            stable_histogram_accounting._gaussian_profile(80, 8), 40, 1e-3, e, few=False
+        )
+        for e in (0.1, 1.0, 4.0)
+    ]
+    monkeypatch.setattr(stable_histogram_accounting, "_WHOLE_GRID", 8)
+    rough = [
+        stable_histogram_accounting._largest_case(
+            stable_histogram_accounting._gaussian_profile(80, 8), 40, 1e-3, e, few=False
+        )
+        for e in (0.1, 1.0, 4.0)
+    ]
+    assert all(a <= b <= 2.5 * a for a, b in zip(fine, rough, strict=True))
+
+
+def test_more_rows_take_a_coarser_grid():
+    assert stable_event(1, 1e-6, histograms=1, n=100, draws=1).log2_scale == 40
+    event = stable_event(1, 1e-6, histograms=1, n=2**40, draws=1)
+    assert event.log2_scale < 24
+    assert event.count_threshold == pytest.approx(27.245, rel=1e-3)
+
+
+def test_refusals():
+    raises(BudgetError, "epsilon > 0", stable_event, 0, 1e-6, histograms=1, n=10, draws=1)
+    raises(BudgetError, "delta in", stable_event, 1, 0, histograms=1, n=10, draws=1)
+    raises(InputError, "histograms can be released", stable_event, 1, 1e-6, histograms=2**21, n=10, draws=1)
+    raises(InputError, "no stable histogram", stable_event, 1, 1e-6, histograms=1, n=2**62, draws=1)
+    raises(InputError, "noise must be", stable_event, 1, 1e-6, histograms=1, n=10, draws=1, law="cauchy")
+    good = {"law": "laplace", "histograms": 1, "step": 5, "threshold": 6, "log2_scale": 8, "epsilon": 1, "draws": 0}
+    StableHistogramEvent(**good)
+    bad = [
+        {"law": "x"}, {"histograms": 0}, {"step": 0}, {"threshold": 5}, {"log2_scale": 7}, {"log2_scale": 41}, {"epsilon": 0},
+        {"draws": -1}, {"relation": Neighbors.ADD_REMOVE_ONE},
+    ]  # fmt: skip
+    for change in bad:
+        raises(BudgetError, None, StableHistogramEvent, **{**good, **change})
+
+
+def test_an_event_among_others():
+    event = stable_event(1, 1e-6, histograms=1, n=100, draws=5)
+    run = ComposedEvent((event, GaussianEvent(4, 8, 1)))
+    assert run.draws == 6
+    for cost in (lambda: run.rho, lambda: run.epsilon):
+        raises(BudgetError, None, cost)
+    ledger = Ledger(ApproxDP(2, 1e-5))
+    ledger.debit(event, name="histogram")
+    assert ledger.spent.amounts == (Fraction(1), event.delta)
+    raises(BudgetError, "cannot be debited", Ledger(ZCDP(1)).debit, event, name="histogram")
+    assert event.total_variation == Fraction(5, 2**100)

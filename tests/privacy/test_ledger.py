@@ -8,28 +8,19 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from clocks import PATIENCE
-from ledger_cases import reopen
+from helpers.errors import raises
+from helpers.own_thread import at_once
+from ledger_cases import forked, reopen
 
 import fastpubpriv
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    ComposedEvent,
-    Cost,
-    GaussianEvent,
-    LaplaceEvent,
-    Ledger,
-    Neighbors,
-    PureDP,
-    pure_to_zcdp_exact,
-)
+from fastpubpriv.privacy import ComposedEvent, Cost, GaussianEvent, LaplaceEvent, Neighbors, pure_to_zcdp_exact
 from fastpubpriv.privacy.ledger_file import Turn
 
 ROOT = Path(fastpubpriv.__file__).parents[1]
@@ -37,25 +28,21 @@ ROOT = Path(fastpubpriv.__file__).parents[1]
 
 def test_debits_add_up_exactly(place):
     ledger = Ledger(ZCDP(Fraction(3, 10)), label="set A", **place)
-    numbers = [ledger.debit(ZCDP(Fraction(1, 10)), name=f"query {k}") for k in range(3)]
-    assert numbers == [1, 2, 3]
+    assert [ledger.debit(ZCDP(Fraction(1, 10)), name=f"query {k}") for k in range(3)] == [1, 2, 3]
     assert ledger.remaining.is_zero
     assert ledger.spent == ledger.total.cost
     assert [(e.number, e.name) for e in ledger.entries] == [(1, "query 0"), (2, "query 1"), (3, "query 2")]
-    with pytest.raises(BudgetError, match=r"what remains, Cost\(ZCDP, rho=0.0\)"):
-        ledger.debit(ZCDP(2.0**-60), name="one too many")
+    raises(BudgetError, r"what remains, Cost\(ZCDP, rho=0.0\)", ledger.debit, ZCDP(2.0**-60), name="one too many")
     assert len(ledger.entries) == 3
 
 
 def test_every_part_of_the_total_is_checked(place):
     ledger = Ledger(ApproxDP(1, 1e-6), **place)
     ledger.debit(ApproxDP(0.25, 1e-6), name="uses all of delta")
-    with pytest.raises(BudgetError, match="larger than what remains"):
-        ledger.debit(ApproxDP(0.25, 1e-9), name="no delta left")
+    raises(BudgetError, "larger than what remains", ledger.debit, ApproxDP(0.25, 1e-9), name="no delta left")
     ledger.debit(PureDP(0.75), name="pure still fits")
     assert ledger.remaining.is_zero
-    with pytest.raises(BudgetError):
-        ledger.debit(PureDP(0.001), name="no epsilon left")
+    raises(BudgetError, None, ledger.debit, PureDP(0.001), name="no epsilon left")
 
 
 def test_events_and_notions(place):
@@ -65,19 +52,16 @@ def test_events_and_notions(place):
     ledger.debit(ComposedEvent((LaplaceEvent(128, 8, 3), LaplaceEvent(0, 8, 1))), name="laplace")
     ledger.debit(Cost.zero(ZCDP), name="free")
     assert ledger.spent.amounts[0] == Fraction(1, 2) + 2 * pure_to_zcdp_exact(0.5)
-    with pytest.raises(BudgetError, match="ZCDP or PureDP"):
-        ledger.debit(ApproxDP(0.1, 1e-6), name="x")
+    raises(BudgetError, "ZCDP or PureDP", ledger.debit, ApproxDP(0.1, 1e-6), name="x")
     with pytest.raises(BudgetError):
         ledger.debit(LaplaceEvent(64, 8, 1, delta=1e-9), name="x")
     for bad in (0.5, None, "ZCDP(1)"):
-        with pytest.raises(BudgetError, match="must be a budget"):
-            ledger.debit(bad, name="x")
+        raises(BudgetError, "must be a budget", ledger.debit, bad, name="x")
     assert len(ledger.entries) == 4
 
 
 def test_other_notions_get_advice():
-    with pytest.raises(BudgetError, match="open a ledger with ZCDP or ApproxDP"):
-        Ledger(PureDP(1)).debit(ZCDP(0.1), name="x")
+    raises(BudgetError, "open a ledger with ZCDP or ApproxDP", Ledger(PureDP(1)).debit, ZCDP(0.1), name="x")
     with pytest.raises(BudgetError, match="from which the noise was calibrated"):
         Ledger(ApproxDP(1, 1e-6)).debit(GaussianEvent(1, 8, 1), name="x")
     ledger = Ledger(ApproxDP(1, 1e-6))
@@ -89,8 +73,7 @@ def test_relations_never_mix(place):
     ledger = Ledger(ZCDP(1), **place)
     with pytest.raises(BudgetError, match="REPLACE_ONE"):
         ledger.debit(GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE), name="x")
-    with pytest.raises(BudgetError, match="REPLACE_ONE"):
-        ledger.debit(ZCDP(0.1), name="x", relation=Neighbors.ADD_REMOVE_ONE)
+    raises(BudgetError, "REPLACE_ONE", ledger.debit, ZCDP(0.1), name="x", relation=Neighbors.ADD_REMOVE_ONE)
     ledger.debit(ZCDP(0.1), name="x", relation=Neighbors.REPLACE_ONE)
     other = Ledger(ZCDP(1), relation=Neighbors.ADD_REMOVE_ONE)
     other.debit(ZCDP(0.5), name="stated under the relation of the ledger")
@@ -106,10 +89,8 @@ def test_with_closes_and_spending_stays_readable(place):
             ledger.debit(ZCDP(0.5), name="failed fit")
             raise RuntimeError("inside")
 
-    with pytest.raises(RuntimeError, match="inside"):
-        failing_fit()
-    with pytest.raises(LedgerError, match="closed"):
-        ledger.debit(ZCDP(0.5), name="after")
+    raises(RuntimeError, "inside", failing_fit)
+    raises(LedgerError, "closed", ledger.debit, ZCDP(0.5), name="after")
     assert ledger.spent == ZCDP(0.5).cost  # never refunded
 
 
@@ -118,25 +99,21 @@ def test_short_repr_and_no_copies(place):
     ledger.debit(ZCDP(0.25), name="x")
     assert repr(ledger) == "Ledger(total=ZCDP(rho=1.0), remaining=Cost(ZCDP, rho=0.75), entries=1)"
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="share its path"):
-            attempt(ledger)
+        raises(TypeError, "share its path", attempt, ledger)
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 201, "two\nlines", "\x00", 5, None, b"x"])
 def test_names_are_checked_before_anything_is_charged(place, bad):
     ledger = Ledger(ZCDP(1), **place)
-    with pytest.raises(InputError, match="printable"):
-        ledger.debit(ZCDP(0.5), name=bad)
+    raises(InputError, "printable", ledger.debit, ZCDP(0.5), name=bad)
     assert ledger.spent.is_zero
 
 
 def test_constructor_arguments_are_checked(tmp_path):
     for arguments in ({"total": 1.0}, {"total": ZCDP(1), "relation": "replace_one"}):
-        with pytest.raises(BudgetError):
-            Ledger(**arguments)
+        raises(BudgetError, None, Ledger, **arguments)
     for arguments in ({"label": "\n"}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": True}, {"timeout": "1"}):
-        with pytest.raises(InputError):
-            Ledger(ZCDP(1), path=tmp_path / "x", **arguments)
+        raises(InputError, None, Ledger, ZCDP(1), path=tmp_path / "x", **arguments)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,34 +128,27 @@ def test_file_survives_and_must_match(path):
         (ZCDP(1), None, {}),
         (ZCDP(1), "set A", {"relation": Neighbors.ADD_REMOVE_ONE}),
     ):
-        with pytest.raises(LedgerError, match="made with another"):
-            Ledger(total, path=path, label=label, **extra)
+        raises(LedgerError, "made with another", Ledger, total, path=path, label=label, **extra)
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
 def test_two_objects_see_each_other(path):
     one, two = reopen(path), reopen(path)
     one.debit(ZCDP(0.5), name="one")
-    with pytest.raises(BudgetError, match="remains"):
-        two.debit(ZCDP(0.5), name="two")
+    raises(BudgetError, "remains", two.debit, ZCDP(0.5), name="two")
     assert two.debit(ZCDP(0.125), name="two") == 5
     assert one.remaining.is_zero
 
 
 def test_sixteen_threads(place):
     per_thread = 200 if not place else 25  # each debit in a file waits for the disk
-    ledger = Ledger(ZCDP(1), **place)
-    part = ZCDP(1) / (16 * per_thread + 1)
+    ledger, part = Ledger(ZCDP(1), **place), ZCDP(1) / (16 * per_thread + 1)
 
     def work():
         for _ in range(per_thread):
             ledger.debit(part, name="x")
 
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 16)
     assert ledger.remaining == part.cost
     assert [e.number for e in ledger.entries] == list(range(1, 16 * per_thread + 1))
 
@@ -193,25 +163,9 @@ def test_threads_never_overdraw():
             except BudgetError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 16)
     assert ledger.remaining.is_zero
     assert len(refused) == 16 * 200 - 1000
-
-
-def forked(work):
-    """Run work() in a forked child; its exit code is 0 when work returns true."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_memory_ledger_refuses_a_forked_copy_and_a_file_ledger_works_there(path):
@@ -245,8 +199,7 @@ while True:
 
 def kill_children(path, times, seed, program=KILLED, wait=0.0):
     """Kill a debiting child `times` times; return debits that returned and debits in the file."""
-    chance = random.Random(seed)
-    acknowledged = 0
+    chance, acknowledged = random.Random(seed), 0
     for _ in range(times):
         child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, cwd=ROOT)
         assert child.stdout.readline() == b"ready\n"

@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 import shutil
-import signal
 import tempfile
 from decimal import Decimal
 from fractions import Fraction
@@ -13,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from case_names import shown
-from clocks import PATIENCE
-from ledger_cases import HEADER, as_body, forge
+from helpers.errors import raises
+from ledger_cases import HEADER, as_body, forge, forked
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, Neighbors
@@ -80,8 +78,7 @@ def test_timeouts(opener, bad, path):
     with pytest.raises(InputError, match=r"timeout \(seconds"):
         OPENERS[opener](path, timeout=bad)
     if opener == "new":  # checked even where it is not needed
-        with pytest.raises(InputError, match=r"timeout \(seconds"):
-            Ledger(ZCDP(1), timeout=bad)
+        raises(InputError, r"timeout \(seconds", Ledger, ZCDP(1), timeout=bad)
     assert path.read_bytes() == before
 
 
@@ -93,25 +90,21 @@ def test_timeouts_that_are_fine(good, path):
 
 @pytest.mark.parametrize("bad", [5, b"x", [], "", "\n", "x" * 201, "\ud800", object()], ids=shown)
 def test_labels(bad, tmp_path):
-    with pytest.raises(InputError, match="label must be a printable text"):
-        Ledger(ZCDP(1), path=tmp_path / "a", label=bad)
+    raises(InputError, "label must be a printable text", Ledger, ZCDP(1), path=tmp_path / "a", label=bad)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("bad", ["replace_one", [], {}, 0, Neighbors, object()], ids=shown)
 def test_relations(bad, place):
     ledger = Ledger(ZCDP(1), **place)
-    with pytest.raises(BudgetError, match=r"Neighbors.REPLACE_ONE"):
-        ledger.debit(ZCDP(0.5), name="x", relation=bad)
-    with pytest.raises(BudgetError, match=r"Neighbors.REPLACE_ONE"):
-        Ledger(ZCDP(1), relation=bad)
+    raises(BudgetError, r"Neighbors.REPLACE_ONE", ledger.debit, ZCDP(0.5), name="x", relation=bad)
+    raises(BudgetError, r"Neighbors.REPLACE_ONE", Ledger, ZCDP(1), relation=bad)
     assert ledger.spent.is_zero
 
 
 @pytest.mark.parametrize("bad", [None, 1, "ZCDP(1)", ZCDP, Budget, ZCDP(1).cost, [], float("nan")], ids=shown)
 def test_totals(bad, tmp_path):
-    with pytest.raises(BudgetError, match="total must be ZCDP, ApproxDP or PureDP"):
-        Ledger(bad, path=tmp_path / "a")
+    raises(BudgetError, "total must be ZCDP, ApproxDP or PureDP", Ledger, bad, path=tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,8 +118,7 @@ HUGE = [
 @pytest.mark.parametrize("cost", [0.5, None, "x", [], np.float64(0.5), Fraction(1, 2), ZCDP, *HUGE], ids=shown)
 def test_costs(cost, place):
     ledger = Ledger(ZCDP(1), **place)
-    with pytest.raises(BudgetError):
-        ledger.debit(cost, name="x")
+    raises(BudgetError, None, ledger.debit, cost, name="x")
     assert ledger.spent.is_zero
 
 
@@ -140,8 +132,6 @@ def test_costs_whose_sum_is_too_long_are_refused_before_they_are_charged(place):
 
 
 # ---- Places ---------------------------------------------------------------------------------------------------------
-
-
 @openers
 def test_directories(opener, tmp_path):
     for place in (tmp_path, "/", ".", "..", str(tmp_path) + "/"):
@@ -153,8 +143,7 @@ def test_a_directory_that_takes_the_place_of_a_ledger(path):
     ledger = Ledger.from_file(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(LedgerError, match="is a directory"):
-        ledger.debit(ZCDP(0.125), name="x")
+    raises(LedgerError, "is a directory", ledger.debit, ZCDP(0.125), name="x")
 
 
 @pytest.mark.parametrize("opener", ["from_file", "repair"])
@@ -172,8 +161,7 @@ def test_from_file_makes_no_file_that_vanishes_meanwhile(path, monkeypatch):
         return from_dict(data)
 
     monkeypatch.setattr(Budget, "from_dict", vanish)
-    with pytest.raises(LedgerError, match="does not exist"):
-        Ledger.from_file(path)
+    raises(LedgerError, "does not exist", Ledger.from_file, path)
     assert not path.exists()
 
 
@@ -182,22 +170,6 @@ def test_names_too_long_and_files_as_folders(opener, path):
     for place in ("x" * 300, "x/" * 3000 + "x", str(path) + "/x"):
         with pytest.raises(LedgerError):
             OPENERS[opener](path.parent / place)
-
-
-def unprivileged(work):
-    """Run work() in a forked child that is not root; its exit code is 0 when work returns true."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            signal.alarm(int(PATIENCE))
-            if os.geteuid() == 0:
-                os.setgid(65534)
-                os.setuid(65534)
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 @pytest.fixture
@@ -225,7 +197,7 @@ def test_places_without_permission(opener, what, open_folder):
         except LedgerError as error:
             return "Permission denied" in str(error) or "cannot be read" in str(error)
 
-    assert unprivileged(refused) == 0
+    assert forked(refused, unprivileged=True) == 0
     folder.chmod(0o700)
     assert [p.name for p in folder.iterdir()] == ([] if what == "folder of a new file" else ["a.ledger"])
 
@@ -244,12 +216,11 @@ def test_a_ledger_that_may_only_be_read(open_folder):
         except LedgerError as error:
             return "cannot be opened: Permission denied" in str(error)
 
-    assert unprivileged(reads_and_cannot_debit) == 0
+    assert forked(reads_and_cannot_debit, unprivileged=True) == 0
     assert path.read_bytes() == before
 
 
 # ---- Headers --------------------------------------------------------------------------------------------------------
-
 MISSING = object()
 BAD_FIELDS = [
     MISSING, None, True, 1, 1.5, "", "x" * 300, "a\0b", "\ud800", [], {}, [[]], {"notion": "ZCDP"},
@@ -269,13 +240,11 @@ def test_a_header_field_that_is_missing_or_no_such_value_is_refused(tmp_path, fi
         changed = {**header, field: value} if value is not MISSING else {k: v for k, v in header.items() if k != field}
         path.write_bytes(forge(as_body(changed).replace("Infinity", "1e400")))
         before = path.read_bytes()
-        with pytest.raises(LedgerError):
-            Ledger(ZCDP(1), path=path, label=label)
+        raises(LedgerError, None, Ledger, ZCDP(1), path=path, label=label)
         if field == "label" and value is None:
             assert Ledger.from_file(path).label is None
         else:
-            with pytest.raises(LedgerError):
-                Ledger.from_file(path)
+            raises(LedgerError, None, Ledger.from_file, path)
         assert path.read_bytes() == before
 
 

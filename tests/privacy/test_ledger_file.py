@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 from clocks import PATIENCE, ten_times
+from helpers.errors import raises
 from ledger_cases import reopen
 
 from fastpubpriv.errors import LedgerError
@@ -49,13 +50,10 @@ BROKEN = [
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_files_are_refused_and_left_alone(path, name):
-    running = reopen(path)
-    data = broken(name, path.read_bytes())
+    running, data = reopen(path), broken(name, path.read_bytes())
     path.write_bytes(data)
-    with pytest.raises(LedgerError, match="ledger"):
-        reopen(path)
-    with pytest.raises(LedgerError):
-        Ledger.from_file(path)
+    raises(LedgerError, "ledger", reopen, path)
+    raises(LedgerError, None, Ledger.from_file, path)
     if "lost" not in name and "exchanged" not in name and "changed" not in name and "inside" not in name:
         with pytest.raises(LedgerError):  # a process that has read the good file notices as well
             running.debit(ZCDP(0.125), name="x")
@@ -63,19 +61,16 @@ def test_broken_files_are_refused_and_left_alone(path, name):
 
 
 def test_a_running_ledger_notices_removed_and_replaced_files(path, tmp_path):
-    running = reopen(path)
-    data = path.read_bytes()
+    running, data = reopen(path), path.read_bytes()
     path.write_bytes(data[:-LINE])
-    with pytest.raises(LedgerError, match="shorter"):
-        running.debit(ZCDP(0.125), name="x")
+    raises(LedgerError, "shorter", running.debit, ZCDP(0.125), name="x")
     other = tmp_path / "b"
     other.write_bytes(data)
     os.replace(other, path)
     with pytest.raises(LedgerError, match="replaced"):
         _ = running.spent
     path.unlink()
-    with pytest.raises(LedgerError, match="does not exist"):
-        running.debit(ZCDP(0.125), name="x")
+    raises(LedgerError, "does not exist", running.debit, ZCDP(0.125), name="x")
     assert not path.exists()
 
 
@@ -83,12 +78,9 @@ def test_valid_lines_with_wrong_content_are_refused(tmp_path):
     from fastpubpriv.privacy.ledger_file import encode
 
     header = {
-        "format": "fastpubpriv-ledger",
-        "version": 1,
-        "total": ZCDP(1).to_dict(),
-        "label": None,
+        "format": "fastpubpriv-ledger", "version": 1, "total": ZCDP(1).to_dict(), "label": None,
         "relation": "replace_one",
-    }
+    }  # fmt: skip
     good = {"number": 1, "name": "x", "cost": ZCDP(0.5).cost.to_dict()}
     for record in (
         {**good, "number": 2},
@@ -102,32 +94,26 @@ def test_valid_lines_with_wrong_content_are_refused(tmp_path):
         file = tmp_path / "b.ledger"
         first, check = encode(header, "")
         file.write_bytes(first + encode(record, check)[0])
-        with pytest.raises(LedgerError):
-            Ledger(ZCDP(1), path=file)
+        raises(LedgerError, None, Ledger, ZCDP(1), path=file)
     file.write_bytes(encode({**header, "version": 2}, "")[0])
-    with pytest.raises(LedgerError, match="version"):
-        Ledger(ZCDP(1), path=file)
+    raises(LedgerError, "version", Ledger, ZCDP(1), path=file)
     file.write_bytes(encode({"format": "fastpubpriv-ledger"}, "")[0])
-    with pytest.raises(LedgerError, match="header"):
-        Ledger.from_file(file)
+    raises(LedgerError, "header", Ledger.from_file, file)
 
 
 def test_repair_moves_half_a_line_aside(path):
     data = path.read_bytes()
     assert Ledger.repair(path) == 0
     path.write_bytes(data + b'{"cost":{"notion"')
-    with pytest.raises(LedgerError, match="repair"):
-        reopen(path)
+    raises(LedgerError, "repair", reopen, path)
     assert Ledger.repair(path) == 17
     assert path.read_bytes() == data
     assert [p.read_bytes() for p in path.parent.glob("*.torn-*")] == [b'{"cost":{"notion"']
     assert reopen(path).debit(ZCDP(0.125), name="again") == 4
     path.write_bytes(broken("name changed", path.read_bytes()))
-    with pytest.raises(LedgerError, match="cannot be repaired"):
-        Ledger.repair(path)
+    raises(LedgerError, "cannot be repaired", Ledger.repair, path)
     path.write_bytes(data[:100])
-    with pytest.raises(LedgerError, match="header"):
-        Ledger.repair(path)
+    raises(LedgerError, "header", Ledger.repair, path)
 
 
 def test_odd_places_are_refused(path, tmp_path):
@@ -140,8 +126,7 @@ def test_odd_places_are_refused(path, tmp_path):
         (link, "symbolic link"), (dangling, "symbolic link"), (pipe, "regular"), (tmp_path, "ledger"),
         (inside, "created"), (tmp_path / "missing" / "x", "created"),
     ):  # fmt: skip
-        with pytest.raises(LedgerError, match=why):
-            reopen(place)
+        raises(LedgerError, why, reopen, place)
     assert not (tmp_path / "nowhere").exists()
     assert reopen(path).spent == ZCDP(0.375).cost
 
@@ -159,8 +144,7 @@ def test_read_only_directory(tmp_path, monkeypatch):
 
         monkeypatch.setattr(os, "open", refuse)
     folder.chmod(0o500)
-    with pytest.raises(LedgerError, match="cannot be created: Permission denied"):
-        Ledger(ZCDP(1), path=folder / "a.ledger")
+    raises(LedgerError, "cannot be created: Permission denied", Ledger, ZCDP(1), path=folder / "a.ledger")
     assert list(folder.iterdir()) == []
 
 
@@ -174,8 +158,7 @@ def test_read_only_file_can_be_read_but_not_debited(path, monkeypatch):
 
     monkeypatch.setattr(os, "open", refuse)
     assert ledger.spent == ZCDP(0.375).cost
-    with pytest.raises(LedgerError, match="cannot be opened: Permission denied"):
-        ledger.debit(ZCDP(0.125), name="x")
+    raises(LedgerError, "cannot be opened: Permission denied", ledger.debit, ZCDP(0.125), name="x")
 
 
 def test_locked_by_another_process(path):
@@ -210,8 +193,7 @@ def test_short_write_and_full_disk_charge_nothing(path, monkeypatch):
         assert ledger.spent == ZCDP(0.375).cost
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
-        with pytest.raises(LedgerError, match="disk is full"):
-            Ledger(ZCDP(1), path=path.with_name("new.ledger"))
+        raises(LedgerError, "disk is full", Ledger, ZCDP(1), path=path.with_name("new.ledger"))
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert ledger.debit(ZCDP(0.125), name="x") == 4
 
@@ -225,8 +207,7 @@ def test_a_failed_write_never_lengthens_a_file_that_was_cut(path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", cut_and_full)
-        with pytest.raises(LedgerError, match="nothing was charged"):
-            ledger.debit(ZCDP(0.125), name="x")
+        raises(LedgerError, "nothing was charged", ledger.debit, ZCDP(0.125), name="x")
     assert path.read_bytes() == data[:LINE]
 
 
@@ -238,16 +219,14 @@ def test_a_disk_that_cannot_be_read(path, monkeypatch):
 
     monkeypatch.setattr(os, "pread", fail)
     for use in (reopen, Ledger.from_file, Ledger.repair, lambda path: ledger.debit(ZCDP(0.125), name="x")):
-        with pytest.raises(LedgerError, match="cannot be read: Input/output error"):
-            use(path)
+        raises(LedgerError, "cannot be read: Input/output error", use, path)
     assert path.read_bytes() == before
 
 
 def test_a_file_that_is_cut_while_it_is_read(path, monkeypatch):
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda fd, size, offset: real(fd, size, offset) if size == 256 else b"")
-    with pytest.raises(LedgerError, match="shorter while it was read"):
-        Ledger.from_file(path)
+    raises(LedgerError, "shorter while it was read", Ledger.from_file, path)
 
 
 def test_many_lines_are_read_in_pieces(path, monkeypatch):
@@ -261,8 +240,7 @@ def test_many_lines_are_read_in_pieces(path, monkeypatch):
     with open(path, "ab") as file:
         file.write(b" " * (1 << 17))
     for use in (reopen, Ledger.repair):
-        with pytest.raises(LedgerError, match="a line has no end"):
-            use(path)
+        raises(LedgerError, "a line has no end", use, path)
 
 
 def test_failed_flush_counts_as_spent(path, monkeypatch):
@@ -273,13 +251,11 @@ def test_failed_flush_counts_as_spent(path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        with pytest.raises(LedgerError, match="nothing may be released"):
-            ledger.debit(ZCDP(0.125), name="x")
+        raises(LedgerError, "nothing may be released", ledger.debit, ZCDP(0.125), name="x")
     assert ledger.spent == ZCDP(0.5).cost
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        with pytest.raises(LedgerError, match="directory cannot be flushed"):
-            reopen(path)
+        raises(LedgerError, "directory cannot be flushed", reopen, path)
 
 
 def test_flushed_before_debit_returns(path, monkeypatch):
@@ -294,8 +270,7 @@ def test_flushed_before_debit_returns(path, monkeypatch):
 
 def limited_child(path, limit, results):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    ledger = reopen(path)
-    done = 0
+    ledger, done = reopen(path), 0
     try:
         while True:
             ledger.debit(ZCDP(2.0**-20), name="small")
@@ -317,7 +292,6 @@ def test_file_size_limit(path):
 
 
 def test_leftovers_of_a_crashed_creator_are_removed(path):
-    leftover = path.with_name(f".{path.name}.{'0' * 16}.new")
-    leftover.write_bytes(b"half")
+    path.with_name(f".{path.name}.{'0' * 16}.new").write_bytes(b"half")
     reopen(path)
     assert [p.name for p in path.parent.iterdir()] == [path.name]

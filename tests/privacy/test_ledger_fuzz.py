@@ -25,7 +25,6 @@ def no_waiting_for_the_disk(monkeypatch):
 
 
 # ---- Inputs ---------------------------------------------------------------------------------------------------------
-
 ODD_TEXTS = st.sampled_from([
     "", "1/2", "0/1", "1/0", "-1/2", "2/4", "1/2 ", "01/2", "1", "1e5/1", "nan", "\u0661/\u0662", "9" * 3999 + "/1",
     "1/" + "9" * 3999, "9" * 9000 + "/1", "ZCDP", "PureDP", "Budget", "replace_one", "x" * 201, "\n", "\ud800", "\0",
@@ -100,8 +99,6 @@ FILES = {
 
 
 # ---- Ledger files ---------------------------------------------------------------------------------------------------
-
-
 def test_the_corpus_is_what_its_program_makes():
     assert SEEDS == CASES
 
@@ -157,8 +154,6 @@ def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
 
 
 # ---- Budgets from JSON ----------------------------------------------------------------------------------------------
-
-
 def fuzz_budgets(count, **options):
     amounts = st.fixed_dictionaries(
         {}, optional={"notion": SCALARS, "rho": SCALARS, "epsilon": SCALARS, "delta": SCALARS, "rho_float": SCALARS}
@@ -186,8 +181,6 @@ def test_many_budgets():
 
 
 # ---- A file with a history ------------------------------------------------------------------------------------------
-
-
 class History(RuleBasedStateMachine):
     """Live ledgers on one file, which other programs roll back, cut, tear, repair, exchange and delete meanwhile.
 
@@ -313,9 +306,7 @@ def test_long_history(tmp_path):
 def test_planted_fault_in_history_is_found(tmp_path, monkeypatch):
     read = ledger_file.LedgerFile._read
     monkeypatch.setattr(  # the last line is taken as read without reading it
-        ledger_file.LedgerFile,
-        "_check_unchanged",
-        lambda self, file, position: len(read(self, file, 1 << 20, 0)),
+        ledger_file.LedgerFile, "_check_unchanged", lambda self, file, position: len(read(self, file, 1 << 20, 0))
     )
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_history(tmp_path, 300, 25, **PLANTED)

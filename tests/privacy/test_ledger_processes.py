@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 from clocks import PATIENCE
-from ledger_cases import reopen
+from ledger_cases import forked, reopen
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
@@ -24,21 +24,7 @@ EIGHTH = ZCDP(0.125)
 
 def check_unlocked(path):
     """Nobody holds the lock now: a debit that does not wait goes through."""
-    ledger = reopen(path, timeout=0)
-    return ledger.debit(EIGHTH, name="not locked")
-
-
-def forked(work):
-    """Run work() in a forked child; its exit code is 0 when work returns true. A child that hangs is killed."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            signal.alarm(int(PATIENCE))
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return reopen(path, timeout=0).debit(EIGHTH, name="not locked")
 
 
 def python_fork():
@@ -120,8 +106,7 @@ def test_planted_fault_closing_without_unlocking_is_caught(path, monkeypatch):
 def killed_in_a_debit(path, ready, fork):
     """Debit in a thread, fork a child that lives on, and wait inside the debit to be killed."""
     with debit_in_progress(reopen(path)):
-        pid = fork()
-        if pid == 0:
+        if fork() == 0:
             os.write(ready, f"{os.getpid()}\n".encode())
         live_on()
 
@@ -252,8 +237,6 @@ def test_threads_and_forks_at_once_count_exactly(path):
 
 
 # ---- Creation -------------------------------------------------------------------------------------------------------
-
-
 def opening_child(folder, rounds, barrier, results):
     failures = []
     for k in range(rounds):
@@ -295,9 +278,7 @@ def come_second(path, call):
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "link", "unlink"])
 def test_another_process_may_come_first_at_any_moment(tmp_path, call):
-    path = tmp_path / "a.ledger"
-    second = come_second(path, call)
-    assert second.debit(EIGHTH, name="second") == 2
+    assert come_second(tmp_path / "a.ledger", call).debit(EIGHTH, name="second") == 2
     assert [p.name for p in tmp_path.iterdir()] == ["a.ledger"]
 
 
@@ -320,8 +301,7 @@ def test_a_link_that_fails_for_another_reason_is_told(tmp_path, monkeypatch):
 
 
 def test_openers_with_different_totals_agree_on_one(tmp_path):
-    path = tmp_path / "a.ledger"
-    barrier, results = FORK.Barrier(4), FORK.SimpleQueue()
+    path, barrier, results = tmp_path / "a.ledger", FORK.Barrier(4), FORK.SimpleQueue()
 
     def child(rho):
         barrier.wait()

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from helpers.errors import raises
 from ledger_cases import reopen
 
 from fastpubpriv.errors import LedgerError
@@ -83,8 +84,7 @@ def test_a_rollback_that_has_grown_past_is_noticed(path):
     for _ in range(3):
         other.debit(ZCDP(0.25), name="other")
     for use in (lambda: live.debit(ZCDP(0.25), name="x"), lambda: live.spent, lambda: live.entries):
-        with pytest.raises(LedgerError, match="rolled back"):
-            use()
+        raises(LedgerError, "rolled back", use)
     assert live.total == ZCDP(1)
     assert "remaining=Cost(ZCDP, rho=0.75)" in repr(live)  # what this process knows
 
@@ -104,8 +104,7 @@ def test_a_truncation_and_a_lost_header_are_noticed(path):
     live, data = reopen(path), path.read_bytes()
     for shorter in (data[:-LINE], data[:LINE], b""):
         put_back(path, shorter)
-        with pytest.raises(LedgerError):
-            live.debit(HALF, name="x")
+        raises(LedgerError, None, live.debit, HALF, name="x")
         assert path.read_bytes() == shorter
     put_back(path, data)
     assert live.debit(HALF, name="back again") == 2
@@ -124,10 +123,8 @@ def test_a_rollback_during_a_debit_is_noticed(path, monkeypatch, call):
         return real(*arguments)
 
     monkeypatch.setattr(module, call, late)
-    with pytest.raises(LedgerError):
-        live.debit(HALF, name="x")
-    with pytest.raises(LedgerError):
-        live.debit(HALF, name="x")
+    raises(LedgerError, None, live.debit, HALF, name="x")
+    raises(LedgerError, None, live.debit, HALF, name="x")
 
 
 @pytest.mark.parametrize("call", ["flock", "write", "fsync"])
@@ -142,6 +139,5 @@ def test_a_file_that_was_exchanged_during_a_debit_is_noticed(path, monkeypatch, 
         return real(*arguments)
 
     monkeypatch.setattr(module, call, late)
-    with pytest.raises(LedgerError, match="replaced"):
-        live.debit(HALF, name="into a file without a name")
+    raises(LedgerError, "replaced", live.debit, HALF, name="into a file without a name")
     assert reopen(path).entries == ()

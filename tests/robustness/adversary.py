@@ -41,19 +41,9 @@ def words(pattern, rng, shape):
 
 
 PATTERNS = (
-    "zeros",
-    "minus one",
-    "top",
-    "bottom",
-    "signs",
-    "one",
-    "anything",
-    "all scales",
-    "large diagonal",
-    "negative diagonal",
-    "mixed",
-    "first honest",
-)
+    "zeros", "minus one", "top", "bottom", "signs", "one", "anything", "all scales", "large diagonal",
+    "negative diagonal", "mixed", "first honest",
+)  # fmt: skip
 
 
 class Adversary(transcripts.Transcript):
@@ -82,8 +72,7 @@ class Adversary(transcripts.Transcript):
 
     def bins(self, pattern, name, event):
         """A table (histogram, count, key ...): none, one, or as many bins as there are rows, anywhere."""
-        rows = []
-        most = max(1, min(self.n, event.draws // event.histograms))
+        rows, most = [], max(1, min(self.n, event.draws // event.histograms))
         for index in range(event.histograms):
             size = {"zeros": 0, "minus one": 1, "one": 1, "top": most}.get(pattern, int(self.rng.integers(most + 1)))
             low, high = (

@@ -34,23 +34,12 @@ MADE = {
         fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4)
     ),
     "TrainingResult": lambda: seeded(
-        fpp.linear_regression,
-        pd.DataFrame(ROWS, columns=["age", SECOND]),
-        ROWS @ [1.0, 0.1],
-        x_pub=PUBLIC,
-        y_pub=PUBLIC @ [1.0, 0.1],
-        y_scale=0.1,
-        budget=ZCDP(1),
+        fpp.linear_regression, pd.DataFrame(ROWS, columns=["age", SECOND]), ROWS @ [1.0, 0.1], x_pub=PUBLIC,
+        y_pub=PUBLIC @ [1.0, 0.1], y_scale=0.1, budget=ZCDP(1),
     ),
     "DescentResult": lambda: seeded(
-        fpp.train,
-        pd.DataFrame(ROWS, columns=["age", SECOND]),
-        ROWS @ [1.0, 0.1],
-        loss="squared",
-        x_pub=PUBLIC,
-        y_pub=PUBLIC @ [1.0, 0.1] + [0.1, -0.1] * (len(PUBLIC) // 2),
-        budget=ZCDP(1),
-        method="semi_dp",
+        fpp.train, pd.DataFrame(ROWS, columns=["age", SECOND]), ROWS @ [1.0, 0.1], loss="squared", x_pub=PUBLIC,
+        y_pub=PUBLIC @ [1.0, 0.1] + [0.1, -0.1] * (len(PUBLIC) // 2), budget=ZCDP(1), method="semi_dp",
     ),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(
@@ -70,7 +59,7 @@ MADE = {
         fpp.local.train, ROWS[:200], ROWS[:200, 0], epsilon=1.0, clip_norm=5.0, radius=1.0
     ),
     "Ball": lambda: fpp.terrific_ball(FEW, min_count=5, radius_max=500.0),
-}
+}  # fmt: skip
 FOUND = {}
 
 

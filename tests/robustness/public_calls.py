@@ -38,12 +38,7 @@ from fastpubpriv import (
     train,
     weighted_mean,
 )
-from fastpubpriv.mixtures.list_decoding import (
-    decode_axis_aligned,
-    decode_gaussians,
-    decode_means,
-    decode_variances,
-)
+from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
 from fastpubpriv.privacy import Cost, Neighbors
 from fastpubpriv.training import OutputPerturbation
 from fastpubpriv.training.methods import METHODS
@@ -63,8 +58,7 @@ ALL, GAUSSIAN, APPROX = tuple(NOTIONS), ("zcdp", "approx"), ("approx",)
 
 def listed(count, dim):
     """A list of `count` mixtures of two components."""
-    rng = np.random.default_rng(count)
-    weights = np.full((count, 2), 0.5)
+    rng, weights = np.random.default_rng(count), np.full((count, 2), 0.5)
     return weights, rng.normal(size=(count, 2, dim)) * 10.0, np.exp(rng.normal(size=(count, 2, dim)))
 
 
@@ -102,20 +96,9 @@ PROBABILITIES = [TINY, 1e-300, 1e-100, 1e-16, 0.5, 1.0 - 2.0**-53, 0.0, 1.0, -1.
 LENGTHS = [TINY, 1e-160, 1e-150, 1e-9, 1.0, 1e9, 1e150, 1e160, HUGE, 0.0, -1.0, math.nan, math.inf, "x", None]
 COUNTS = [1, 2, 3, 7, 24, 64, 1000, 2**31, 0, -1, 1.5, math.nan, True, "auto", "x", None]
 MATRICES = [
-    None,
-    TINY,
-    1.0,
-    HUGE,
-    [1.0, 1e-300],
-    [1e300, 1e-300],
-    np.eye(2),
-    np.eye(2) * 1e-300,
-    np.diag([1e300, 1e-300]),
-    np.ones((2, 2)),
-    np.full((2, 2), math.nan),
-    "public",
-    "x",
-]
+    None, TINY, 1.0, HUGE, [1.0, 1e-300], [1e300, 1e-300], np.eye(2), np.eye(2) * 1e-300, np.diag([1e300, 1e-300]),
+    np.ones((2, 2)), np.full((2, 2), math.nan), "public", "x",
+]  # fmt: skip
 CENTERS = [None, 0.0, 1e300, HUGE, -HUGE, [HUGE, -HUGE], [1.0], math.nan, "public", "x"]
 BOX = ([-5.0, -4.0], [35.0, 9.0])
 BOUNDS = [
@@ -123,23 +106,10 @@ BOUNDS = [
     (0.0, math.inf), (math.nan, 1.0), (0.0,), ([0.0] * 3, 1.0), "x", None,
 ]  # fmt: skip
 PUBLICS = [
-    PUBLIC,
-    PUBLIC[:1],
-    PUBLIC[:2],
-    PUBLIC[:3],
-    PUBLIC * 1e150,
-    PUBLIC * 1e300,
-    PUBLIC * 1e-150,
-    PUBLIC * 1e-300,
-    PUBLIC * [1e150, 1e-150],
-    np.zeros((5, DIM)),
-    np.repeat(PUBLIC[:2], 6, axis=0),
-    np.full((3, DIM), HUGE),
-    PUBLIC_LINE,
-    PUBLIC_LINE * 1e-200,
-    None,
-    "x",
-]
+    PUBLIC, PUBLIC[:1], PUBLIC[:2], PUBLIC[:3], PUBLIC * 1e150, PUBLIC * 1e300, PUBLIC * 1e-150, PUBLIC * 1e-300,
+    PUBLIC * [1e150, 1e-150], np.zeros((5, DIM)), np.repeat(PUBLIC[:2], 6, axis=0), np.full((3, DIM), HUGE),
+    PUBLIC_LINE, PUBLIC_LINE * 1e-200, None, "x",
+]  # fmt: skip
 SHARED = {
     "budget": [
         *(ZCDP(rho) for rho in (2.0**-60, 1e-9, 1e-3, 10, 1e3, 1e6)),
@@ -157,33 +127,16 @@ SHARED = {
     "threads": [None, 1, 2, 0, 10**9, True],
     "progress": [None, False, 1],
     "x_priv": [
-        ROWS[:1],
-        ROWS[:2],
-        ROWS[:3],
-        ROWS[:5],
-        ROWS[:17],
-        ROWS,
-        LINE,
-        LINE[:20],
-        LINE[:, 0],
-        ROWS.astype(np.float32),
-        ROWS[:20, [0, 1, 0]],
-        np.full((20, DIM), math.nan),
-        np.full((20, DIM), HUGE),
-        np.zeros((20, DIM)),
-        ROWS * 1e300,
-        "no such file.npy",
+        ROWS[:1], ROWS[:2], ROWS[:3], ROWS[:5], ROWS[:17], ROWS, LINE, LINE[:20], LINE[:, 0],
+        ROWS.astype(np.float32), ROWS[:20, [0, 1, 0]], np.full((20, DIM), math.nan), np.full((20, DIM), HUGE),
+        np.zeros((20, DIM)), ROWS * 1e300, "no such file.npy",
     ],
-}
+}  # fmt: skip
 MODES = ["practical", "theory", "x"]
 PRIVATE_MEAN = {
-    "center": CENTERS,
-    "radius": LENGTHS,
-    "covariance": MATRICES,
-    "variance": MATRICES,
-    "steps": COUNTS,
+    "center": CENTERS, "radius": LENGTHS, "covariance": MATRICES, "variance": MATRICES, "steps": COUNTS,
     "mode": MODES,
-}
+}  # fmt: skip
 
 CALLS = {
     "estimate_mean": Call(
@@ -251,13 +204,8 @@ CALLS = {
             notions=notions,
             heavy=heavy,
             hostile={
-                "x_pub": PUBLICS,
-                "structure": ["auto", "public", "full", "x", None],
-                "pub_priv_gap": PROBABILITIES,
-                "mode": MODES,
-                "rounds": COUNTS,
-                "cond_max": LENGTHS,
-                "require_precondition": [True, False, 1],
+                "x_pub": PUBLICS, "structure": ["auto", "public", "full", "x", None], "pub_priv_gap": PROBABILITIES,
+                "mode": MODES, "rounds": COUNTS, "cond_max": LENGTHS, "require_precondition": [True, False, 1],
                 "bounds": BOUNDS,
             },
         )
@@ -281,13 +229,9 @@ CALLS = {
             options={"x_pub": PUBLIC, "n_components": k, "min_weight": 0.2, **options},
             notions=notions,
             hostile={
-                "x_pub": PUBLICS,
-                "n_components": COUNTS,
-                "min_weight": PROBABILITIES,
-                "weight_floor": PROBABILITIES,
-                "bounds": BOUNDS,
-                "method": ["auto", "tree", "one_shot", "public_pca", "x"],
-                "mode": MODES,
+                "x_pub": PUBLICS, "n_components": COUNTS, "min_weight": PROBABILITIES,
+                "weight_floor": PROBABILITIES, "bounds": BOUNDS,
+                "method": ["auto", "tree", "one_shot", "public_pca", "x"], "mode": MODES,
             },
         )
         for name, k, options, notions in (
@@ -340,17 +284,10 @@ CALLS = {
             notions=APPROX,
             hostile={
                 "bins": [
-                    BinGrid(width=1.0),
-                    BinGrid(width=TINY),
-                    BinGrid(width=1e-300, offset=1e300),
-                    BinGrid(width=1e300, levels=10),
-                    BinGrid(width=1.0, levels=54),
-                    BinGrid(width=HUGE),
-                    DyadicBins(),
-                    ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]),
-                    [BinGrid(width=1.0), None],
-                    [None, None],
-                    None,
+                    BinGrid(width=1.0), BinGrid(width=TINY), BinGrid(width=1e-300, offset=1e300),
+                    BinGrid(width=1e300, levels=10), BinGrid(width=1.0, levels=54), BinGrid(width=HUGE),
+                    DyadicBins(), ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]), [BinGrid(width=1.0), None],
+                    [None, None], None,
                 ],
                 "noise": ["auto", "laplace", "gaussian", "x"],
             },
@@ -409,9 +346,7 @@ CALLS = {
         hostile={"min_weight": PROBABILITIES, "mode": MODES, "max_scales": COUNTS},
     ),
     "decode_variances, theory": Call(
-        decode_variances,
-        options={"mode": "theory", "min_weight": 0.9},
-        notions=APPROX,
+        decode_variances, options={"mode": "theory", "min_weight": 0.9}, notions=APPROX,
         hostile={"min_weight": PROBABILITIES, "max_scales": COUNTS},
     ),
     "decode_means": Call(
@@ -427,9 +362,7 @@ CALLS = {
             options=options,
             notions=APPROX,
             hostile={
-                "min_weight": PROBABILITIES,
-                "mode": MODES,
-                "max_scales": [1, 2, 12, 50, 0, 10**9],
+                "min_weight": PROBABILITIES, "mode": MODES, "max_scales": [1, 2, 12, 50, 0, 10**9],
                 "accounting": ["exact", "paper", "x"],
             },
         )
@@ -445,9 +378,7 @@ CALLS = {
         hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES, "max_scales": [1, 12, 50, 0]},
     ),
     "decode_axis_aligned, known covariance": Call(
-        decode_axis_aligned,
-        options={"covariance": np.eye(2)},
-        notions=APPROX,
+        decode_axis_aligned, options={"covariance": np.eye(2)}, notions=APPROX,
         hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES},
     ),
     **{

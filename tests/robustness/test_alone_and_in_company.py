@@ -69,10 +69,8 @@ NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory
 
 def estimators_of(dim):
     """(name, call) for every public function that takes private rows, in its variants, on small input."""
-    rng = np.random.default_rng(dim)
-    centers = np.stack([np.zeros(dim), np.full(dim, 40.0)])
-    private = centers[np.arange(N) % K] + rng.normal(size=(N, dim))
-    m = 2 * dim + 8
+    rng, centers = np.random.default_rng(dim), np.stack([np.zeros(dim), np.full(dim, 40.0)])
+    private, m = centers[np.arange(N) % K] + rng.normal(size=(N, dim)), 2 * dim + 8
     public = centers[np.arange(m) % K] + rng.normal(size=(m, dim))
     one, one_public = rng.normal(size=(N, dim)), rng.normal(size=(m, dim))
     listed = np.full((4, K), 0.5), rng.normal(size=(4, K, dim)), np.ones((4, K, dim))
@@ -208,8 +206,7 @@ def all_passes(dim):
 
 
 def test_every_function_that_takes_private_rows_has_a_case():
-    named = {name for dim in DIMS for name, _, _ in estimators_of(dim)}
-    assert named == set(takers())
+    assert {name for dim in DIMS for name, _, _ in estimators_of(dim)} == set(takers())
 
 
 def test_private_rows_are_read_in_known_places_only():
@@ -276,8 +273,6 @@ def test_groups_by_position_do_not_see_each_other(dim):
 
 
 # ---- planted faults: each is what NumPy code that looks innocent would do ---------------------------------------------
-
-
 def found_wrong(dim, call, bisected=20):
     with recording() as recorder:
         call()

@@ -3,13 +3,13 @@
 import multiprocessing
 import os
 import signal
-import threading
 import time
 
 import numpy as np
 import polars  # noqa: F401  (its signal handler, with SA_RESTART, once kept Ctrl-C from waking the waiting thread)
 import pytest
 from clocks import PATIENCE, ctrl_c
+from helpers.own_thread import at_once
 from spies import SpyRows
 
 from fastpubpriv import ZCDP, BudgetError, Ledger, LedgerError, Rows, coinpress_mean, estimate_mean
@@ -71,8 +71,7 @@ def kill_many(count, folder, seed):
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         assert child.exitcode == -signal.SIGKILL
-        entries = len(Ledger.from_file(ledger_path).entries)
-        marks = read_marks(marks_path)
+        entries, marks = len(Ledger.from_file(ledger_path).entries), read_marks(marks_path)
         check(marks, entries)
         outputs += sum(kind == "output" for kind, _ in marks)
         reads += sum(kind == "read" for kind, _ in marks)
@@ -119,11 +118,7 @@ def test_threads_share_one_ledger(on_file, tmp_path):
             except BudgetError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * workers)
     assert len(refused) == 7
     assert len(set(answers)) == len(answers) == fits * workers - 7
     assert ledger.spent == total.cost
@@ -186,8 +181,7 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
 
 
 def test_an_interrupt_while_reading_is_not_swallowed():
-    log = []
-    ledger = Ledger(ZCDP(1))
+    log, ledger = [], Ledger(ZCDP(1))
     rows = SpyRows(CHUNK, log, fails=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
@@ -195,8 +189,7 @@ def test_an_interrupt_while_reading_is_not_swallowed():
 
 
 def test_out_of_memory_is_told_as_such_and_refunds_nothing():
-    ledger = Ledger(ZCDP(1))
-    rows = SpyRows(CHUNK, [], fails=MemoryError())
+    ledger, rows = Ledger(ZCDP(1)), SpyRows(CHUNK, [], fails=MemoryError())
     with pytest.raises(MemoryError):
         coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
     assert ledger.spent == ZCDP(0.5).cost

@@ -13,13 +13,10 @@ from fastpubpriv.local import PrivUnit, PrivUnitG, ReportSum
 from fastpubpriv.sources import Executor, private_rows
 from fastpubpriv.training import DPSGD, SemiDP
 
-LIGHT = [name for name, call in CALLS.items() if not call.heavy]
-
 
 def outcome(call, x_priv=None, **options):
     """What a call gives, as text with all bits."""
-    budget = NOTIONS[call.notions[0]]
-    result = call(x_priv, budget=budget, random_state=3, **options)
+    result = call(x_priv, budget=NOTIONS[call.notions[0]], random_state=3, **options)
     return repr(result.to_dict()) if hasattr(result, "to_dict") else repr(result)
 
 
@@ -29,7 +26,7 @@ def there(call, chunks):
     return chunked(call.rows, chunks), labels
 
 
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not call.heavy])
 def test_the_same_bits_as_in_memory(name):
     call = CALLS[name]
     rows, labels = there(call, 7)
@@ -47,8 +44,7 @@ def test_the_same_bits_as_in_memory(name):
 )
 def test_what_is_sent_names_neither_account_nor_keys(name):
     """Tasks hold the query and public numbers; who pays, and what the noise is made of, stays with the caller."""
-    call = CALLS[name]
-    wire = Wire()
+    call, wire = CALLS[name], Wire()
     with wire.used():
         assert outcome(call, there(call, 4)[0]) == outcome(call)
     named = set().union(*map(modules_in, [*wire.tasks, *wire.answers]))
@@ -91,8 +87,7 @@ def test_reports_are_summed_where_they_are(randomizer):
 
 def test_reports_are_drawn_here():
     """Rows of a collection are read in order: the coins of a row depend on its place."""
-    rows = np.random.default_rng(1).normal(size=(90, 4))
-    randomizer = PrivUnit(4, 2.0)
+    rows, randomizer = np.random.default_rng(1).normal(size=(90, 4)), PrivUnit(4, 2.0)
     drawn = [quiet(randomizer.privatize, x, random_state=2).to_bytes() for x in (rows, chunked(rows, 6))]
     assert drawn[0] == drawn[1]
 
@@ -101,8 +96,7 @@ def test_a_lost_cluster_costs_the_budget_and_says_nothing():
     def lost(graph, keys, **options):
         raise RuntimeError("Alice-SSN-123")
 
-    ledger = fpp.Ledger(fpp.ZCDP(2))
-    rows = chunked(np.ones((50, 2)), 5)
+    ledger, rows = fpp.Ledger(fpp.ZCDP(2)), chunked(np.ones((50, 2)), 5)
     with dask.config.set(scheduler=lost), pytest.raises(InputError, match="did not finish") as caught:
         quiet(fpp.estimate_mean, rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), ledger=ledger, progress=False)
     assert "Alice" not in repr((caught.value, caught.value.__context__, caught.value.__cause__))

@@ -92,8 +92,7 @@ def test_a_worker_says_nothing_of_an_error(client):
 def test_killed_workers_change_nothing(client):
     """Fifty times, at a random moment of a call, one of the four processes is killed; its tasks are done again elsewhere."""
     call = CALLS["learn_separated_mixture, tree"]
-    expected = outcome(call)
-    dice, killed = random.Random(4), 0
+    expected, dice, killed = outcome(call), random.Random(4), 0
     for _ in range(KILLS):
         ledger = fpp.Ledger(fpp.ZCDP(1))
         client.cluster.scale(4)  # where a machine is too busy to start another process in time, Dask gives it up

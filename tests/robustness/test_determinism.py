@@ -76,14 +76,7 @@ def layouts(data, folder):
     yield "pandas", pd.DataFrame(data, columns=names)
     yield "polars", pl.DataFrame(data, schema=names)
     pieces = [0, 1, 1000, 1000, 77_777, N]
-    yield (
-        "chunks",
-        Rows.from_chunks(
-            lambda: (data[a:b] for a, b in itertools.pairwise(pieces)),
-            n=N,
-            dim=DIM,
-        ),
-    )
+    yield ("chunks", Rows.from_chunks(lambda: (data[a:b] for a, b in itertools.pairwise(pieces)), n=N, dim=DIM))
 
 
 def test_layouts_and_sources(call, data, tmp_path):
@@ -96,8 +89,7 @@ def test_layouts_and_sources(call, data, tmp_path):
 
 
 def test_order_of_rows(call, data):
-    shuffled = np.random.default_rng(0).permutation(data)
-    assert answer(call, shuffled) == answer(call, data)
+    assert answer(call, np.random.default_rng(0).permutation(data)) == answer(call, data)
 
 
 def test_instruction_sets_change_no_byte(call, data):

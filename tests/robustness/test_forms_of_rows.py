@@ -6,18 +6,25 @@ import json
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.ipc
+import pyarrow.parquet as pq
 import pytest
-from public_calls import quiet
+from public_calls import CALLS, NOTIONS, quiet
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, ApproxDP
+from fastpubpriv import ZCDP, ApproxDP, Ledger
+from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
+from fastpubpriv.privacy import Cost
+from fastpubpriv.sources import Rows
 
 RNG = np.random.default_rng(29)
 LINE = np.concatenate([RNG.normal(size=150), RNG.normal(size=150) + 40.0])[RNG.permutation(300)]
 PUBLIC = np.concatenate([RNG.normal(size=12), RNG.normal(size=12) + 40.0])
 PLANE, PUBLIC_PLANE = RNG.normal(size=(300, 2)), RNG.normal(size=(24, 2))
-
 LINES = {
     "array": lambda x: x,
     "list": lambda x: x.tolist(),
@@ -36,7 +43,6 @@ PLANES = {
     "pandas frame": lambda x: pd.DataFrame(x, columns=["a", "b"]),
     "polars frame": lambda x: pl.DataFrame(x, schema=["a", "b"]),
 }
-
 LISTED = (np.full((3, 2), 0.5), np.array([[[0.0], [40.0]], [[1.0], [39.0]], [[5.0], [6.0]]]), np.ones((3, 2, 1)))
 GAUSSIAN, APPROX = {"budget": ZCDP(0.5)}, {"budget": ApproxDP(1, 1e-6)}
 WITH_PUBLIC = {
@@ -64,16 +70,13 @@ PRIVATE_ONLY = {
     "decode_gaussians": lambda x, **o: decode_gaussians(x, **APPROX, **o),
     "decode_axis_aligned": lambda x, **o: decode_axis_aligned(x, **APPROX, **o),
 }
-LINE_ONLY = {
-    "select_hypothesis": lambda x, **o: fpp.select_hypothesis(x, hypotheses=LISTED, **GAUSSIAN, **o),
-}
+LINE_ONLY = {"select_hypothesis": lambda x, **o: fpp.select_hypothesis(x, hypotheses=LISTED, **GAUSSIAN, **o)}
 PUBLIC_ONLY = {
     "precondition": lambda p: fpp.precondition(p),
     "public_only": lambda p: fpp.public_only(p, n_components=2),
     "supercluster": lambda p: fpp.supercluster(p, n_components=2),
     "terrific_ball": lambda p: fpp.terrific_ball(p, min_count=2, radius_max=9.0),
 }
-
 LABELS, PUBLIC_LABELS = 2.0 * LINE + RNG.normal(size=300), 2.0 * PUBLIC + RNG.normal(size=24)
 LABELLED = {
     "linear_regression": lambda x, y, p, q, **o: fpp.linear_regression(x, y, x_pub=p, y_pub=q, **GAUSSIAN, **o),
@@ -176,3 +179,330 @@ def test_results_evaluate_lines():
         np.testing.assert_array_equal(directions.transform(rows), directions.transform(PUBLIC.reshape(-1, 1)))
         np.testing.assert_array_equal(mixture.predict(rows), mixture.predict(PUBLIC.reshape(-1, 1)))
         assert mixture.predict_proba(rows).shape == (24, 2)
+
+
+# ---- Rows out of core, in every form that people keep them in: the bits of the same rows in memory, for every estimator family.
+# A mean, which matches columns by name, and labelled rows; all others under `audit`.
+FAMILIES = ["estimate_mean", "linear_regression, newton"]
+
+
+def stored(x, names):
+    """The rows as an Arrow table, between two columns that nobody asked for."""
+    note = pa.array([f"a remark, {k}" for k in range(len(x))])
+    columns = {"note": note, **{name: x[:, k] for k, name in enumerate(names)}, "other": np.arange(len(x))}
+    return pa.table(columns)
+
+
+def parquet_file(folder, x, names):
+    pq.write_table(stored(x, names), folder / "rows.parquet", row_group_size=70)
+    return str(folder / "rows.parquet")
+
+
+def parquet_list(folder, x, names):
+    paths = [folder / f"{part}.parquet" for part in range(3)]
+    for path, rows in zip(paths, np.array_split(x, [101, 200]), strict=True):
+        pq.write_table(stored(rows, names), path)
+    return [str(path) for path in paths]
+
+
+def parquet_folders(folder, x, names):
+    for part, rows in enumerate(np.array_split(x, [101, 200])):
+        (folder / f"year={part}").mkdir()
+        pq.write_table(stored(rows, names), folder / f"year={part}" / "rows.parquet")
+    return str(folder)
+
+
+def arrow_dataset(folder, x, names):
+    parquet_list(folder, x, names)
+    return pyarrow.dataset.dataset([str(folder / f"{part}.parquet") for part in range(3)])
+
+
+def arrow_file(folder, x, names):
+    table = stored(x, names)
+    with pyarrow.ipc.new_file(folder / "rows.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=64)
+    return Rows.from_arrow(folder / "rows.arrow", columns=names)
+
+
+def arrow_stream(folder, x, names):
+    table = stored(x, names)
+    return Rows.from_arrow(
+        lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=41)), columns=names
+    )
+
+
+def csv_file(folder, x, names):
+    pyarrow.csv.write_csv(stored(x, names), folder / "rows.csv")
+    return str(folder / "rows.csv")
+
+
+def lazy_frame(folder, x, names):
+    return pl.scan_parquet(parquet_file(folder, x, names))
+
+
+NAMED = {
+    "Parquet file": parquet_file, "Parquet files": parquet_list, "folders of key=value": parquet_folders,
+    "Arrow dataset": arrow_dataset, "Arrow file": arrow_file, "Arrow stream": arrow_stream, "CSV file": csv_file,
+    "polars plan": lazy_frame,
+}  # fmt: skip
+
+
+def npy_file(folder, x):
+    np.save(folder / "rows.npy", x)
+    return str(folder / "rows.npy")
+
+
+def chunk_function(folder, x):
+    return Rows.from_chunks(lambda: np.array_split(x, 7), n=len(x), dim=x.shape[1])
+
+
+UNNAMED = {"npy file": npy_file, "function of chunks": chunk_function}
+
+
+def outcome(call, x_priv, **options):
+    """What a call gives, but for names of columns, which an array has not."""
+    return content(call(x_priv, budget=NOTIONS[call.notions[0]], random_state=3, **options))
+
+
+def named_arguments(call, names):
+    """How columns are chosen by name, and labels, where a call takes labels."""
+    public = call.options.get("x_pub")
+    found = {} if public is None else {"x_pub": pd.DataFrame(public, columns=names)}
+    if "label" in call.options:
+        return {**found, "columns": names[:-1], "label": names[-1]}
+    return {**found, "columns": names} if "columns" in inspect.signature(call.function).parameters else found
+
+
+def opened(source, names, arguments):
+    """The source as it is where the call chooses the columns, else opened with them."""
+    if isinstance(source, Rows) or "columns" in arguments:
+        return source
+    if isinstance(source, pl.LazyFrame):
+        return Rows.from_frame(source, columns=names)
+    if isinstance(source, pyarrow.dataset.Dataset):
+        return Rows.from_arrow(source, columns=names)
+    if isinstance(source, str) and source.endswith(".csv"):
+        return Rows.from_csv(source, columns=names)
+    return Rows.from_parquet(source, columns=names)
+
+
+def check(name, folder):
+    call = CALLS[name]
+    x, names = call.rows, [f"x{k}" for k in range(call.rows.shape[1])]
+    if "label" in call.options:
+        names[-1] = "label"
+    expected = outcome(call, x)
+    for form, store in NAMED.items():
+        place = folder / form.replace("=", " ")
+        place.mkdir()
+        arguments = named_arguments(call, names)
+        rows = opened(store(place, x, names), names, arguments)
+        if isinstance(rows, Rows):
+            arguments.pop("columns", None)
+        assert outcome(call, rows, **arguments) == expected, form
+    for form, store in UNNAMED.items():
+        place = folder / form
+        place.mkdir()
+        assert outcome(call, store(place, x)) == expected, form
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(name, tmp_path):
+    check(name, tmp_path)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in FAMILIES and not CALLS[name].heavy])
+def test_every_family(name, tmp_path):
+    check(name, tmp_path)
+
+
+def test_labels_in_a_file_of_their_own(tmp_path):
+    call = CALLS["linear_regression, newton"]
+    both = call.rows
+    features = parquet_file(tmp_path, both[:, :-1], ["x0"])
+    (tmp_path / "labels").mkdir()
+    labels = Rows.from_parquet(parquet_file(tmp_path / "labels", both[:, -1:], ["label"]), columns=["label"])
+    public = call.options["x_pub"]
+    found = outcome(call, features, y_priv=labels, columns=[
+        "x0",
+    ], label=None, x_pub=pd.DataFrame({"x0": public[:, 0]}), y_pub=public[:, 1])  # fmt: skip
+    assert found == outcome(call, both)
+
+
+def test_a_planted_reader_that_loses_the_order_is_seen(tmp_path):
+    """Pairs of rows depend on the order: files read in another order than they are named give other bits."""
+    call = CALLS["estimate_gaussian, pairs"]
+    paths = parquet_list(tmp_path, call.rows, ["x0", "x1"])
+    found = [outcome(call, Rows.from_parquet(files, columns=["x0", "x1"])) for files in (paths, paths[::-1])]
+    assert found[0] == outcome(call, call.rows) != found[1]
+
+
+def test_the_bar_counts_rows_of_a_file(tmp_path, capfd):
+    call = CALLS["estimate_mean"]
+    path = parquet_file(tmp_path, call.rows, ["x0", "x1"])
+    public = named_arguments(call, ["x0", "x1"])
+    call(path, budget=NOTIONS["zcdp"], random_state=3, progress=True, **public)
+    assert f"/{len(call.rows)} " in (shown := capfd.readouterr().err)
+    assert "rows/s" in shown
+
+
+# ---- Public rows as people have them, for every function that takes some: a finite answer, or advice before anything is spent.
+RNG_OF_WILD = np.random.default_rng(31)
+DIM, CENTER, SPREAD = 4, np.array([10.0, -3.0, 500.0, 0.1]), np.array([2.0, 1.0, 80.0, 0.01])
+PRIVATE, PUBLIC_OF_WILD = RNG_OF_WILD.normal(CENTER, SPREAD, (1000, DIM)), RNG_OF_WILD.normal(CENTER, SPREAD, (30, DIM))
+NAMES = ("height", "angle", "weight", "share")
+
+
+def with_column(rows, j, values):
+    changed = rows.copy()
+    changed[:, j] = values
+    return changed
+
+
+def one_hot(count):
+    return np.column_stack([RNG_OF_WILD.normal(size=count), np.eye(3)[RNG_OF_WILD.integers(0, 3, count)]])
+
+
+RARE = with_column(PRIVATE, 3, RNG_OF_WILD.random(1000) < 0.01)
+SITUATIONS = {
+    "ordinary": (PRIVATE, PUBLIC_OF_WILD),
+    "a constant column": (PRIVATE, with_column(PUBLIC_OF_WILD, 1, 7.0)),
+    "a constant column on both sides": (with_column(PRIVATE, 1, 7.0), with_column(PUBLIC_OF_WILD, 1, 7.0)),
+    "all columns constant": (PRIVATE, np.repeat(PUBLIC_OF_WILD[:1], 30, axis=0)),
+    "all zero": (PRIVATE * 0.0, PUBLIC_OF_WILD * 0.0),
+    "collinear": (
+        with_column(PRIVATE, 3, 2.0 * PRIVATE[:, 0] - PRIVATE[:, 1]),
+        with_column(PUBLIC_OF_WILD, 3, 2.0 * PUBLIC_OF_WILD[:, 0] - PUBLIC_OF_WILD[:, 1]),
+    ),
+    "a column twice": (PRIVATE[:, [0, 0, 2, 3]], PUBLIC_OF_WILD[:, [0, 0, 2, 3]]),
+    "a rare event that no public row saw": (RARE, with_column(PUBLIC_OF_WILD, 3, 0.0)),
+    "a rare event that one public row saw": (RARE, with_column(PUBLIC_OF_WILD, 3, np.arange(30) == 4)),
+    "one-hot columns": (one_hot(1000), one_hot(30)),
+    "one row": (PRIVATE, PUBLIC_OF_WILD[:1]),
+    "two rows": (PRIVATE, PUBLIC_OF_WILD[:2]),
+    "two equal rows": (PRIVATE, np.repeat(PUBLIC_OF_WILD[:1], 2, axis=0)),
+    "as many rows as columns": (PRIVATE, PUBLIC_OF_WILD[:DIM]),
+    "shifted": (PRIVATE, PUBLIC_OF_WILD + 20.0 * SPREAD),
+    "in another unit": (PRIVATE, PUBLIC_OF_WILD * 100.0),
+    "far too narrow": (PRIVATE, CENTER + 0.01 * (PUBLIC_OF_WILD - CENTER)),
+    "one column in another unit": (PRIVATE, PUBLIC_OF_WILD * [1.0, 1.0, 1e6, 1.0]),
+    "an outlier": (PRIVATE, np.vstack([[1e6, -3.0, 500.0, 0.1], PUBLIC_OF_WILD[1:]])),
+    "columns of very different scale": (PRIVATE * [1e12, 1.0, 1e-12, 1.0], PUBLIC_OF_WILD * [1e12, 1.0, 1e-12, 1.0]),
+}
+WILD_CALLS = {
+    "estimate_mean": (fpp.estimate_mean, {}),
+    "estimate_mean, public covariance": (fpp.estimate_mean, {"covariance": "public"}),
+    "weighted_mean": (fpp.weighted_mean, {"norm_bound": 200.0, "center": "public"}),
+    "estimate_gaussian": (fpp.estimate_gaussian, {}),
+    "estimate_gaussian, pairs": (fpp.estimate_gaussian, {"method": "pairs"}),
+    "learn_separated_mixture": (fpp.learn_separated_mixture, {"n_components": 2, "min_weight": 0.2}),
+    "learn_separated_mixture, public_pca": (
+        fpp.learn_separated_mixture,
+        {"n_components": 2, "min_weight": 0.2, "method": "public_pca"},
+    ),
+    "learn_axis_aligned_mixture": (fpp.learn_axis_aligned_mixture, {"n_components": 2, "method": "dp_em"}),
+}
+PUBLIC_CALLS = {
+    "precondition": lambda p: fpp.precondition(p).factor,
+    "public_only": lambda p: fpp.public_only(p, n_components=2).means,
+    "supercluster": lambda p: fpp.supercluster(p, n_components=2).center,
+    "terrific_ball": lambda p: getattr(fpp.terrific_ball(p, min_count=2, radius_max=1e3), "center", np.zeros(1)),
+}
+# What an error must hold to be of use.
+ADVICE = ("pass", "drop", "fill", "give", "choose", "fewer", "needed here")
+
+
+def attempt(call, *args, **options):
+    """The result and no words, or no result and the words of the error."""
+    try:
+        return quiet(call, *args, **options), ""
+    except InputError as error:
+        return None, str(error)
+
+
+def is_advice(words, situation):
+    return situation != "ordinary" and any(word in words for word in ADVICE)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("name", WILD_CALLS)
+def test_a_finite_answer_or_advice(name, situation):
+    function, options = WILD_CALLS[name]
+    private, public = SITUATIONS[situation]
+    ledger = Ledger(ZCDP(10))
+    given = {"budget": ZCDP(0.5), "ledger": ledger, "random_state": 3, "threads": 1, "progress": False}
+    result, words = attempt(function, private, x_pub=public, **given, **options)
+    if result is None:
+        assert is_advice(words, situation), words
+        assert ledger.spent == Cost.zero(ZCDP)
+        return
+    for field in ("mean", "covariance", "means", "covariances", "weights"):
+        assert np.isfinite(getattr(result, field, 0.0)).all(), field
+    matrices = getattr(result, "covariances", getattr(result, "covariance", np.eye(1)))
+    for matrix in matrices.reshape(-1, *matrices.shape[-2:]):
+        spread = np.sqrt(np.diag(matrix))
+        assert np.linalg.eigvalsh(matrix / np.outer(spread, spread))[0] > -1e-9
+    assert ledger.spent.amounts in (ZCDP(0.5).amounts, Cost.zero(ZCDP).amounts)
+    assert result.summary()
+    assert len(result._repr_html_()) > 100
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("name", PUBLIC_CALLS)
+def test_functions_of_public_rows_alone(name, situation):
+    found, words = attempt(PUBLIC_CALLS[name], SITUATIONS[situation][1])
+    assert is_advice(words, situation) if found is None else np.isfinite(found).all(), words
+
+
+@pytest.mark.parametrize("name", WILD_CALLS)
+def test_fewer_public_rows_than_columns(name):
+    function, options = WILD_CALLS[name]
+    rng = np.random.default_rng(5)
+    private, public = (
+        rng.normal(size=(2000, 12)) * np.arange(1.0, 13.0),
+        rng.normal(size=(5, 12)) * np.arange(1.0, 13.0),
+    )
+    given = {"budget": ZCDP(0.5), "random_state": 3, "threads": 1, "progress": False}
+    result, words = attempt(function, private, x_pub=public, **given, **options)
+    if result is None:
+        assert "at least" in words
+        return
+    for field in ("mean", "covariance", "means", "covariances", "weights"):
+        assert np.isfinite(getattr(result, field, 0.0)).all(), field
+
+
+def estimated(function, situation):
+    private, public = (pd.DataFrame(rows, columns=NAMES) for rows in SITUATIONS[situation])
+    given = {"budget": ZCDP(0.5), "random_state": 3, "threads": 1, "progress": False}
+    return quiet(function, private, x_pub=public, **given), private.to_numpy()
+
+
+@pytest.mark.parametrize(("situation", "name"), [
+    ("a constant column", "angle"),
+    ("a constant column on both sides", "angle"),
+    ("a rare event that no public row saw", "share"),
+])  # fmt: skip
+def test_a_gaussian_names_the_columns_that_borrow_a_scale(situation, name):
+    result, _ = estimated(fpp.estimate_gaussian, situation)
+    assert list(result.diagnostics["fallback_columns"]) == [name]
+    assert name in result.summary().split("No public scale in")[1].splitlines()[0]
+
+
+def test_a_mean_says_which_columns_it_cannot_see():
+    result, _ = estimated(fpp.estimate_mean, "a constant column on both sides")
+    assert result.status[1] == "point_mass"
+    assert result.mean[1] == 7.0
+    assert result.to_frame()["status"].to_dict() == dict(zip(NAMES, result.status, strict=True))
+    result, _ = estimated(fpp.estimate_mean, "a rare event that no public row saw")
+    assert result.status[3] != "resolved"
+
+
+# Where the public rows say nothing true about place or scale, the counts find both.
+@pytest.mark.parametrize("situation", [
+    "ordinary", "a constant column", "all columns constant", "collinear", "a column twice", "one-hot columns",
+    "one row", "two equal rows", "shifted", "far too narrow", "columns of very different scale",
+])  # fmt: skip
+def test_a_mean_needs_little_of_the_public_rows(situation):
+    result, private = estimated(fpp.estimate_mean, situation)
+    assert np.all(np.abs(result.mean - private.mean(axis=0)) <= 0.2 * private.std(axis=0))

@@ -24,12 +24,9 @@ RATE = Fraction(3, 4)
 
 
 # ---- What a batch that sees itself would cost ----------------------------------------------------------------------
-
-
 def in_order(x, weights, backwards):
     """<x, weights> for each row, added up in one order or the other: what BLAS chooses by the number of rows."""
-    terms = (x * weights)[:, :: -1 if backwards else 1]
-    return np.add.accumulate(terms, axis=1)[:, -1]
+    return np.add.accumulate((x * weights)[:, :: -1 if backwards else 1], axis=1)[:, -1]
 
 
 class Absolute:
@@ -83,8 +80,7 @@ def true_delta(epsilon, delta):
     query = gradients.RowGradient(weights=weights, gradient=Absolute().gradient).query(grid, 1.0)
     labels = np.array([[-1e6, label, label, label], [1e6, label, label, label]])
     data = [np.column_stack([np.tile(row, (4, 1)), each]) for each in labels]
-    sums = [sums_of_batches(query, rows) for rows in data]
-    along = row / np.linalg.norm(row)
+    sums, along = [sums_of_batches(query, rows) for rows in data], row / np.linalg.norm(row)
     across = [total - (total @ along) * along for each in sums for _, total in each]
     assert np.max(np.abs(across)) <= 4 * DIM  # nothing but rounding leaves the line
     return max(
@@ -100,18 +96,14 @@ def together(gradient, weights, rows, labels):
 @pytest.mark.parametrize(("epsilon", "delta"), [(4, Fraction(1, 100)), (2, Fraction(1, 1000))])
 def test_the_printed_delta_holds_for_a_sign_on_the_kink(epsilon, delta):
     """All sixteen batches of four rows, three of them on the kink of |prediction - label|."""
-    honest = true_delta(epsilon, delta)
-    assert 0.1 * delta < honest <= delta
+    assert 0.1 * delta < true_delta(epsilon, delta) <= delta
     with mock.patch.object(gradients, "row_gradients", together):
         assert true_delta(epsilon, delta) > 3.0 * delta
 
 
 # ---- Nobody is shown two rows --------------------------------------------------------------------------------------
-
-
 def table(n=60, dim=3):
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(n, dim))
+    x = np.random.default_rng(1).normal(size=(n, dim))
     return x, x.sum(axis=1) + 10.0 * np.arange(n)
 
 
@@ -144,8 +136,7 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_a_gradient_sees_one_row(name):
     x, y = table()
-    loss = Watching()
-    method = METHODS[name].with_(start="zero", scaling="none")
+    loss, method = Watching(), METHODS[name].with_(start="zero", scaling="none")
     given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy(), "budget": ApproxDP(2, 1e-3), "method": method}
     seeded(train, x[20:], y[20:], loss=loss, threads=2, **given)
     several, seen = shared(loss.calls, y[20:])
@@ -160,8 +151,7 @@ def test_a_gradient_sees_one_row(name):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 def test_a_user_of_local_training_computes_alone():
     x, y = table()
-    loss = Watching()
-    seen = []
+    loss, seen = Watching(), []
 
     def residuals(scores, labels):
         seen.append(np.array(labels))
@@ -207,8 +197,6 @@ def test_gradients_have_the_same_bits_alone(loss, dim):
 
 
 # ---- Rows at which a function fails --------------------------------------------------------------------------------
-
-
 class Failing(OwnLoss):
     """Raises, ends the program, or returns something else at some private rows."""
 
@@ -254,8 +242,7 @@ def raising_gradient(weights, x, y):
 
 
 def test_a_compiled_function_that_fails_counts_for_nothing():
-    numba = pytest.importorskip("numba")
-    gradient = numba.njit(raising_gradient)
+    gradient = pytest.importorskip("numba").njit(raising_gradient)
     assert alone.is_compiled(gradient)
     x, y = np.ones((4, 3)), 999.0 + np.arange(4)
     found = alone.row_gradients(gradient, np.ones(3), x, y)
@@ -294,8 +281,7 @@ def values_of_many(scores, labels):
 
 def test_a_function_that_fails_at_one_row_is_refused_before_the_debit():
     x, y = table()
-    ledger = Ledger(PureDP(2))
-    given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
+    ledger, given = Ledger(PureDP(2)), {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
     options = {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0}
     broken = Loss(name="own", residual=lambda prediction: prediction, residuals=lambda scores, labels: labels - scores)
     for loss, words in ((Crowd(), "no spread"), (Squeezed(), "shape"), (broken, "fails")):

@@ -13,10 +13,11 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 from every_result import MADE, ROWS, SECOND, STRONG, made
+from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, InputError
+from fastpubpriv import ZCDP, ApproxDP, InputError, MeanResult, PureDP, estimate_mean, weighted_mean
 from fastpubpriv.results.base import Result, Value
 
 ABSTRACT = {"Value", "Result", "Mixture", "_Lists"}
@@ -38,16 +39,9 @@ def test_every_class_of_results_is_here():
 
 EVERY = pytest.mark.parametrize("name", MADE)
 VALUES = {
-    "AuditReport",
-    "Ball",
-    "ClusterTree",
-    "ColumnReport",
-    "Histogram",
-    "MixtureNeeds",
-    "OrderBounds",
-    "Plan",
+    "AuditReport", "Ball", "ClusterTree", "ColumnReport", "Histogram", "MixtureNeeds", "OrderBounds", "Plan",
     "Preconditioner",
-}
+}  # fmt: skip
 RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in VALUES])
 
 
@@ -61,10 +55,8 @@ def test_json_comes_back_whole(name, tmp_path):
     assert again.to_json() == text
     assert repr(again) == repr(result)
     assert again.summary() == result.summary()
-    with pytest.raises(InputError):
-        type(result).from_json('{"kind": "Other"}')
-    with pytest.raises(InputError):
-        type(result).from_json(json.dumps(result.to_dict() | {"more": 1}))
+    raises(InputError, None, type(result).from_json, '{"kind": "Other"}')
+    raises(InputError, None, type(result).from_json, json.dumps(result.to_dict() | {"more": 1}))
 
 
 @RESULTS
@@ -137,8 +129,7 @@ def test_without_pandas_a_frame_is_refused_in_words(name, monkeypatch):
 
     result = made(name)
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(InputError, match="pip install pandas"):
-        result.to_frame()
+    raises(InputError, "pip install pandas", result.to_frame)
 
 
 def held(value):
@@ -160,8 +151,7 @@ def test_nothing_in_a_result_can_be_changed(name):
         type(made(name)).from_json(made(name).to_json()),
     ):
         for field in dataclasses.fields(result):
-            with pytest.raises(dataclasses.FrozenInstanceError):
-                setattr(result, field.name, None)
+            raises(dataclasses.FrozenInstanceError, None, setattr, result, field.name, None)
             for value in held(getattr(result, field.name)):
                 assert not isinstance(value, list | dict | set)
                 assert not isinstance(value, np.ndarray) or not value.flags.writeable
@@ -187,10 +177,7 @@ def test_what_was_given_can_change_and_the_result_does_not():
     assert result.numerics["array"].dtype == np.int64
 
 
-DENSITIES = ["GaussianResult", "MixtureResult", "SelectionResult"]
-
-
-@pytest.mark.parametrize("name", DENSITIES)
+@pytest.mark.parametrize("name", ["GaussianResult", "MixtureResult", "SelectionResult"])
 def test_densities_and_samples(name):
     result = dataclasses.replace(made(name), columns=None)
     rows = result.sample(2000, random_state=1)
@@ -216,8 +203,7 @@ def test_a_selection_is_a_mixture_too():
 def test_the_density_of_a_histogram():
     item = made("HistogramResult")[0]
     middles = (item.lower + item.upper) / 2.0
-    density = np.exp(item.log_prob(middles))
-    assert density == pytest.approx(item.counts / item.counts.sum() / 1.0)
+    assert np.exp(item.log_prob(middles)) == pytest.approx(item.counts / item.counts.sum() / 1.0)
     assert item.log_prob(item.upper) == pytest.approx(item.log_prob(middles))  # the upper end belongs to the bin
     assert np.all(np.isneginf(item.log_prob([[-1e9], [1e9]])))
     joint = seeded(
@@ -233,11 +219,48 @@ def test_the_density_of_a_histogram():
     ]
     assert np.isneginf(joint.log_prob(hidden[None]))[0]
     empty = dataclasses.replace(
-        item,
-        keys=item.keys[:0],
-        counts=item.counts[:0],
-        lower=item.lower[:0],
-        upper=item.upper[:0],
+        item, keys=item.keys[:0], counts=item.counts[:0], lower=item.lower[:0], upper=item.upper[:0],
         frequency=item.frequency[:0],
-    )
+    )  # fmt: skip
     assert np.all(np.isneginf(empty.log_prob([[5.0]])))
+
+
+# ---- Results: frozen, read-only, free of private content, and the same after JSON, pickle and copy ------------------
+PRIVATE = np.random.default_rng(1).standard_normal((2500, 4)) * 7
+PUBLIC = np.random.default_rng(2).standard_normal((6, 4)) * 7
+BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)]
+
+
+def result_of(budget=BUDGETS[0], **options):
+    return estimate_mean(PRIVATE, x_pub=PUBLIC, variance=49.0, budget=budget, **options)
+
+
+def holds(blob, array):
+    """How many values of `array` have their bytes in `blob`."""
+    return sum(value.tobytes() in blob or value.byteswap().tobytes() in blob for value in array.ravel())
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_a_pickle_holds_no_private_bytes(budget):
+    for result in (result_of(budget), weighted_mean(PRIVATE, x_pub=PUBLIC, norm_bound=30.0, budget=budget)):
+        blob = pickle.dumps(result)
+        assert holds(blob, PRIVATE) == 0
+        assert holds(blob, result.mean) == 4  # control: the search finds what is there
+        text = result.to_json() + repr(result)
+        assert not any(repr(float(value)) in text for value in PRIVATE.ravel())
+        assert repr(float(result.mean[0])) in text
+    assert holds(pickle.dumps(PRIVATE[:3]), PRIVATE) == 12
+
+
+def test_json_without_infinities():
+    result = MeanResult(
+        n_priv=1, n_pub=0, dim=1, spent=ZCDP(1), private=True, mean=np.array([np.inf]), noise_std=np.array([np.nan]),
+        sampling_std=np.zeros(1), noise_law="gaussian", numerics={"b": float("inf"), "a": np.float64(2)},
+    )  # fmt: skip
+    assert json.loads(result.to_json())["numerics"] == {"a": 2.0, "b": None}
+
+
+def test_standard_error_adds_both_parts():
+    result = result_of()
+    assert result.standard_error == pytest.approx(np.sqrt(result.noise_std**2 + result.sampling_std**2))
+    assert result.sampling_std == pytest.approx(np.full(4, 7 / 50))

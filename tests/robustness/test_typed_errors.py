@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pytest
 from case_names import shown
 from every_result import MADE, made
+from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -32,7 +33,6 @@ SECRET = "Alice-SSN-123"
 
 
 # ---- Paths and sources -----------------------------------------------------------------------------------------------
-
 WRONG = [
     5, None, 1.5, math.nan, True, b"x.npy", [], (), {}, object(), lambda: 0, "a\0b", "\ud800.npy",
     *("a\0b" + suffix for suffix in (".npy", ".parquet", ".csv", ".feather", ".arrow", ".csv.gz")),
@@ -51,8 +51,7 @@ def test_constructors_of_rows(name, wrong):
 @pytest.mark.parametrize("wrong", WRONG, ids=shown)
 @pytest.mark.parametrize("read", [private_rows, public_rows])
 def test_rows_of_anything(read, wrong):
-    with pytest.raises(InputError):
-        read(wrong)
+    raises(InputError, None, read, wrong)
 
 
 @pytest.mark.parametrize("name", ["from_npy", "from_parquet", "from_arrow", "from_csv"])
@@ -69,8 +68,7 @@ def test_a_directory_is_no_file(name, tmp_path):
 def test_columns_of_rows(columns):
     frame = pd.DataFrame({"a": [1.0, 2.0]})
     for source in (frame, private_rows(frame), X, [frame.to_dict()]):
-        with pytest.raises(InputError):
-            private_rows(source, columns=columns)
+        raises(InputError, None, private_rows, source, columns=columns)
 
 
 @pytest.mark.parametrize("number", [-1, 2.0, math.nan, "5", [1], True])
@@ -84,8 +82,7 @@ def test_ranges_of_rows(number):
         lambda: Rows.from_chunks(lambda: [], n=number, dim=2),
         lambda: Rows.from_chunks(lambda: [], n=2, dim=number),
     ):
-        with pytest.raises(InputError):
-            call()
+        raises(InputError, None, call)
 
 
 def files(folder):
@@ -98,8 +95,7 @@ def files(folder):
 
 def test_files_without_permission(tmp_path, monkeypatch):
     """As far as Python opens them, since a test may run as the one user whom nothing is forbidden."""
-    paths = files(tmp_path)
-    real = builtins.open
+    paths, real = files(tmp_path), builtins.open
 
     def forbidden(name, *args, **options):
         if str(name).startswith(str(tmp_path)):
@@ -139,8 +135,6 @@ def test_column_names_that_are_not_utf8(suffix, tmp_path):
 
 
 # ---- What results are asked for --------------------------------------------------------------------------------------
-
-
 def gaussian():
     return seeded(fpp.estimate_gaussian, X, x_pub=PUBLIC, budget=fpp.ZCDP(2))
 
@@ -175,11 +169,9 @@ def test_results_at_what_are_no_rows(rows):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
 def test_rows_that_are_not_finite(bad):
-    found = mixture()
-    rows = [[1.0, 2.0], [bad, 3.0]]
+    found, rows = mixture(), [[1.0, 2.0], [bad, 3.0]]
     for method in (gaussian().log_prob, found.predict, found.predict_proba, found.log_prob):
-        with pytest.raises(InputError, match="must be finite"):
-            method(rows)
+        raises(InputError, "must be finite", method, rows)
     assert found.tree.assign(rows)[1] == -1
     assert not np.isfinite(pca().transform(rows)[1]).any()
 
@@ -193,23 +185,17 @@ def test_columns_of_product_bins(columns):
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
-
 READERS = {name: partial(made, name) for name in MADE if name != "ClusterTree"}  # trees have a test of their own
 USES = {
     "GaussianResult": [
-        lambda r: r.log_prob(X[:3]),
-        lambda r: r.sample(2),
-        lambda r: r.confidence_ellipse(),
+        lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.confidence_ellipse(),
         lambda r: r.correlation,
     ],
     "MixtureResult": [
-        lambda r: r.predict(X[:3]),
-        lambda r: r.log_prob(X[:3]),
-        lambda r: r.sample(2),
-        lambda r: r.variances,
+        lambda r: r.predict(X[:3]), lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.variances,
     ],
     "HistogramResult": [lambda r: r.count_error(), lambda r: len(r[0].keys), lambda r: r[0].log_prob(X[:3, :1])],
-}
+}  # fmt: skip
 SHOWN = [repr, lambda r: r.summary(), lambda r: r._repr_html_(), lambda r: r.to_frame()]
 JUNK = [
     None, True, 0, -1, 7, 1.5, 1e300, 10**400, "", SECRET, [], [[]], [1.0], ["a"], [None], [[1.0, 2.0], [3.0]], {}, {"a": 1},
@@ -291,24 +277,20 @@ NOT_JSON = [
 @pytest.mark.parametrize("name", READERS)
 def test_json_texts_that_are_damaged(name):
     result = READERS[name]()
-    text = result.to_json()
-    rng = np.random.default_rng(2)
+    text, rng = result.to_json(), np.random.default_rng(2)
     kind, uses = type(result), [*USES.get(name, ()), *SHOWN]
     for wrong in NOT_JSON:
-        with pytest.raises(InputError):
-            kind.from_json(wrong)
+        raises(InputError, None, kind.from_json, wrong)
     for _ in range(60):
         cut = int(rng.integers(len(text)))
-        with pytest.raises(InputError):
-            kind.from_json(text[:cut])
+        raises(InputError, None, kind.from_json, text[:cut])
         damaged = bytearray(text.encode())
         for place in rng.integers(len(damaged), size=3):
             damaged[place] = int(rng.integers(256))
         read_and_used(kind, bytes(damaged), uses)
     for other in READERS.values():
         if other is not READERS[name]:
-            with pytest.raises(InputError, match="is not a"):
-                kind.from_json(other().to_json())
+            raises(InputError, "is not a", kind.from_json, other().to_json())
 
 
 def test_dictionaries_of_trees_and_budgets():

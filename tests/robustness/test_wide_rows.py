@@ -52,8 +52,7 @@ for name, call in wide.items():
 def calls(dim, n=10):
     rng = np.random.default_rng(0)
     x, pub = rng.normal(size=(n, dim)), rng.normal(size=(10, dim))
-    y, y_pub = np.arange(n) % 2.0, np.arange(10) % 2.0
-    given = {"budget": fpp.ZCDP(1)}
+    y, y_pub, given = np.arange(n) % 2.0, np.arange(10) % 2.0, {"budget": fpp.ZCDP(1)}
     ball = {"center": 0.0, "radius": 1e3, **given}
     some = {"n_components": 2, "min_weight": 0.3, "x_pub": pub, **given}
     return {
@@ -87,13 +86,9 @@ SMALL = ("ball", "narrowed", "weighted")
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
 def test_where_memory_is_short_nothing_is_debited():
-    child = subprocess.run(
-        [sys.executable, "-c", WIDE],
-        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    child = subprocess.run([sys.executable, "-c", WIDE], env={
+        **os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1",
+    }, capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
     assert child.returncode == 0, child.stderr
     found = {name: (said, spent) for name, said, spent in (line.split(" | ") for line in child.stdout.splitlines())}
     refused = dict.fromkeys(found, ("OutOfMemoryError", "False"))

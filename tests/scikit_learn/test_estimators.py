@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from helpers.errors import raises
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -71,8 +72,7 @@ def test_fit_keeps_the_released_result_and_the_names(kind):
     assert model.result_.provenance
     assert model.feature_names_in_.tolist() == list(NAMES)
     assert model.n_features_in_ == 3
-    again = pickle.loads(pickle.dumps(model))
-    assert repr(again.result_) == repr(model.result_)
+    assert repr(pickle.loads(pickle.dumps(model)).result_) == repr(model.result_)
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert not hasattr(copy, "result_")
@@ -82,11 +82,9 @@ def test_fit_keeps_the_released_result_and_the_names(kind):
 def test_what_fit_needs_is_said(kind):
     rows, label = table(300)
     model = made(kind)
-    with pytest.raises(InputError, match=r"needs public rows"):
-        model.fit(rows, label)
+    raises(InputError, r"needs public rows", model.fit, rows, label)
     if "Regression" in kind.__name__:
-        with pytest.raises(InputError, match="pass y_pub= beside X_pub="):
-            model.fit(rows, label, X_pub=rows)
+        raises(InputError, "pass y_pub= beside X_pub=", model.fit, rows, label, X_pub=rows)
     model = clone(model).set_params(budget=None)
     with pytest.raises(InputError, match="budget must be"):
         model.fit(
@@ -107,8 +105,7 @@ def test_what_fit_needs_is_said(kind):
 def test_the_models_are_right():
     rows, label = table(20_000)
     linear = fitted(ours.SemiPrivateLinearRegression, rows, label)
-    plain = LinearRegression().fit(rows, label)
-    np.testing.assert_allclose(linear.coef_, plain.coef_, atol=0.02)
+    np.testing.assert_allclose(linear.coef_, LinearRegression().fit(rows, label).coef_, atol=0.02)
     assert linear.score(rows, label) > 0.98
     logistic = fitted(ours.SemiPrivateLogisticRegression, rows, label)
     assert logistic.classes_.tolist() == ["no", "yes"]
@@ -159,8 +156,7 @@ def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
     with Ledger.from_file(path) as ledger:
         assert len(ledger.entries) == 2
     # Five folds would cost 2.5, and 1 is left: two of them are paid for, the others are refused before a row is read.
-    with pytest.raises(BudgetError):
-        cross_val_score(model, rows, label, cv=5, params=public, error_score="raise")
+    raises(BudgetError, None, cross_val_score, model, rows, label, cv=5, params=public, error_score="raise")
     with Ledger.from_file(path) as ledger:
         assert len(ledger.entries) == 4
     with pytest.raises(BudgetError):
@@ -185,8 +181,7 @@ def with_public_rows(kind):
         def fit(self, X, y=None):
             shape = np.asarray(X).shape
             size = shape[1] if len(shape) == 2 else 1
-            rng = np.random.default_rng(0)
-            columns = getattr(X, "columns", None)
+            rng, columns = np.random.default_rng(0), getattr(X, "columns", None)
             public = rng.normal(size=(60, size)) * 3.0
             x_pub = public if columns is None else pd.DataFrame(public, columns=columns)
             if "Regression" not in kind.__name__:
@@ -253,8 +248,7 @@ def test_what_is_stated_reaches_the_fit():
     assert model.result_.provenance["scales"] == "argument and public rows"
     assert np.isnan(model.coef_).tolist() == [False, False, False, True]
     assert model.score(rows, label) > 0.9
-    classes = np.where(label > label.mean() + 15, "tall", "short")
-    chances = []
+    classes, chances = np.where(label > label.mean() + 15, "tall", "short"), []
     for weights in (None, {"short": 1.0, "tall": 9.0}):
         model = ours.SemiPrivateLogisticRegression(BUDGET, random_state=1, class_weight=weights)
         model.fit(rows[200:], classes[200:], X_pub=rows[:200], y_pub=classes[:200])
@@ -281,16 +275,13 @@ BAD = {
     "private weights without a cap": ("Linear", {}, {"weights_priv": np.ones(900)}, "needs weight_cap="),
     "a cap without weights": ("Logistic", {"weight_cap": 2.0}, {}, "belongs to weights_priv="),
     "weights of another length": (
-        "Linear",
-        {"weight_cap": 2.0},
-        {"weights_priv": np.ones(5), "weights_pub": np.ones(100)},
-        "each of the 900",
+        "Linear", {"weight_cap": 2.0}, {"weights_priv": np.ones(5), "weights_pub": np.ones(100)}, "each of the 900",
     ),
     "a class that is missing": ("Logistic", {"classes": [math.nan, 1.0]}, {}, "two classes are needed"),
     "three classes": ("Logistic", {"classes": [0, 1, 2]}, {}, "two classes are needed"),
     "a method of noisy gradients": ("Linear", {"method": "semi_dp"}, {}, "method must be one of"),
     "labels that are text": ("Linear", {}, {"y": np.full(900, "Alice")}, "real numbers"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -10,6 +10,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.errors import raises
 from helpers_sources import TwoCalls, add_sums, column_sums, fold, make_sums
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,8 +87,7 @@ def test_columns_in_blocks_and_lengths_that_are_not_known():
     same(content(Rows.from_dask(da.from_array(X, chunks=(50, 2), name=False))), X)
     kept = chunked(X, 6)
     kept = kept[da.isfinite(kept).all(axis=1)]
-    with pytest.raises(InputError, match="compute_chunk_sizes"):
-        Rows.from_dask(kept)
+    raises(InputError, "compute_chunk_sizes", Rows.from_dask, kept)
     rows = Rows.from_dask(kept.compute_chunk_sizes())
     assert rows.n == 299
     same(content(rows), X[np.isfinite(X).all(axis=1)])
@@ -168,8 +168,7 @@ def test_refused_arguments():
         lambda: Rows.from_dask(chunked(X, 2), client="tcp://here"),
         lambda: Rows.from_dask(dd.from_pandas(pd.DataFrame({"a": [1.0]}), npartitions=1), ["b"]),
     ):
-        with pytest.raises(InputError):
-            call()
+        raises(InputError, None, call)
 
 
 class Moody:
@@ -192,14 +191,10 @@ def fail_like_us(block):
 
 
 CHANGES = {
-    "longer": lambda block: np.concatenate([block, block[:1]]),
-    "shorter": lambda block: block[1:],
-    "wider": lambda block: np.hstack([block, block[:, :1]]),
-    "empty": lambda block: block[:0],
-    "text": lambda block: np.full(block.shape, TEXT),
-    "error": fail,
-    "our error": fail_like_us,
-}
+    "longer": lambda block: np.concatenate([block, block[:1]]), "shorter": lambda block: block[1:],
+    "wider": lambda block: np.hstack([block, block[:, :1]]), "empty": lambda block: block[:0],
+    "text": lambda block: np.full(block.shape, TEXT), "error": fail, "our error": fail_like_us,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -245,8 +240,7 @@ def test_no_task_is_named_by_content():
 
 
 def test_masked_chunks_are_refused():
-    with pytest.raises(InputError, match="masked"):
-        Rows.from_dask(da.from_array(np.ma.masked_invalid(X), chunks=100))
+    raises(InputError, "masked", Rows.from_dask, da.from_array(np.ma.masked_invalid(X), chunks=100))
 
 
 def test_an_error_of_the_step_is_withheld():
@@ -297,12 +291,10 @@ def test_a_merge_in_place_is_found(monkeypatch):
 
 def test_a_chunk_that_counts_twice_is_found(monkeypatch):
     """A planted fault: a plan that reads some rows twice, and one that leaves some out."""
-    whole = dask_backend._Plan._ranges
-    rows = private_rows(chunked(X, 4))
+    whole, rows = dask_backend._Plan._ranges, private_rows(chunked(X, 4))
     for planted in (lambda found: [*found, found[0]], lambda found: found[1:]):
         monkeypatch.setattr(dask_backend._Plan, "_ranges", lambda self, r, p=planted: p(list(whole(self, r))))
-        with pytest.raises(KernelError, match="another number of rows"):
-            column_sums(rows)
+        raises(KernelError, "another number of rows", column_sums, rows)
 
 
 def test_names_and_answers_hold_no_content():

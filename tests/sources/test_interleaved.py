@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from helpers.errors import raises
+from helpers_sources import column_sums, direct_sums, every_source, silently
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError, Rows
-from fastpubpriv.sources import views
-from fastpubpriv.sources.views import distant_pairs, interleave_rows
+from fastpubpriv.sources import private_rows, views
+from fastpubpriv.sources.views import differences, distant_pairs, interleave_rows, linear_rows, pair_rows, split_rows
 
 
 def numbered(n, dim=1):
@@ -39,8 +41,7 @@ def test_every_stretch_has_its_share():
     held = np.zeros(100_000)
     held[content(block)[:, 0].astype(int)] = 1.0
     for length in (100, 1000, 9973):
-        counts = np.convolve(held, np.ones(length), "valid")
-        assert np.abs(counts - 0.1 * length).max() < 4
+        assert np.abs(np.convolve(held, np.ones(length), "valid") - 0.1 * length).max() < 4
     # Nor does it follow the hours of a day or the days of a week.
     for period in (2, 7, 24, 100, 168):
         for phase in range(0, period, max(1, period // 7)):
@@ -75,15 +76,13 @@ def test_positions_are_those_of_the_mask(n, begin, length):
 
 
 def test_too_few_rows():
-    with pytest.raises(InputError, match="too few"):
-        interleave_rows(Rows.from_array(numbered(2)), 1, 1, 1)
+    raises(InputError, "too few", interleave_rows, Rows.from_array(numbered(2)), 1, 1, 1)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 1001])
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_distant_pairs(n, pieces):
-    data = np.random.default_rng(n).normal(size=(n, 2))
-    half = n // 2
+    data, half = np.random.default_rng(n).normal(size=(n, 2)), n // 2
     expected = (data[:half] - data[half : 2 * half]) * np.sqrt(0.5)
     for rows in (Rows.from_array(data), streamed(data, pieces)):
         pairs = distant_pairs(rows)
@@ -114,5 +113,150 @@ def test_one_row_changes_one_pair_and_one_block():
 def test_rows_stay_behind_their_type():
     (block, _) = interleave_rows(Rows.from_array(numbered(10)), 1, 1)
     assert "Rows(n=" in repr(block)
-    with pytest.raises(TypeError):
-        np.asarray(block)
+    raises(TypeError, None, np.asarray, block)
+
+
+# ---- Differences of neighbouring rows: position decides the pair, whatever the source, the chunks and the content.
+def expected(matrix):
+    even = len(matrix) // 2 * 2
+    return (matrix[0:even:2].astype(float) - matrix[1:even:2].astype(float)) * np.sqrt(0.5)
+
+
+def read(rows, *arguments):
+    chunks = list(rows.chunks(*arguments))
+    return np.concatenate(chunks) if chunks else np.empty((0, rows.dim))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 9, 38, 39])
+def test_every_kind_of_source_gives_the_same_pairs(n, tmp_path):
+    matrix = np.random.default_rng(n).standard_normal((n, 3))
+    wanted, kinds = expected(matrix), set()
+    for name, rows in every_source(matrix, tmp_path):
+        pairs = pair_rows(rows)
+        kinds.add(pairs.random_access)
+        assert (pairs.n, pairs.dim) == (n // 2, 3), name
+        assert pairs.kind == f"pairs of {rows.kind}"
+        assert pairs.columns == rows.columns
+        assert np.array_equal(read(pairs), wanted), name
+        for threads in (1, 3):
+            assert column_sums(pairs, threads=threads, chunk_rows=5) == direct_sums(wanted), name
+    assert kinds == {True, False}
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 7, 100])
+def test_any_range_and_chunk_size(chunk_rows):
+    matrix = np.random.default_rng(0).standard_normal((37, 2))
+    wanted = expected(matrix)
+
+    def factory():
+        # Odd pieces: most pairs of the stream straddle two of them.
+        for low in range(0, 37, 5):
+            yield matrix[low : low + 5]
+
+    for rows in (Rows.from_array(matrix), Rows.from_chunks(factory, n=37, dim=2)):
+        pairs = pair_rows(rows)
+        for begin, end in ((0, 18), (3, 11), (17, 18), (5, 5)):
+            assert np.array_equal(read(pairs, begin, end, chunk_rows), wanted[begin:end])
+        assert max(len(chunk) for chunk in pairs.chunks(0, 18, chunk_rows)) <= chunk_rows
+
+
+def test_one_row_makes_no_pair():
+    raises(InputError, "two rows", pair_rows, Rows.from_array(np.ones((1, 2))))
+
+
+def test_one_replaced_row_changes_one_pair():
+    matrix = np.random.default_rng(1).standard_normal((21, 2))
+    for index in range(21):
+        other = matrix.copy()
+        other[index] = 1e6
+        moved = np.any(expected(matrix) != read(pair_rows(Rows.from_array(other))), axis=1)
+        # The odd last row is in no pair.
+        assert moved.nonzero()[0].tolist() == ([] if index == 20 else [index // 2])
+    # Control: pairing by the order of values shifts many pairs at once.
+    by_value, other = matrix[np.argsort(matrix[:, 0])], matrix.copy()
+    other[np.argmin(matrix[:, 0])] = 1e6
+    shifted = other[np.argsort(other[:, 0])]
+    assert np.any(expected(by_value) != expected(shifted), axis=1).sum() > 5
+
+
+def test_a_pair_that_is_not_finite_is_neutral_and_silent():
+    hostile = np.array([
+        [np.nan, 0.0], [1.0, 2.0], [np.inf, 0.0], [np.inf, 0.0], [1e308, 0.0], [-1e308, 0.0], [5e-324, 0.0],
+        [0.0, 0.0],
+    ])  # fmt: skip
+    for rows in (Rows.from_array(hostile), Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2)):
+        chunk = silently(lambda rows=rows: read(pair_rows(rows)))
+        assert np.isfinite(chunk).all(axis=1).tolist() == [False, False, False, True]
+        (sums,) = silently(lambda rows=rows: [column_sums(pair_rows(rows), threads=1)])
+        assert sums == [0, 0]
+
+
+def test_float32_differences_are_taken_in_double():
+    rows = np.array([[1.0 + 2**-20], [1.0]], dtype=np.float32)
+    assert differences(rows).dtype == np.float64
+    assert differences(rows)[0, 0] == 2**-20 * np.sqrt(0.5)
+
+
+# ---- Blocks of rows, and rows under a linear map: views that give the same rows in every cut ------------------------
+X = np.random.default_rng(0).normal(size=(1000, 3))
+
+
+def stream(x=X):
+    return Rows.from_chunks(lambda: (x[i : i + 64] for i in range(0, len(x), 64)), n=len(x), dim=x.shape[1])
+
+
+def content_of_slices(rows, chunk_rows):
+    return np.concatenate([chunk.copy() for chunk in rows.chunks(chunk_rows=chunk_rows)])
+
+
+@pytest.mark.parametrize("make", [lambda: private_rows(X), stream], ids=["array", "stream"])
+@pytest.mark.parametrize("chunk_rows", [1, 7, 100, 2000])
+def test_a_block_holds_its_rows(make, chunk_rows):
+    rows = make()
+    for begin, end in ((0, 1000), (0, 1), (999, 1000), (130, 517)):
+        block = rows.slice(begin, end)
+        assert (block.n, block.dim, block.random_access) == (end - begin, 3, rows.random_access)
+        np.testing.assert_array_equal(content_of_slices(block, chunk_rows), X[begin:end])
+        inner = block.slice(0, max(1, block.n // 2))
+        np.testing.assert_array_equal(content_of_slices(inner, chunk_rows), X[begin : begin + inner.n])
+
+
+def test_refused_blocks():
+    rows = private_rows(X)
+    for begin, end in ((5, 5), (6, 5), (0, 1001), (1000, 1001)):
+        raises(InputError, "block", rows.slice, begin, end)
+    for begin, end in ((-1, 5), (0.0, 5), (True, 5)):
+        raises(InputError, None, rows.slice, begin, end)
+
+
+@pytest.mark.parametrize("shares", [(1,), (1, 1), (30, 30, 40), (1, 2, 3, 4)])
+@pytest.mark.parametrize("n", [4, 10, 999, 1000])
+def test_a_split_covers_every_row_once(n, shares):
+    if n < len(shares) * 2 and len(shares) > 2:
+        return
+    blocks = split_rows(private_rows(X[:n]), *shares)
+    np.testing.assert_array_equal(np.concatenate([content_of_slices(block, 50) for block in blocks]), X[:n])
+    for block, share in zip(blocks, shares, strict=True):
+        assert abs(block.n - n * share / sum(shares)) <= 1
+
+
+def test_too_few_rows_to_split():
+    raises(InputError, "too few", split_rows, private_rows(X[:1]), 1, 1)
+
+
+@pytest.mark.parametrize("make", [lambda: private_rows(X), stream], ids=["array", "stream"])
+def test_mapped_rows_have_the_same_bits_in_every_cut(make):
+    matrix = np.array([[1.0, 0.25, 0.0], [0.1, -3.0, 7.0]])
+    whole = content_of_slices(linear_rows(make(), matrix), 1000)
+    np.testing.assert_allclose(whole, X @ matrix.T, rtol=1e-12, atol=1e-12)
+    for chunk_rows in (1, 3, 64, 333):
+        np.testing.assert_array_equal(content_of_slices(linear_rows(make(), matrix), chunk_rows), whole)
+
+
+def test_mapped_rows_with_a_missing_entry_are_missing():
+    x = X[:4].copy()
+    x[0, 0], x[1, 2] = np.nan, np.inf
+    mapped = content_of_slices(linear_rows(private_rows(x), np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]])), 4)
+    assert np.isnan(mapped[0, 0])
+    assert not np.isfinite(mapped[1, 1])
+    assert np.isfinite(mapped[2:]).all()

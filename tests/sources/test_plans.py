@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows
@@ -21,13 +22,10 @@ from fastpubpriv.sources import private_rows
 SECRET = "Alice-SSN-123"
 N = 12
 HELD = {
-    "a": np.linspace(-2.0, 3.0, N),
-    "b": np.arange(N),
-    "f": np.linspace(0.0, 1.0, N).astype(np.float32),
-    "t": [SECRET if i == 3 else f"{i}" for i in range(N)],
-    "d": [datetime.date(2020, 1, 1)] * N,
+    "a": np.linspace(-2.0, 3.0, N), "b": np.arange(N), "f": np.linspace(0.0, 1.0, N).astype(np.float32),
+    "t": [SECRET if i == 3 else f"{i}" for i in range(N)], "d": [datetime.date(2020, 1, 1)] * N,
     "m": [decimal.Decimal("1.5")] * N,
-}
+}  # fmt: skip
 FRAME = pl.DataFrame(HELD)
 A, B, T = pl.col("a"), pl.col("b"), pl.col("t")
 
@@ -61,8 +59,7 @@ TAKEN = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_steps_of_one_row_each(name):
     plan = TAKEN[name](lazy())
-    rows = private_rows(plan)
-    direct = Rows.from_frame(plan.collect())
+    rows, direct = private_rows(plan), Rows.from_frame(plan.collect())
     assert rows.n in (N, 2 * N)
     assert np.concatenate(list(rows.chunks())).tobytes() == np.concatenate(list(direct.chunks())).tobytes()
 
@@ -165,11 +162,9 @@ def test_scans_of_files(tmp_path):
         pl.scan_pyarrow_dataset(ds.dataset(place)),
         pl.scan_pyarrow_dataset(ds.dataset(place)).filter(A > 0),
     ):
-        with pytest.raises(InputError, match="not known to make each row of one row"):
-            private_rows(plan)
+        raises(InputError, "not known to make each row of one row", private_rows, plan)
     for plan in (pl.scan_csv(tmp_path / "x.csv"), pl.scan_ndjson(tmp_path / "x.ndjson")):
-        with pytest.raises(InputError, match="is of text"):
-            private_rows(plan)
+        raises(InputError, "is of text", private_rows, plan)
 
 
 def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
@@ -178,27 +173,22 @@ def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
 
     monkeypatch.setattr(rescanned, "_FUNCTIONS", rescanned._FUNCTIONS | {"cum_sum"})
     monkeypatch.setitem(TAKEN, "planted", lambda f: f.select(A.cum_sum()))
-    with pytest.raises(AssertionError):
-        test_a_replaced_row_changes_its_own_row_only("planted")
+    raises(AssertionError, None, test_a_replaced_row_changes_its_own_row_only, "planted")
 
 
 TABLE = pa.table({"a": HELD["a"]})
 ABOVE = ds.field("a") > 0
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        lambda: ds.dataset(TABLE).filter(ABOVE),
-        lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
-        lambda: ds.dataset(TABLE).scanner(filter=ABOVE),
-        lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
-        lambda: next(ds.dataset(TABLE).get_fragments()),
-    ],
-)
+@pytest.mark.parametrize("source", [
+    lambda: ds.dataset(TABLE).filter(ABOVE),
+    lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
+    lambda: ds.dataset(TABLE).scanner(filter=ABOVE),
+    lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
+    lambda: next(ds.dataset(TABLE).get_fragments()),
+])  # fmt: skip
 def test_arrow_plans_are_refused(source):
-    with pytest.raises(InputError):
-        private_rows(source())
+    raises(InputError, None, private_rows, source())
 
 
 PANDAS = pd.DataFrame({"a": HELD["a"], "b": HELD["b"], "f": HELD["f"]})
@@ -267,11 +257,9 @@ def test_dask_files(tmp_path):
     PANDAS.to_csv(tmp_path / "x.csv", index=False)
     assert private_rows(dd.read_parquet(tmp_path / "x.parquet")).n == N
     for plan in (dd.read_parquet(tmp_path / "x.parquet", filters=[("a", ">", 0)]), dd.read_csv(tmp_path / "x.csv")):
-        with pytest.raises(InputError, match="not known to make each row of one row"):
-            private_rows(plan)
+        raises(InputError, "not known to make each row of one row", private_rows, plan)
 
 
 def test_a_dask_array_of_unknown_length_is_refused():
     x = da.from_array(np.column_stack([HELD["a"], HELD["b"]]), chunks=(5, 2))
-    with pytest.raises(InputError, match="as after a filter"):
-        private_rows(x[x[:, 0] > 0])
+    raises(InputError, "as after a filter", private_rows, x[x[:, 0] > 0])

@@ -5,9 +5,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.labelled import labelled_rows, public_labelled
 
 X = np.random.default_rng(2).normal(size=(30, 3))
 
@@ -17,14 +19,9 @@ def test_public_rows_are_a_float64_copy(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     sources = [
-        X,
-        np.asfortranarray(X),
-        X.tolist(),
-        frame,
-        pl.DataFrame(X),
-        tmp_path / "t.csv",
+        X, np.asfortranarray(X), X.tolist(), frame, pl.DataFrame(X), tmp_path / "t.csv",
         str(tmp_path / "t.parquet"),
-    ]
+    ]  # fmt: skip
     for source in [*sources, Rows.from_chunks(lambda: [X[:7], X[7:]], n=30, dim=3)]:
         found = public_rows(source, dim=3)
         np.testing.assert_array_equal(found, X)
@@ -45,8 +42,7 @@ def test_one_dimension_is_one_row(row):
 
 
 def test_one_dimension_of_another_length_is_refused():
-    with pytest.raises(InputError, match=r"length 30: pass x\.reshape\(-1, 1\)"):
-        public_rows(X[:, 0], dim=3)
+    raises(InputError, r"length 30: pass x\.reshape\(-1, 1\)", public_rows, X[:, 0], dim=3)
     with pytest.raises(InputError, match="30"):
         public_rows(pd.Series(X[:, 0]), dim=3)
     with pytest.raises(InputError, match="30"):
@@ -67,10 +63,8 @@ def test_a_row_of_a_frame_is_matched_by_its_index():
     np.testing.assert_array_equal(public_rows(row, columns=["b", "a"], dim=2), X[4:5, [1, 0]])
     np.testing.assert_array_equal(public_rows(pd.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
     np.testing.assert_array_equal(public_rows(pl.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
-    with pytest.raises(InputError, match="'z'"):
-        public_rows(row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
-    one = frame[["b"]].iloc[4]
-    for single in (one, frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
+    raises(InputError, "'z'", public_rows, row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
+    for single in (frame[["b"]].iloc[4], frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
         np.testing.assert_array_equal(public_rows(single, dim=1, names=("b",)), X[4:5, 1:2])
 
 
@@ -79,47 +73,38 @@ def test_a_series_keeps_its_name():
     assert private_rows(series).columns == ("delay",)
     assert private_rows(pl.Series("delay", X[:, 0])).columns == ("delay",)
     assert private_rows(pd.Series(X[:, 0])).columns == private_rows(pl.Series(X[:, 0])).columns == ("0",)
-    with pytest.raises(InputError, match="matched by name"):
-        public_rows(series.rename("other"), dim=1, names=("delay",))
-    with pytest.raises(InputError, match="share memory"):
-        refuse_shared_memory(series, series[3:9])
+    raises(InputError, "matched by name", public_rows, series.rename("other"), dim=1, names=("delay",))
+    raises(InputError, "share memory", refuse_shared_memory, series, series[3:9])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_non_finite_values_are_named(bad):
     x = X.copy()
     x[7, 1] = bad
-    with pytest.raises(InputError, match=rf"row 7, column 1 is {bad}\. "):
-        public_rows(x)
+    raises(InputError, rf"row 7, column 1 is {bad}\. ", public_rows, x)
     x[9, 0] = bad
     frame = pd.DataFrame(x, columns=list("abc"))
-    with pytest.raises(InputError, match=rf"row 7, column 'b' is {bad} \(and 1 more\)"):
-        public_rows(frame)
+    raises(InputError, rf"row 7, column 'b' is {bad} \(and 1 more\)", public_rows, frame)
 
 
 def test_scales_that_break_squares():
     for scale, words in ((1e300, "stay below 1e[+]150.*row"), (1e-300, "below 1e-150.*Change the unit")):
-        with pytest.raises(InputError, match=words):
-            public_rows(X * scale)
+        raises(InputError, words, public_rows, X * scale)
     for fine in (X * 1e140, X * 1e-140, np.zeros((2, 3))):
         assert public_rows(fine).shape[1] == 3
 
 
 def test_too_few_rows_and_wrong_width():
-    with pytest.raises(InputError, match="at least 4 public rows are needed here, got 3"):
-        public_rows(X[:3], min_rows=4)
-    with pytest.raises(InputError, match="public rows have 3 columns and private rows have 5"):
-        public_rows(X, dim=5)
+    raises(InputError, "at least 4 public rows are needed here, got 3", public_rows, X[:3], min_rows=4)
+    raises(InputError, "public rows have 3 columns and private rows have 5", public_rows, X, dim=5)
     for empty in (X[:0], X[:, :0]):
-        with pytest.raises(InputError, match=r"no rows|no columns"):
-            public_rows(empty)
+        raises(InputError, r"no rows|no columns", public_rows, empty)
 
 
 def test_the_same_data_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", X)
     frame, plain = pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X)
-    table = pa.table({"a": X[:, 0].copy()})
-    rows = private_rows(X)
+    table, rows = pa.table({"a": X[:, 0].copy()}), private_rows(X)
     (tmp_path / "link.npy").symlink_to(tmp_path / "x.npy")
     for ours, theirs, words in (
         (X, X, "same object"),
@@ -136,8 +121,7 @@ def test_the_same_data_is_refused(tmp_path):
         (table, table.slice(3, 4), "share memory"),
         (table, table["a"].chunk(0).to_numpy(), "share memory"),
     ):
-        with pytest.raises(InputError, match=words):
-            refuse_shared_memory(ours, theirs)
+        raises(InputError, words, refuse_shared_memory, ours, theirs)
 
 
 def test_data_kept_apart_are_accepted(tmp_path):
@@ -159,8 +143,7 @@ def test_data_kept_apart_are_accepted(tmp_path):
     ):
         refuse_shared_memory(ours, theirs)
     refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
-    with pytest.raises(InputError, match="share memory"):
-        refuse_shared_memory(table.slice(0, 21), table.slice(20), columns=["a"])
+    raises(InputError, "share memory", refuse_shared_memory, table.slice(0, 21), table.slice(20), columns=["a"])
 
 
 def test_overlap_too_hard_to_decide_counts_as_shared(monkeypatch):
@@ -168,15 +151,121 @@ def test_overlap_too_hard_to_decide_counts_as_shared(monkeypatch):
         raise np.exceptions.TooHardError
 
     monkeypatch.setattr(np, "shares_memory", too_hard)
-    with pytest.raises(InputError, match="share memory"):
-        refuse_shared_memory(X[:, :2], X[:, 2:])
+    raises(InputError, "share memory", refuse_shared_memory, X[:, :2], X[:, 2:])
     refuse_shared_memory(X, X.copy())
 
 
 def test_a_message_about_a_file_names_the_file_and_says_what_separates_columns(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age;income\n34;52000\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"people\.csv' has no column 'age'; it has 'age;income'"):
-        public_rows(path, columns=["age"])
+    raises(InputError, r"people\.csv' has no column 'age'; it has 'age;income'", public_rows, path, columns=["age"])
     with pytest.raises(InputError, match=r"people\.csv' \(names between commas\) has no column 'age'$"):
         private_rows(path, columns=["age"])
+
+
+# ---- Features and labels side by side: the forms that are taken, the order of columns, and what is refused ----------
+X_OF_LABELLED = np.arange(24.0).reshape(8, 3)
+Y = np.arange(8.0) * 100.0
+FRAME = pd.DataFrame(X_OF_LABELLED, columns=["a", "b", "c"]).assign(y=Y)
+BOTH = np.column_stack([X_OF_LABELLED, Y])
+
+
+def everything(rows, chunk_rows=None):
+    return np.concatenate(list(rows.chunks(chunk_rows=chunk_rows)))
+
+
+def streamed(array, pieces):
+    return Rows.from_chunks(lambda: np.array_split(array, pieces), n=len(array), dim=array.shape[1])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [Y, Y.tolist(), Y[:, None], pd.Series(Y), pl.Series(Y), pd.DataFrame({"y": Y}), Y.astype(np.int32), Y.astype(np.float32)],
+    ids=["array", "list", "column", "pandas", "polars", "frame", "int32", "float32"],
+)  # fmt: skip
+def test_forms_of_labels(labels):
+    rows = labelled_rows(X_OF_LABELLED, labels, label=None, columns=None)
+    assert (rows.n, rows.dim) == (8, 4)
+    np.testing.assert_array_equal(everything(rows), BOTH)
+    np.testing.assert_array_equal(everything(rows, 3), BOTH)
+
+
+def test_a_column_of_the_table_is_moved_to_the_end():
+    for table in (FRAME[["y", "c", "a", "b"]], pl.DataFrame(FRAME[["y", "c", "a", "b"]].to_dict("list"))):
+        rows = labelled_rows(table, None, label="y", columns=None)
+        assert rows.columns == ("c", "a", "b", "y")
+        np.testing.assert_array_equal(everything(rows), FRAME[["c", "a", "b", "y"]])
+        chosen = labelled_rows(table.assign(text="x") if table is FRAME else table, None, label="y", columns=["b"])
+        np.testing.assert_array_equal(everything(chosen), FRAME[["b", "y"]])
+
+
+def test_files(tmp_path):
+    FRAME[["y", "c", "a", "b"]].to_csv(tmp_path / "t.csv", index=False)
+    FRAME[["y", "c", "a", "b"]].to_parquet(tmp_path / "t.parquet")
+    np.save(tmp_path / "t.npy", BOTH)
+    for name in ("t.csv", "t.parquet"):
+        rows = labelled_rows(tmp_path / name, None, label="y", columns=None)
+        np.testing.assert_array_equal(everything(rows), FRAME[["c", "a", "b", "y"]])
+    np.testing.assert_array_equal(everything(labelled_rows(tmp_path / "t.npy", None, label=-1, columns=None)), BOTH)
+
+
+@pytest.mark.parametrize(("one", "other"), [(2, 3), (8, 1), (1, 5)])
+def test_streams_cut_at_other_places(one, other):
+    rows = labelled_rows(streamed(X_OF_LABELLED, one), streamed(Y[:, None], other), label=None, columns=None)
+    for size in (1, 2, 3, 8, None):
+        np.testing.assert_array_equal(everything(rows, size), BOTH)
+    np.testing.assert_array_equal(np.concatenate(list(rows.chunks(3, 7, 2))), BOTH[3:7])
+    mixed = labelled_rows(streamed(X_OF_LABELLED, one), Y, label=None, columns=None)
+    np.testing.assert_array_equal(everything(mixed), BOTH)
+
+
+def test_public_rows_follow_the_order_of_the_private_ones():
+    rows = labelled_rows(FRAME[["y", "c", "a", "b"]], None, label="y", columns=None)
+    public = FRAME[["a", "y", "b", "c"]].copy() + 0.5
+    found = public_labelled(public, None, label="y", columns=None, private=rows, x_priv=FRAME)
+    np.testing.assert_array_equal(found, FRAME[["c", "a", "b", "y"]] + 0.5)
+    features = labelled_rows(FRAME[["c", "a", "b"]], Y, label=None, columns=None)
+    found = public_labelled(
+        FRAME[["a", "b", "c"]].copy(), Y + 0.5, label=None, columns=None, private=features, x_priv=FRAME
+    )
+    np.testing.assert_array_equal(found[:, :3], FRAME[["c", "a", "b"]])
+    np.testing.assert_array_equal(found[:, 3], Y + 0.5)
+
+
+def test_missing_public_cells_are_kept_and_infinite_ones_refused():
+    rows = labelled_rows(X_OF_LABELLED, Y, label=None, columns=None)
+    table = X_OF_LABELLED + 0.5
+    table[2, 1] = np.nan
+    found = public_labelled(table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+    assert np.isnan(found[2, 1])
+    assert np.isfinite(np.delete(found.ravel(), 2 * 4 + 1)).all()
+    table[3, 0] = np.inf
+    raises(InputError, "inf", public_labelled, table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({}, "labels once"), ({"y": Y, "label": "y"}, "labels once"), ({"y": Y[:5]}, "8 rows and y_priv has 5"),
+    ({"y": BOTH[:, :2]}, "one number for each row"), ({"y": "secret"}, "y_priv"), ({"label": "z"}, "'z'"),
+    ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"),
+], ids=str)  # fmt: skip
+def test_what_is_refused(given, words):
+    raises(InputError, words, labelled_rows, FRAME, given.get("y"), label=given.get("label"), columns=None)
+
+
+def test_names_are_needed_for_a_label_by_name():
+    raises(InputError, "no names", labelled_rows, X_OF_LABELLED, None, label="y", columns=None)
+    raises(InputError, "beside the label", labelled_rows, FRAME[["y"]], None, label="y", columns=None)
+    raises(InputError, "beside the label", labelled_rows, X_OF_LABELLED[:, :1], None, label=-1, columns=None)
+
+
+def test_private_and_public_must_be_two_data_sets():
+    rows = labelled_rows(X_OF_LABELLED, Y, label=None, columns=None)
+    for public in (X_OF_LABELLED, X_OF_LABELLED[2:5]):
+        with pytest.raises(InputError, match=r"same object|share memory"):
+            public_labelled(
+                public, Y[: len(public)].copy(), label=None, columns=None, private=rows, x_priv=X_OF_LABELLED
+            )
+    with pytest.raises(InputError, match="one label for each row"):
+        public_labelled(X_OF_LABELLED + 1, Y[:3], label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+    with pytest.raises(InputError, match="public labels once"):
+        public_labelled(X_OF_LABELLED + 1, None, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)

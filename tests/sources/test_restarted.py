@@ -1,14 +1,22 @@
 """Rows read afresh in each pass: directories, datasets, streams and lazy frames, against the same rows in memory."""
 
 import datetime
+import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.feather
+import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
-from helpers_sources import column_sums
+from clocks import PATIENCE
+from helpers.errors import raises
+from helpers_sources import column_sums, direct_sums, silently
 
 import fastpubpriv as fpp
 from fastpubpriv import InputError, Rows
@@ -93,14 +101,12 @@ def test_a_row_is_read_without_regard_to_the_others(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_types_and_chosen_columns(kind, tmp_path):
-    table = pa.table(
-        {
-            "f": pa.array(np.arange(N, dtype=np.float32)),
-            "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
-            "t": [TEXT] * N,
-            "d": [datetime.date(2020, 1, 1)] * N,
-        }
-    )
+    table = pa.table({
+        "f": pa.array(np.arange(N, dtype=np.float32)),
+        "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
+        "t": [TEXT] * N,
+        "d": [datetime.date(2020, 1, 1)] * N,
+    })  # fmt: skip
     for columns in (["i", "f"], ["f"]):
         rows = opened(kind, table, tmp_path, columns=columns)
         direct = expected(kind, table.select(columns))
@@ -122,8 +128,7 @@ def test_files_whose_types_differ(tmp_path):
         pq.write_table(pa.table({"a": column}), tmp_path / f"{name}.parquet")
     assert content(private_rows(tmp_path)).ravel().tolist() == [1.5, 2.0**53, 3.0, 2.5]
     pq.write_table(pa.table({"b": [1.0]}), tmp_path / "4.parquet")
-    with pytest.raises(InputError, match="has no column 'a'"):
-        private_rows(tmp_path)
+    raises(InputError, "has no column 'a'", private_rows, tmp_path)
     pq.write_table(pa.table({"a": [TEXT]}), tmp_path / "4.parquet")
     with pytest.raises(InputError, match="not numeric") as caught:
         private_rows(tmp_path)
@@ -137,8 +142,7 @@ def test_keys_of_folders_are_columns(tmp_path):
     assert content(private_rows(tmp_path / "years")).tolist() == [[1, 2020], [3, 2020], [2, 2021], [4, 2021]]
     assert content(private_rows(tmp_path / "years", columns=["year"])).tolist() == [[2020], [2020], [2021], [2021]]
     assert content(private_rows(tmp_path / "places", columns=["a"])).tolist() == [[1], [3], [2], [4]]
-    with pytest.raises(InputError, match="'place'"):
-        private_rows(tmp_path / "places")
+    raises(InputError, "'place'", private_rows, tmp_path / "places")
 
 
 def test_refused(tmp_path):
@@ -170,15 +174,12 @@ def test_sources_that_change_between_passes(tmp_path):
     changing = Rows.from_arrow(lambda: stream(TABLE.slice(0, next(lengths)))())
     assert len(content(changing)) == 4
     for _ in range(2):
-        with pytest.raises(InputError, match="same rows in each pass"):
-            content(changing)
+        raises(InputError, "same rows in each pass", content, changing)
     once = iter([TABLE])
-    with pytest.raises(InputError, match="withheld"):
-        content(Rows.from_arrow(lambda: stream(next(once))()))
+    raises(InputError, "withheld", content, Rows.from_arrow(lambda: stream(next(once))()))
     rows = private_rows(directory(TABLE, tmp_path))
     pq.write_table(TABLE, tmp_path / "x" / "3.parquet")
-    with pytest.raises(InputError):
-        content(rows)
+    raises(InputError, None, content, rows)
 
 
 def test_a_function_of_python_in_a_lazy_plan_is_not_called():
@@ -205,3 +206,144 @@ def test_training_and_public_rows(tmp_path):
     with pytest.warns(fpp.SeededNoiseWarning):
         fits = [fpp.linear_regression(source, x_pub=public, **options) for source in (tmp_path, table)]
     assert fits[0].to_dict() == fits[1].to_dict()
+
+
+# ---- Rows.from_chunks: declared shapes are kept, buffers may be reused, and what the factory raises stays inside.
+X_OF_STREAMS = np.random.default_rng(3).normal(size=(41, 3))
+
+
+def test_any_cutting_gives_the_same_rows():
+    cuts = [0, 1, 1, 5, 30, 41]
+    rows = Rows.from_chunks(lambda: [X_OF_STREAMS[a:b] for a, b in itertools.pairwise(cuts)], n=41, dim=3)
+    for chunk_rows in (1, 4, 100):
+        assert all(len(chunk) <= chunk_rows for chunk in rows.chunks(chunk_rows=chunk_rows))
+        for threads in (1, 2):
+            assert column_sums(rows, chunk_rows=chunk_rows, threads=threads) == direct_sums(X_OF_STREAMS)
+    for begin, end in ((0, 41), (0, 3), (4, 7), (29, 41), (41, 41), (0, 0)):
+        found = list(rows.chunks(begin, end, 2))
+        np.testing.assert_array_equal(np.concatenate([np.empty((0, 3)), *found]), X_OF_STREAMS[begin:end])
+
+
+def test_pieces_of_any_form():
+    pieces = [
+        X_OF_STREAMS[:5].astype(np.float32), [[1, 2, 3]], X_OF_STREAMS[5:7].astype(">f8"),
+        np.asfortranarray(X_OF_STREAMS[7:9]), np.ones((2, 3), bool),
+    ]  # fmt: skip
+    rows = Rows.from_chunks(lambda: iter(pieces), n=12, dim=3)
+    expected = np.concatenate([np.asarray(p, float) for p in pieces])
+    assert silently(lambda: column_sums(rows)) == direct_sums(expected)
+
+
+def test_a_reused_buffer_is_copied_before_it_changes():
+    def factory():
+        buffer = np.empty((1, 3))
+        for row in X_OF_STREAMS:
+            buffer[0] = row
+            yield buffer
+
+    rows = Rows.from_chunks(factory, n=41, dim=3)
+    np.testing.assert_array_equal(np.concatenate(list(rows.chunks())), X_OF_STREAMS)
+
+
+@pytest.mark.parametrize(("pieces", "words"), [
+    ([X_OF_STREAMS[:40]], "gave 40 rows where 41 were declared"),
+    ([X_OF_STREAMS, X_OF_STREAMS[:1]], "more than 41 rows where 41"),
+    ([X_OF_STREAMS[:, :2]], "2 columns where dim = 3"),
+    ([X_OF_STREAMS[0]], "two-dimensional"),
+    ([X_OF_STREAMS.astype(object)], "dtype object"),
+    ([["Alice-SSN-123"]], "dtype text"),
+    (None, "withheld"),
+    (["Alice-SSN-123"], "cannot be read"),
+])  # fmt: skip
+@pytest.mark.parametrize("threads", [1, 2])
+def test_wrong_pieces(pieces, words, threads):
+    rows = Rows.from_chunks(lambda: pieces, n=41, dim=3)
+    with pytest.raises(InputError, match=words) as caught:
+        column_sums(rows, threads=threads, chunk_rows=8)
+    assert caught.value.__context__ is None
+    assert "Alice" not in str(caught.value)
+
+
+def test_an_iterator_that_is_not_fresh_is_noticed():
+    once = iter([X_OF_STREAMS])
+    rows = Rows.from_chunks(lambda: once, n=41, dim=3)
+    assert column_sums(rows) == direct_sums(X_OF_STREAMS)
+    raises(InputError, r"gave 0 rows.*afresh", column_sums, rows)
+
+
+def test_bad_declarations():
+    for n, dim in ((0, 3), (-1, 3), (3, 0), (2.0, 3), (True, 3), (3, "3"), (None, 1)):
+        raises(InputError, None, Rows.from_chunks, lambda: [], n=n, dim=dim)
+    raises(InputError, "lambda: iterable", Rows.from_chunks, [X_OF_STREAMS], n=41, dim=3)
+
+
+# ---- Files that another program makes shorter after they were opened: fatal where they are mapped, harmless where they are not.
+X_OF_TRUNCATED = np.random.default_rng(0).normal(size=(40_000, 3))
+READERS = {"npy": Rows.from_npy, "arrow": Rows.from_arrow, "feather": Rows.from_arrow, "parquet": Rows.from_parquet}
+
+
+def written(folder, suffix):
+    path, table = folder / f"x.{suffix}", pa.table({f"c{i}": X_OF_TRUNCATED[:, i] for i in range(3)})
+    if suffix == "npy":
+        np.save(path, X_OF_TRUNCATED)
+    elif suffix == "parquet":
+        pa.parquet.write_table(table, path)
+    elif suffix == "feather":
+        pa.feather.write_feather(table, str(path))
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("suffix", READERS)
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_the_rows_are_the_same_without_a_map(suffix, memory_map, tmp_path):
+    rows = READERS[suffix](written(tmp_path, suffix), memory_map=memory_map)
+    assert column_sums(rows, threads=2, chunk_rows=999) == direct_sums(X_OF_TRUNCATED)
+    with pytest.raises(InputError, match="memory_map must be True or False"):
+        READERS[suffix](written(tmp_path, suffix), memory_map="no")
+
+
+@pytest.mark.parametrize("suffix", READERS)
+@pytest.mark.parametrize("length", [0, 5000])
+def test_a_file_that_is_not_mapped_may_become_shorter(suffix, length, tmp_path):
+    path = written(tmp_path, suffix)
+    rows = READERS[suffix](path, memory_map=False)
+    os.truncate(path, length)
+    if suffix == "parquet":  # read in each pass
+        raises(InputError, None, column_sums, rows)
+    else:
+        assert column_sums(rows) == direct_sums(X_OF_TRUNCATED)
+
+
+@pytest.mark.parametrize("suffix", READERS)
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_a_file_that_was_shorter_before_is_an_error(suffix, memory_map, tmp_path):
+    path = written(tmp_path, suffix)
+    for length in (path.stat().st_size - 1, 5000, 100, 3, 0):
+        os.truncate(path, length)
+        with pytest.raises(InputError):
+            column_sums(READERS[suffix](path, memory_map=memory_map))
+
+
+SHORTENED = """
+import os, sys
+import numpy as np
+from helpers_sources import fold
+from fastpubpriv.sources import Rows
+path, suffix = sys.argv[1:]
+rows = Rows.from_npy(path) if suffix == "npy" else Rows.from_arrow(path)
+os.truncate(path, 0)
+fold(rows, lambda: (np.zeros(1, np.int64),), lambda chunk, total: total[0].__iadd__(np.count_nonzero(chunk)))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what happens is up to the system")
+@pytest.mark.parametrize("suffix", ["npy", "arrow"])
+def test_what_is_said_of_mapped_files_is_so(suffix, tmp_path):
+    """Why `memory_map=False` is there: the tests above would not pass with a map."""
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SHORTENED, str(written(tmp_path, suffix)), suffix]
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False, env=here)
+    assert done.returncode == -7  # SIGBUS

@@ -5,7 +5,10 @@ programme. ALPHA is so small that a fixed seed is not needed to keep false alarm
 same.
 """
 
+from __future__ import annotations
+
 import hashlib
+import math
 
 import numpy as np
 import pytest
@@ -14,6 +17,8 @@ from scipy import special, stats
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels._cbuf import check, inp, out
 from fastpubpriv.kernels._cext import lib
+from fastpubpriv.kernels.noise import report_integers
+from fastpubpriv.row_maps import ReportLaw
 
 ALPHA = 1e-9
 CHUNK = 1024 * 4096
@@ -39,8 +44,6 @@ def two_sided(z):
 
 
 # ---- Checks ---------------------------------------------------------------------------------------------------------
-
-
 def variance_p(law, log2_scale, pieces):
     """Second moment about the known centre, against its exact value and the exact spread of a square."""
     n = total = 0
@@ -77,8 +80,7 @@ def histogram(law, log2_scale, pieces):
 
 def merge(expected, least=25.0):
     """Starts of cells of neighbouring values that expect at least `least` counts each."""
-    steps = np.cumsum(expected) // least
-    starts = np.flatnonzero(np.diff(steps, prepend=-1.0) > 0)
+    starts = np.flatnonzero(np.diff(np.cumsum(expected) // least, prepend=-1.0) > 0)
     return starts if np.add.reduceat(expected, starts)[-1] >= least else starts[:-1]
 
 
@@ -96,8 +98,7 @@ def mean_magnitude_p(law, log2_scale, counts):
     first, probabilities = pmf(law, log2_scale)
     magnitude = np.abs(first + np.arange(len(counts)) + 0.5)
     weights = probabilities / probabilities.sum()
-    mean, square = weights @ magnitude, weights @ magnitude**2
-    n = counts.sum()
+    mean, square, n = weights @ magnitude, weights @ magnitude**2, counts.sum()
     return two_sided(((counts @ magnitude) / n - mean) / np.sqrt((square - mean**2) / n))
 
 
@@ -110,8 +111,7 @@ def ks_p(law, log2_scale, x):
 
 
 def low_bits_p(pieces):
-    counts = sum(np.bincount(x & 255, minlength=256) for x in pieces)
-    return stats.chisquare(counts).pvalue
+    return stats.chisquare(sum(np.bincount(x & 255, minlength=256) for x in pieces)).pvalue
 
 
 def sign_p(law, pieces):
@@ -126,8 +126,7 @@ def sign_p(law, pieces):
         sums += [magnitude[below].sum(), magnitude[~below & counted].sum()]
         square += magnitude @ magnitude
     n = negative + positive
-    share = two_sided((negative - n / 2) / np.sqrt(n / 4))
-    mean = sums.sum() / n
+    share, mean = two_sided((negative - n / 2) / np.sqrt(n / 4)), sums.sum() / n
     spread = np.sqrt(square / n - mean**2) * np.sqrt(1 / negative + 1 / positive)
     return 2 * min(share, two_sided((sums[0] / negative - sums[1] / positive) / spread))
 
@@ -157,8 +156,6 @@ def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
 
 
 # ---- The sampler passes ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", sizes(1_000_000, 20_000_000))
 @pytest.mark.parametrize("log2_scale", [8, 12, 20, 32, 40])
 @pytest.mark.parametrize("law", DRAW)
@@ -233,8 +230,6 @@ def test_permutations_of_four_are_equally_likely():
 
 
 # ---- Planted bugs are caught by the same checks -------------------------------------------------------------------
-
-
 def exact_floor(n, log2_scale, seed=0):
     return np.floor(np.random.default_rng(seed).standard_normal(n) * 2.0**log2_scale).astype(np.int64)
 
@@ -273,8 +268,7 @@ def test_double_zero_of_the_laplace_law_is_caught():
 
 def test_missing_fraction_is_caught():
     # exp(-k^2 / 2 scale^2) in place of its average over [k, k + 1): a relative change of at most 2e-3 a cell.
-    k = np.arange(8 * 256)
-    half = np.exp(-0.5 * (k / 256.0) ** 2)
+    half = np.exp(-0.5 * (np.arange(8 * 256) / 256.0) ** 2)
     wrong = np.concatenate([half[::-1], half])
     rng, right = np.random.default_rng(5), pmf("gaussian", 8)[1]
     assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, wrong / wrong.sum())) < ALPHA
@@ -288,8 +282,7 @@ def test_single_precision_noise_is_caught():
 
 def test_noise_on_a_coarser_grid_than_its_integers_is_caught():
     x = np.random.default_rng(7).standard_normal(1_000_000)
-    coarse = (np.round(x * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)
-    assert low_bits_p([coarse]) < ALPHA
+    assert low_bits_p([(np.round(x * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)]) < ALPHA
 
 
 def test_shifted_and_skewed_noise_is_caught():
@@ -312,3 +305,89 @@ def test_light_and_heavy_tails_are_caught():
     x = exact_floor(1_000_000, 16)
     assert tails_p("gaussian", 16, [np.clip(x, -(3 << 16), 3 << 16)]) < ALPHA
     assert tails_p("gaussian", 16, [(x * 1.2).astype(np.int64)]) < ALPHA
+
+
+# ---- Local reports against their laws: angles inside and outside of the cap, directions across it, at 20,000 reports each.
+# A Kolmogorov-Smirnov test fails below 1e-6, so one of the tests here fails falsely once in 20,000 runs of the file.
+N = 20_000
+LEVEL = 1e-6
+CAPS = [(2, 0.5), (3, 0.2), (3, 0.9), (10, 0.1), (10, 0.6), (64, 0.05), (64, 0.3), (1000, 0.02), (1000, 0.1)]
+
+
+def angles(dim, threshold, miss, *, gaussian=False, first=0, n=N):
+    """Cosines to the row (its part along the row for a normal law), and the reports."""
+    law = ReportLaw(dim=dim, gaussian=gaussian, log2_grid=24, ball=False, threshold=threshold, miss=miss, radius=1.0)
+    row = np.zeros(dim)
+    row[0] = 1.0
+    out = np.empty((n, dim), np.int32)
+    report_integers(np.tile(row, (n, 1)), law, b"statistical test of the reports!", out, first=first)
+    wide = out.astype(np.float64) * 2.0**-24
+    return (wide[:, 0] if gaussian else wide[:, 0] / np.linalg.norm(wide, axis=1)), wide
+
+
+def mass_below(dim, t):
+    """P(cosine <= t) of a uniform unit vector."""
+    a = 0.5 * (dim - 1)
+    return special.betainc(a, a, 0.5 * (1.0 + np.clip(t, -1.0, 1.0)))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("dim", "threshold"), CAPS)
+def test_angles_inside_and_outside_of_the_cap(dim, threshold):
+    edge = mass_below(dim, threshold)
+    found, _ = angles(dim, threshold, 2.0**-900)
+    assert found.min() > threshold - 1e-5
+    assert stats.kstest(found, lambda t: np.clip((mass_below(dim, t) - edge) / (1.0 - edge), 0.0, 1.0)).pvalue > LEVEL
+    found, _ = angles(dim, threshold, 1.0 - 2.0**-53, first=100_000)
+    assert found.max() < threshold + 1e-5
+    assert stats.kstest(found, lambda t: np.clip(mass_below(dim, t) / edge, 0.0, 1.0)).pvalue > LEVEL
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7, 2.5, 6.0])
+def test_tails_of_the_normal_law(threshold):
+    inside, _ = angles(4, threshold, 2.0**-900, gaussian=True)
+    top = stats.norm.sf(threshold)
+    assert stats.kstest(inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)).pvalue > LEVEL
+    outside, wide = angles(4, threshold, 1.0 - 2.0**-53, gaussian=True)
+    assert stats.kstest(outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)).pvalue > LEVEL
+    assert stats.kstest(wide[:, 1], "norm").pvalue > LEVEL
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("dim", "threshold"), [(2, 0.5), (3, 0.2), (10, 0.3), (200, 0.1)])
+def test_lengths_and_directions_across_the_row(dim, threshold):
+    found, wide = angles(dim, threshold, 0.3, first=200_000)
+    lengths = np.linalg.norm(wide, axis=1)
+    assert stats.kstest(lengths**2, stats.chi2(dim).cdf).pvalue > LEVEL
+    across = wide[:, 1:] / np.linalg.norm(wide[:, 1:], axis=1, keepdims=True)
+    if dim == 2:
+        assert stats.binomtest(int(np.count_nonzero(across[:, 0] > 0)), N).pvalue > LEVEL
+    else:
+        cosines = across[:, 0]
+        assert stats.kstest(cosines, lambda t: mass_below(dim - 1, t)).pvalue > LEVEL if dim > 3 else True
+        circle = np.arctan2(across[:, -1], across[:, 0])
+        if dim == 3:
+            assert stats.kstest(circle, stats.uniform(-math.pi, 2.0 * math.pi).cdf).pvalue > LEVEL
+    # The side of the cap, the length and the direction are independent.
+    inside = found >= threshold
+    assert stats.ks_2samp(lengths[inside], lengths[~inside]).pvalue > LEVEL
+    assert abs(np.corrcoef(found, lengths)[0, 1]) < 5.0 / math.sqrt(N)
+
+
+@pytest.mark.statistical
+def test_a_planted_fault_is_seen():
+    """A cap that is a hundredth of its threshold lower."""
+    found, _ = angles(10, 0.594, 2.0**-900)
+    edge = mass_below(10, 0.6)
+    assert stats.kstest(found, lambda t: np.clip((mass_below(10, t) - edge) / (1.0 - edge), 0.0, 1.0)).pvalue < LEVEL
+
+
+@pytest.mark.statistical
+def test_a_million_columns():
+    """1000 reports on each side, 15 s of draws each; beyond 64 columns their number enters an angle by two constants alone."""
+    inside = np.concatenate([angles(10**6, 0.003, 2.0**-900, first=i, n=40)[0] for i in range(0, 1000, 40)])
+    top = stats.norm.sf(0.003 * 1000.0)
+    assert stats.kstest(1000.0 * inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)).pvalue > LEVEL
+    outside = np.concatenate([angles(10**6, 0.003, 1.0 - 2.0**-53, first=i, n=40)[0] for i in range(1000, 2000, 40)])
+    assert stats.kstest(1000.0 * outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)).pvalue > LEVEL

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 import fastpubpriv as fpp
 from fastpubpriv.errors import BudgetError, InputError, ReplayError, SeededNoiseWarning
@@ -35,8 +36,7 @@ def line(dim=3, seed=0):
 
 
 def rows(n=200, dim=3, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, dim, generator=generator)
+    x = torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
     return x, x @ torch.arange(1.0, dim + 1.0)
 
 
@@ -53,8 +53,7 @@ def prepare(private, *, public=None, net=None, steps=3, budget=BUDGET, seed=None
 
 @pytest.fixture(scope="module")
 def digits():
-    datasets = pytest.importorskip("sklearn.datasets")
-    x, y = datasets.load_digits(return_X_y=True)
+    x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))
     return torch.tensor(x / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)[order], torch.tensor(y)[order]
 
@@ -75,18 +74,9 @@ def test_a_convolutional_net_learns_digits_from_both_kinds_of_rows(digits):
     scores = {}
     for weight in (0.5, 1.0):
         net, training = prepare(
-            private,
-            public=public,
-            net=convolutional(),
-            loss=entropy,
-            budget=fpp.ApproxDP(2, 1e-5),
-            steps=60,
-            batch_rows=128,
-            public_batch_rows=50,
-            priv_weight=weight,
-            lr=0.2,
-            momentum=0.9,
-        )
+            private, public=public, net=convolutional(), loss=entropy, budget=fpp.ApproxDP(2, 1e-5), steps=60,
+            batch_rows=128, public_batch_rows=50, priv_weight=weight, lr=0.2, momentum=0.9,
+        )  # fmt: skip
         training.run()
         with torch.no_grad():
             scores[weight] = float((net.eval()(test[0]).argmax(1) == test[1]).float().mean())
@@ -151,8 +141,7 @@ def test_replay_reaches_the_promise_and_a_fault_is_caught(monkeypatch):
 
     rows_sum = gradients.rows_sum
     monkeypatch.setattr(gradients, "rows_sum", twice)
-    with pytest.raises(ReplayError, match="moved"):
-        fpp.auditing.record_replay(train, first, second, budget=BUDGET)
+    raises(ReplayError, "moved", fpp.auditing.record_replay, train, first, second, budget=BUDGET)
 
 
 def test_bad_private_rows_count_for_nothing_and_say_nothing():
@@ -220,11 +209,9 @@ def test_the_budget_is_charged_once_before_rows_are_read_and_ends():
     assert (
         training.record()["arithmetic"] == training.arithmetic == "real"
     )  # rows of a batch go through PyTorch together
-    with pytest.raises(BudgetError, match="all 2 steps"):
-        training.step()
+    raises(BudgetError, "all 2 steps", training.step)
     _, again = prepare(rows(), steps=2, ledger=ledger)
-    with pytest.raises(BudgetError):
-        again.step()
+    raises(BudgetError, None, again.step)
     assert again.steps_done <= 1
 
 
@@ -241,20 +228,17 @@ def test_seeds_repeat_and_are_flagged():
     assert not torch.equal(found[0], found[2])
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"priv_weight": 0.0}, "priv_weight"),
-        ({"priv_weight": 1.5}, "priv_weight"),
-        ({"batch_rows": 200}, "batch_rows"),
-        ({"clip_norm": float("nan")}, "clip_norm"),
-        ({"steps": 0}, "steps"),
-        ({"public_gradient": "sphera"}, "public_gradient"),
-        ({"loss": lambda outputs, y: squared(outputs, y).mean()}, "reduction"),
-        ({"net": torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))}, "Opacus"),
-        ({"net": "net"}, "torch.nn.Module"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"priv_weight": 0.0}, "priv_weight"),
+    ({"priv_weight": 1.5}, "priv_weight"),
+    ({"batch_rows": 200}, "batch_rows"),
+    ({"clip_norm": float("nan")}, "clip_norm"),
+    ({"steps": 0}, "steps"),
+    ({"public_gradient": "sphera"}, "public_gradient"),
+    ({"loss": lambda outputs, y: squared(outputs, y).mean()}, "reduction"),
+    ({"net": torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))}, "Opacus"),
+    ({"net": "net"}, "torch.nn.Module"),
+])  # fmt: skip
 def test_refusals(changes, said):
     net = changes.pop("net", None)
     with pytest.raises(
@@ -264,8 +248,7 @@ def test_refusals(changes, said):
 
 
 def test_other_budgets_are_refused():
-    with pytest.raises(BudgetError, match="ApproxDP"):
-        prepare(rows(), budget=fpp.ZCDP(1))
+    raises(BudgetError, "ApproxDP", prepare, rows(), budget=fpp.ZCDP(1))
 
 
 def test_the_examples_of_the_reference_run():

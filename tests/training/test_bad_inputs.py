@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from own_losses import Absolute
 from spies import SpyLedger, SpyRows, seeded
 
 import fastpubpriv as fpp
@@ -36,16 +37,6 @@ CLASSES = {"y_priv": CLASS[100:], "x_pub": X[:100].copy(), "y_pub": CLASS[:100].
 FEW = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
 
 
-class Absolute:
-    """A loss of a user's that works."""
-
-    def value(self, weights, x, y):
-        return np.abs(x @ weights - y)
-
-    def gradient(self, weights, x, y):
-        return np.sign(x @ weights - y)[:, None] * x
-
-
 def having(change):
     """The loss with another gradient at the row whose label is the secret."""
 
@@ -64,8 +55,6 @@ def with_label(y, value, place=5):
 
 
 # ---- Private content: neutral and silent -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
     """Missing, infinite, or of another class: the same bits as a row that has nothing to say, and not a word."""
@@ -108,11 +97,9 @@ def raises(gradient, place):
     raise ValueError(f"row {place[0]} has the label {SECRET}")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [raises, lambda gradient, place: gradient[:-1], lambda gradient, place: "text", lambda gradient, place: None],
-    ids=["raises", "another shape", "text", "nothing"],
-)
+@pytest.mark.parametrize("change", [
+    raises, lambda gradient, place: gradient[:-1], lambda gradient, place: "text", lambda gradient, place: None,
+], ids=["raises", "another shape", "text", "nothing"])  # fmt: skip
 def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
     ledger, labels = fpp.Ledger(TOTAL), with_label(Y[100:], SECRET)
     method = SemiDP(steps=2, step_size=0.1, priv_weight=0.5, scaling="none")
@@ -124,7 +111,6 @@ def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
 
 
 # ---- What is refused before the debit --------------------------------------------------------------------------------
-
 SETTINGS = {
     "a clip of zero": (lambda: SemiDP(clip_norm=0.0), "clip_norm"),
     "a clip below zero": (lambda: DPSGD(clip_norm=-1.0), "clip_norm"),

@@ -1,13 +1,27 @@
 """Training by noisy gradients: what comes out, against plain loops and closed forms; checkpoints; what is refused."""
 
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+from unittest import mock
+
 import numpy as np
 import pytest
+from clocks import PATIENCE
+from helpers.errors import raises
+from own_losses import Squared
 from spies import SpyLedger, SpyRows, refused, seeded
 
+import fastpubpriv as fpp
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
-from fastpubpriv.losses import LOSSES, predictions
+from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import DescentResult
 from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, huber_loss
+from fastpubpriv.training.gradient import checkpoint
+from fastpubpriv.training.gradient.checkpoint import Checkpoint
 
 BETA = np.array([1.0, -0.2, 5.0])
 APPROX = ApproxDP(1, 1e-6)
@@ -64,8 +78,7 @@ def test_each_method_beats_the_public_rows(name):
 @pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(2)], ids=str)
 def test_other_budgets(budget):
     assert distance(fitted("semi_dp", budget=budget)) < 0.02
-    with pytest.raises(BudgetError):
-        fitted(METHODS["poisson"], budget=budget)
+    raises(BudgetError, None, fitted, METHODS["poisson"], budget=budget)
 
 
 @pytest.mark.statistical
@@ -93,27 +106,15 @@ def test_without_noise_it_is_clipped_gradient_descent():
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         weights = weights - 0.3 * (gradients * np.minimum(1.0, 1.5 / norms)).mean(axis=0)
     np.testing.assert_allclose(result.coefficients[0], weights, atol=3e-5)
-    own = seeded(train, x, y, loss=Plain(), x_pub=x[:50] + 0.0, y_pub=y[:50], budget=ZCDP(10**6), method=method)
+    own = seeded(train, x, y, loss=Squared(), x_pub=x[:50] + 0.0, y_pub=y[:50], budget=ZCDP(10**6), method=method)
     np.testing.assert_allclose(own.coefficients[0], weights, atol=3e-5)
-
-
-class Plain:
-    """A loss of a user: the squared one, by per-sample gradients."""
-
-    def value(self, weights, x, y):
-        return 0.5 * (predictions(weights, x) - y) ** 2
-
-    def gradient(self, weights, x, y):
-        return (predictions(weights, x) - y)[:, None] * x
 
 
 def test_accelerated_descent_keeps_its_bound():
     """Noiseless least squares: excess at most 2 nu |w0 - w*|^2 / (T (T + 1)) (Ghadimi and Lan)."""
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02]
-    w = rng.normal(size=6)
-    y = x @ w
-    curvature = float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
+    x, w = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02], rng.normal(size=6)
+    y, curvature = x @ w, float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
     for steps in (5, 20, 80):
         method = SemiDP(
             steps=steps, step_size=1 / (2 * curvature), priv_weight=0.0, start="zero", scaling="none", accelerated=True,
@@ -175,8 +176,7 @@ def test_losses_of_a_user():
 
     quantile = Loss(name="0.9 quantile", residual=pinball)
     method = SemiDP(steps=60, step_size=0.3, priv_weight=0.9, schedule="inverse_root")
-    result = fitted(method, loss=quantile)
-    assert np.mean(result.predict(X) > Y) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(fitted(method, loss=quantile).predict(X) > Y) == pytest.approx(0.9, abs=0.03)
 
 
 def test_a_loss_that_fails_is_found_before_the_debit():
@@ -187,8 +187,7 @@ def test_a_loss_that_fails_is_found_before_the_debit():
         Loss(name="words", residual=lambda prediction, label: str(prediction), residuals=lambda p, y: y - p),
         Loss(name="numbers", residual=lambda prediction: prediction, residuals=lambda p, y: y - p),
     ):
-        with pytest.raises(InputError, match="first public row"):
-            train(rows, loss=loss, ledger=SpyLedger(ZCDP(5), log), **given)
+        raises(InputError, "first public row", train, rows, loss=loss, ledger=SpyLedger(ZCDP(5), log), **given)
     assert log == []
 
 
@@ -210,24 +209,18 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     x, y = rng.normal(size=(50, 4)), rng.normal(size=50)
     given = {"x_pub": x.copy(), "y_pub": y, "loss": "squared", "budget": ZCDP(0.5), "method": method}
     found = [seeded(train, x[:9], y[:9], random_state=seed, **given) for seed in range(400)]
-    weights = np.array([each.weights for each in found])
-    std = found[0].noise_std / 9
+    weights, std = np.array([each.weights for each in found]), found[0].noise_std / 9
     assert std == pytest.approx(2 * 2.0 / 9, rel=1e-6)  # 2 C / sqrt(2 rho), over the rows
     off = weights - weights.mean(axis=0)
     assert 0.8 < float(np.mean(off**2)) / std**2 < 1.22
-    correlation = np.corrcoef(off.T) - np.eye(4)
-    assert np.max(np.abs(correlation)) < 0.31
+    assert np.max(np.abs(np.corrcoef(off.T) - np.eye(4))) < 0.31
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
-        ({"method": "semi_dp", "loss": 3}, "loss"),
-        ({"method": "semi_dp", "loss": "logistic"}, "classes"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
+    ({"method": "semi_dp", "loss": 3}, "loss"),
+    ({"method": "semi_dp", "loss": "logistic"}, "classes"),
+], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
     refused(train, words, **{**GIVEN, "loss": "squared", "budget": APPROX, **changes})
 
@@ -240,8 +233,7 @@ def test_a_method_that_is_predicted_to_do_harm_warns():
 def test_the_loss_of_huber_has_a_threshold():
     wide = fitted("semi_dp", loss=huber_loss(100.0))
     np.testing.assert_allclose(wide.coefficients, fitted("semi_dp").coefficients, rtol=0.05, atol=0.05)
-    with pytest.raises(InputError, match="threshold"):
-        huber_loss(0.0)
+    raises(InputError, "threshold", huber_loss, 0.0)
     assert set(LOSSES) == {"squared", "logistic", "softmax", "huber", "smooth_hinge", "poisson"}
 
 
@@ -249,8 +241,7 @@ def test_the_loss_of_huber_has_a_threshold():
 def test_a_choice_among_public_models(budget):
     rng = np.random.default_rng(9)
     x = rng.normal(size=(20_020, 1))
-    y = 2.0 * x[:, 0] + 1.0 + rng.normal(size=20_020)
-    data = split(x, y, 20)
+    data = split(x, 2.0 * x[:, 0] + 1.0 + rng.normal(size=20_020), 20)
     result = fitted("exponential", data=data, budget=budget)
     off, alone = (
         (each[0, 0] - 2.0) ** 2 + (start[0] - 1.0) ** 2
@@ -269,23 +260,18 @@ def test_a_choice_among_public_models(budget):
     np.testing.assert_array_equal(again.weights, listed[1])
 
 
-@pytest.mark.parametrize(
-    ("method", "options", "words"),
-    [
-        (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"),
-        (Exponential(candidates="many"), {}, "candidates"),
-        (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
-        (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
-        (Exponential(), {"loss": Plain()}, "one prediction"),
-        (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
-    ],
-    ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"],
-)
+@pytest.mark.parametrize(("method", "options", "words"), [
+    (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"),
+    (Exponential(candidates="many"), {}, "candidates"),
+    (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
+    (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
+    (Exponential(), {"loss": Squared()}, "one prediction"),
+    (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
+], ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"])  # fmt: skip
 def test_choices_that_are_refused(method, options, words):
     refused(train, words, method=method, **{**GIVEN, "loss": "squared", "budget": APPROX, **options})
     for changes in ({"candidates": 1}, {"clip": 0.0}, {"scaling": "x"}, {"l2": -1.0}):
-        with pytest.raises(InputError):
-            Exponential(**changes)
+        raises(InputError, None, Exponential, **changes)
 
 
 def test_coefficients_of_categories_are_about_their_public_mean():
@@ -301,3 +287,247 @@ def test_coefficients_of_categories_are_about_their_public_mean():
         assert abs(result.public_coefficients[0, :3] @ shares) < 1e-9
         levels = result.predict(np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]))
         np.testing.assert_allclose(levels, [1.0, 5.0, -2.0], atol=0.5)
+
+
+# ---- Checkpoints: a run goes on after a crash, no step is asked twice, and what cannot be trusted is refused before the debit.
+BUDGET = ApproxDP(1, 1e-6)
+METHODS_OF_CHECKPOINTS = {
+    "full": SemiDP(steps=12),
+    "poisson": SemiDP(sampling="poisson", batch_rows=300, steps=20),
+    "one pass": SemiDP(sampling="one_pass", batch_rows=300),
+}
+
+
+def table_of_checkpoints():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(6200, 3))
+    y = x @ [1.0, -0.2, 5.0] + rng.normal(size=6200)
+    return {"x_priv": x[200:], "y_priv": y[200:], "x_pub": x[:200].copy(), "y_pub": y[:200].copy()}
+
+
+GIVEN_OF_CHECKPOINTS = {**table_of_checkpoints(), "loss": "squared", "budget": BUDGET}
+
+
+def fitted_of_checkpoints(path, method=METHODS_OF_CHECKPOINTS["full"], **options):
+    return seeded(train, **GIVEN_OF_CHECKPOINTS, method=method.with_(checkpoint=path), **options)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def ledger():
+    """With room for one debit."""
+    return fpp.Ledger(BUDGET)
+
+
+def rewritten(path, lines):
+    """The file with these lines, as large as it was."""
+    path.write_bytes(b"".join(line + b"\n" for line in lines).ljust(path.stat().st_size, b"\0"))
+
+
+def lines_of(path):
+    return path.read_bytes().rstrip(b"\0").splitlines()
+
+
+BEGIN = Checkpoint.begin
+
+
+def crash(self, step):
+    """`Checkpoint.begin`, until the eighth step."""
+    if step == 7:
+        raise KeyboardInterrupt
+    BEGIN(self, step)
+
+
+@pytest.mark.parametrize("name", METHODS_OF_CHECKPOINTS)
+def test_a_run_goes_on_after_a_crash(path, ledger, name):
+    method = METHODS_OF_CHECKPOINTS[name]
+    whole = seeded(train, **GIVEN_OF_CHECKPOINTS, method=method)
+    with mock.patch.object(Checkpoint, "begin", crash), pytest.raises(KeyboardInterrupt):
+        fitted_of_checkpoints(path, method, ledger=ledger)
+    resumed = fitted_of_checkpoints(path, method, ledger=ledger)  # the ledger has no room for a second debit
+    np.testing.assert_array_equal(resumed.coefficients, whole.coefficients)
+    assert resumed.releases == whole.releases
+    assert resumed.lost_steps == 0
+    # Once more: everything is replayed.
+    np.testing.assert_array_equal(fitted_of_checkpoints(path, method).coefficients, whole.coefficients)
+
+
+def test_a_step_that_had_begun_is_never_repeated(path):
+    whole = fitted_of_checkpoints(path)
+    rewritten(path, [*lines_of(path)[:12], b'{"step": 5, "val'])
+    path.write_bytes(path.read_bytes().replace(b'"val\n', b'"val\0'))
+    resumed = fitted_of_checkpoints(path)
+    assert resumed.lost_steps == 1
+    assert len(resumed.releases) == len(whole.releases) == 12
+    assert not np.array_equal(resumed.coefficients, whole.coefficients)
+    assert "crash" in resumed.summary()
+    assert fitted_of_checkpoints(path).lost_steps == 1
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+def test_noise_from_a_seed_is_never_passed_off_as_private(path, ledger):
+    """The released values of a seeded run, in a result that says private=True, would have cost nothing."""
+    given = {**GIVEN_OF_CHECKPOINTS, "method": SemiDP(steps=3, checkpoint=path)}
+    assert not train(**given, random_state=1).private
+    raises(InputError, "from a seed", train, **given, ledger=ledger)
+    assert not ledger.entries
+    assert not train(**given, random_state=1, ledger=ledger).private
+    path.unlink()
+    assert train(**given, ledger=ledger).private
+    assert len(ledger.entries) == 1
+    raises(InputError, "private noise", train, **given, random_state=1)
+    assert train(**given).private
+
+
+# ---- Files that are refused ----------------------------------------------------------------------------------------
+def refused_of_checkpoints(path, ledger, words):
+    """Soon, with two gigabytes of memory, and without a debit."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used() + (1 << 31), before[1]))
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        raises(InputError, words, fitted_of_checkpoints, path, ledger=ledger)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert not ledger.entries
+
+
+def used():
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[0]) * resource.getpagesize()
+
+
+def make_pipe(path):
+    os.mkfifo(path)
+
+
+def make_socket(path):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(path))
+
+
+@pytest.mark.parametrize("make", [
+    make_pipe, make_socket, lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/full"),
+    lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path.with_name("elsewhere")),
+], ids=["pipe", "socket", "folder", "link to a device", "link to zeros", "link to nothing"])  # fmt: skip
+def test_what_is_no_regular_file_is_refused(path, ledger, make):
+    make(path)
+    refused_of_checkpoints(path, ledger, "not a regular file")
+    assert not path.with_name("elsewhere").exists()
+
+
+def test_a_file_that_was_cut_is_refused_or_paid_for(path, ledger):
+    """Whole lines off the end as well: their steps would be asked again, and were released."""
+    fitted_of_checkpoints(path)
+    content = path.read_bytes()
+    written = len(content.rstrip(b"\0"))
+    ends = [place + 1 for place, byte in enumerate(content) if byte == ord("\n")]
+    for size in (1, 50, *ends, *(end - 3 for end in ends), written, len(content) - 1):
+        path.write_bytes(content[:size])
+        refused_of_checkpoints(path, ledger, "was cut|is not a checkpoint")
+    path.write_bytes(content + b"\0")
+    refused_of_checkpoints(path, ledger, "was cut")
+    path.write_bytes(b"")
+    fitted_of_checkpoints(path, ledger=ledger)
+    assert len(ledger.entries) == 1
+
+
+def test_other_files_are_refused(path, ledger):
+    for content in (b"{}\n", b"hello\n", b"hello", b"[" * 100_000 + b"\n", b'{"kind": 1e400}\n', b"\0" * 100, b"1\n"):
+        path.write_bytes(content)
+        refused_of_checkpoints(path, ledger, "is not a checkpoint")
+        assert path.read_bytes() == content
+    path.write_bytes(b'{"kind": "fastpubpriv checkpoint 1", "digest": ""}\n')
+    refused_of_checkpoints(path, ledger, "another version")
+    path.unlink()
+    fitted_of_checkpoints(path, SemiDP(steps=3))
+    refused_of_checkpoints(path, ledger, "other data, settings")
+    os.truncate(path, 1 << 42)  # no file of this call is so large
+    refused_of_checkpoints(path, ledger, "other data, settings")
+    path.unlink()
+    fitted_of_checkpoints(path)
+    os.truncate(path, 1 << 42)
+    refused_of_checkpoints(path, ledger, "was cut")
+    refused_of_checkpoints(path.with_name("no") / "run", ledger, "cannot be opened")
+
+
+@pytest.mark.parametrize("line", [
+    b"[" * 100, b"{" * 100, b'{"begun": 1e400}', b'{"begun": NaN}', b'{"begun": 3.0}', b'{"begun": true}', b'{"begun": 5}',
+    b'{"begun": 2}', b'{"begun": -1}', b'{"begun": "3"}', b'{"begun": null}', b'{"step": 1e400, "value": ""}', b"[1]", b"3",
+    b'"begun"', b"null", b"{}", b'{"step": 2, "value": ""}', b'{"step": 2, "value": 1}', b'{"step": 2, "value": "!"}',
+    b'{"step": 2, "value": "\xff"}', b'{"step": 2}', b'{"step": 3, "value": "AAAA"}', b"\0\0\0",
+], ids=str)  # fmt: skip
+def test_damaged_lines_are_refused(path, ledger, line):
+    fitted_of_checkpoints(path)
+    lines = lines_of(path)
+    rewritten(path, [*lines[:6], line, *lines[7:9]])  # in the place of the value of the third step
+    refused_of_checkpoints(path, ledger, "is damaged")
+    rewritten(path, [*lines[:6], line])
+    refused_of_checkpoints(path, ledger, "is damaged")
+
+
+def test_deep_brackets_and_lines_out_of_order_are_refused(path, ledger):
+    method = SemiDP(steps=2000, step_size=0.01, priv_weight=0.5)
+    fitted_of_checkpoints(path, method)
+    lines = lines_of(path)
+    for changed in ([lines[0], b"[" * 100_000], [lines[0], *lines[3:]], [*lines[:3], lines[2]], [*lines, lines[-1]]):
+        rewritten(path, changed)
+        raises(InputError, "is damaged", fitted_of_checkpoints, path, method, ledger=ledger)
+    assert not ledger.entries
+
+
+# ---- Disks ---------------------------------------------------------------------------------------------------------
+def test_a_full_disk_is_found_before_the_debit(path, ledger):
+    full = OSError(errno.ENOSPC, "full")
+    with mock.patch.object(checkpoint.os, "posix_fallocate", side_effect=full):
+        refused_of_checkpoints(path, ledger, r"No space left on device.*nothing was spent")
+    assert path.stat().st_size == 0
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        refused_of_checkpoints(path, ledger, r"File too large.*nothing was spent")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == 0
+    fitted_of_checkpoints(path, ledger=ledger)
+    assert len(ledger.entries) == 1
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+@pytest.mark.parametrize("after", range(6))
+def test_a_disk_that_fails_later_says_what_was_paid(path, ledger, call, after):
+    honest, calls = getattr(os, call), []
+
+    def failing(*given):
+        calls.append(given)
+        if len(calls) > after:
+            raise OSError(errno.EIO, "broken")
+        return honest(*given)
+
+    with mock.patch.object(checkpoint.os, call, failing), pytest.raises(InputError, match=r"error.*was paid for"):
+        fitted_of_checkpoints(path, ledger=ledger)
+    assert len(ledger.entries) == 1
+    if (call, after) == ("pwrite", 0):  # nothing was written: the next call begins anew, and pays
+        raises(BudgetError, None, fitted_of_checkpoints, path, ledger=ledger)
+        return
+    resumed = fitted_of_checkpoints(path, ledger=ledger)
+    assert len(ledger.entries) == 1
+    assert resumed.lost_steps <= 1
+
+
+def test_a_file_of_a_call_that_is_refused_holds_nothing(path):
+    raises(BudgetError, None, fitted_of_checkpoints, path, ledger=fpp.Ledger(ApproxDP(0.5, 1e-6)))
+    assert path.stat().st_size == 0
+
+
+def test_the_file_has_room_for_all_steps(path):
+    for method in METHODS_OF_CHECKPOINTS.values():
+        path.unlink(missing_ok=True)
+        fitted_of_checkpoints(path, method)
+        assert path.stat().st_size == json.loads(lines_of(path)[0])["bytes"]
+        assert len(path.read_bytes().rstrip(b"\0")) < path.stat().st_size

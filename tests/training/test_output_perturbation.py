@@ -50,8 +50,7 @@ def short(n, seed, labels=1.0):
 def test_the_iterate_is_the_ridge_regression_of_the_closed_form():
     """Residuals stay below the threshold, where the Huber loss is a square."""
     private, public = short(500, 1), short(60, 2)
-    problem = minimum(public)
-    second, first = np.zeros((4, 4)), np.zeros(4)
+    problem, second, first = minimum(public), np.zeros((4, 4)), np.zeros(4)
     for rows, weight in ((private, 0.7), (public, 0.3)):
         x, y = rows[:, :-1], rows[:, -1]
         second += weight * x.T @ x / len(x)
@@ -63,8 +62,7 @@ def test_the_iterate_is_the_ridge_regression_of_the_closed_form():
 @pytest.mark.parametrize("loss", ["logistic", "huber", "smooth_hinge"])
 @pytest.mark.parametrize("steps", [1, 3, 200])
 def test_neighbours_end_no_farther_apart_than_declared(loss, steps):
-    rng = np.random.default_rng(6)
-    public = short(20, 3, 0.0 if loss != "huber" else 1.0)
+    rng, public = np.random.default_rng(6), short(20, 3, 0.0 if loss != "huber" else 1.0)
     for trial in range(10):
         problem = minimum(public, loss=loss, steps=steps, l2=10.0 ** -(trial % 4), radius=1.0)
         rows = short(30, trial, 0.0 if loss != "huber" else 1.0)
@@ -72,8 +70,7 @@ def test_neighbours_end_no_farther_apart_than_declared(loss, steps):
         other[7] = [*(-rows[7, :-1]), rng.integers(0, 2)]
         if trial % 3 == 0:
             other[7] = [0.0, 0.0, 0.0, 0.0, np.nan]
-        apart = np.linalg.norm(end(problem, rows) - end(problem, other))
-        assert apart <= problem.distance(30)
+        assert np.linalg.norm(end(problem, rows) - end(problem, other)) <= problem.distance(30)
         assert np.linalg.norm(end(problem, rows)) <= problem.reach
 
 
@@ -126,32 +123,16 @@ def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
     ledger = Ledger(ZCDP(1))
     with pytest.raises(InputError, match="bounded"):
         train(
-            X,
-            np.abs(np.rint(Y)),
-            loss=loss,
-            x_pub=X.copy(),
-            y_pub=np.abs(np.rint(Y)),
-            budget=ZCDP(1),
-            method="output_perturbation",
-            ledger=ledger,
-        )
+            X, np.abs(np.rint(Y)), loss=loss, x_pub=X.copy(), y_pub=np.abs(np.rint(Y)), budget=ZCDP(1),
+            method="output_perturbation", ledger=ledger,
+        )  # fmt: skip
     assert len(ledger.entries) == 0
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"l2": 0.0},
-        {"l2": math.nan},
-        {"l2": 1e-300},
-        {"row_norm": 1e200},
-        {"priv_weight": 0.0},
-        {"priv_weight": 1.5},
-        {"row_norm": -1.0},
-        {"steps": 0},
-        {"steps": 1.5},
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    {"l2": 0.0}, {"l2": math.nan}, {"l2": 1e-300}, {"row_norm": 1e200}, {"priv_weight": 0.0},
+    {"priv_weight": 1.5}, {"row_norm": -1.0}, {"steps": 0}, {"steps": 1.5},
+])  # fmt: skip
 def test_settings_out_of_range(wrong):
     with pytest.raises((InputError, BudgetError)):
         OutputPerturbation(**wrong)

@@ -5,16 +5,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
 from twins import residuals as reference
 
-from fastpubpriv import ZCDP, ApproxDP, ReplayError, linear_regression, logistic_regression, train
+from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.losses import squared_residual
+from fastpubpriv.kernels.gradients import residual_sum
+from fastpubpriv.losses import LOSSES, squared_residual, weighted_logistic
 from fastpubpriv.row_maps import ResidualMap
 from fastpubpriv.training import methods, rotated, weighing
+from fastpubpriv.training.stated import Importance
 
 M, CAP = 400, 2.0
 RNG = np.random.default_rng(5)
@@ -99,11 +102,9 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(method, factor, monke
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_sum_of_weights_that_noise_would_hide_is_not_released():
-    result = seeded(
-        linear_regression,
-        **{**split(Y), "x_priv": X[-60:], "y_priv": Y[-60:], "weights_priv": WEIGHT[-60:], "budget": ZCDP(0.01)},
-        method="newton",
-    )
+    result = seeded(linear_regression, **{
+        **split(Y), "x_priv": X[-60:], "y_priv": Y[-60:], "weights_priv": WEIGHT[-60:], "budget": ZCDP(0.01),
+    }, method="newton")  # fmt: skip
     assert result.provenance["sum of weights"] == "public rows"
     assert SUM not in [each["name"] for each in result.releases]
 
@@ -126,8 +127,7 @@ def test_the_sum_of_weights_is_that_of_rows_with_a_label():
     labels[:6000] = np.nan
     exact = {**split(Y), "budget": ZCDP(1000)}
     for y, part in ((Y[M:], slice(None)), (labels, slice(6000, None))):
-        found = []
-        real = weighing.weigh
+        found, real = [], weighing.weigh
 
         def kept(*given, real=real, found=found):
             found.append(real(*given))
@@ -194,8 +194,7 @@ def test_the_sum_of_weights_under_record_and_replay(method, monkeypatch):
     monkeypatch.setattr(
         weighing.WeightOfRow, "__call__", lambda self, chunk: np.repeat(plain(self, chunk)[3:4], len(chunk), 0)
     )
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        replayed(method, weights=(CAP, 0.0))
+    raises(ReplayError, r"moved by|sensitivity", replayed, method, weights=(CAP, 0.0))
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -210,24 +209,227 @@ def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
             sums += one * 3
 
     monkeypatch.setattr(kernels, "residual_sum", after)
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        replayed("newton")
+    raises(ReplayError, r"moved by|sensitivity", replayed, "newton")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"weight_cap": None}, "needs weight_cap="),
-        ({"weights_pub": None}, "needs weights_pub="),
-        ({"weights_priv": None}, "belongs to weights_priv="),
-        ({"weights_priv": "w"}, "x_priv\\['name'\\]"),
-        ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
-        ({"weight_cap": 0.0}, "weight_cap"),
-        ({"weight_cap": np.nan}, "weight_cap"),
-        ({"weight_cap": "2"}, "weight_cap"),
-        ({"method": "semi_dp"}, "weights_priv"),
-        ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"weight_cap": None}, "needs weight_cap="),
+    ({"weights_pub": None}, "needs weights_pub="),
+    ({"weights_priv": None}, "belongs to weights_priv="),
+    ({"weights_priv": "w"}, "x_priv\\['name'\\]"),
+    ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
+    ({"weight_cap": 0.0}, "weight_cap"),
+    ({"weight_cap": np.nan}, "weight_cap"),
+    ({"weight_cap": "2"}, "weight_cap"),
+    ({"method": "semi_dp"}, "weights_priv"),
+    ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
+])  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
     refused(train, words, **{**split(Y), "loss": "squared", "method": "newton", **changes, "budget": ZCDP(1)})
+
+
+# ---- What a caller states about labelled rows: weights of public rows, ranges, weights of classes; and what is refused in words.
+RNG_OF_STATED = np.random.default_rng(3)
+X_OF_STATED = RNG_OF_STATED.normal(size=(4300, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 2.0]
+Y_OF_STATED = X_OF_STATED @ [1.0, 0.2, 5.0] + 7.0 + RNG_OF_STATED.normal(size=4300)
+RARE = (
+    RNG_OF_STATED.random(4300)
+    < 1.0 / (1.0 + np.exp(2.5 - (X_OF_STATED - [0.0, 5.0, 2.0]) / [1.0, 10.0, 0.1] @ [1, -1, 0.5]))
+) * 1.0
+
+
+def split_of_stated(y, m=300):
+    return {
+        "x_priv": X_OF_STATED[m:], "y_priv": y[m:], "x_pub": X_OF_STATED[:m].copy(), "y_pub": y[:m].copy(),
+        "budget": STRONG,
+    }  # fmt: skip
+
+
+CALLS = [
+    (linear_regression, Y_OF_STATED, "newton"), (linear_regression, Y_OF_STATED, "sufficient_statistics"),
+    (linear_regression, Y_OF_STATED, "throw_away"), (logistic_regression, RARE, "newton"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "y", "method"), CALLS)
+def test_equal_weights_change_no_bit_and_zero_leaves_out(function, y, method):
+    given = {**split_of_stated(y), "method": method}
+    plain = seeded(function, **given)
+    equal = seeded(function, **given, weights_pub=np.full(300, 3.0))
+    np.testing.assert_array_equal(equal.coefficients, plain.coefficients)
+    np.testing.assert_array_equal(equal.covariance, plain.covariance)
+    some = np.arange(300) % 3 > 0
+    left = seeded(function, **{**given, "x_pub": X_OF_STATED[:300][some], "y_pub": y[:300][some]})
+    zero = seeded(function, **given, weights_pub=some * 2.0)
+    np.testing.assert_array_equal(zero.coefficients, left.coefficients)
+    np.testing.assert_array_equal(zero.covariance, left.covariance)
+
+
+@pytest.mark.parametrize(("function", "y"), [(linear_regression, Y_OF_STATED), (logistic_regression, RARE)])
+def test_public_rows_of_another_law_are_weighted_back(function, y):
+    # Two thirds of the public rows have shuffled labels: with a small weight they hardly count, and neither does their number.
+    given, bad = {**split_of_stated(y, 900), "method": "throw_away"}, np.arange(900) % 3 > 0
+    given["y_pub"] = given["y_pub"].copy()
+    given["y_pub"][bad] = RNG_OF_STATED.permutation(given["y_pub"][bad])
+    alone = seeded(function, **{**given, "x_pub": X_OF_STATED[:900][~bad], "y_pub": given["y_pub"][~bad]})
+    weighted = seeded(function, **given, weights_pub=np.where(bad, 1e-4, 1.0))
+    plain = seeded(function, **given)
+    apart = np.abs(weighted.coefficients - alone.coefficients) / alone.standard_error
+    assert np.all(apart < 0.3)
+    assert np.max(np.abs(plain.coefficients - alone.coefficients) / alone.standard_error) > 2.0
+    np.testing.assert_allclose(weighted.standard_error, alone.standard_error, rtol=0.1)
+
+
+def test_few_heavy_rows_count_as_few():
+    found = Importance.of(np.array([1.0, 1.0, 2.0, 0.0, 4.0]))
+    assert found.weights.sum() == pytest.approx(64.0 / 22.0)
+    assert found.sample.tolist() == [1, 3 - 1, 4]
+    same = Importance.of(np.ones(7))
+    assert same.sample.tolist() == list(range(7))
+    assert same.weights.tolist() == [1.0] * 7
+
+
+@pytest.mark.parametrize("method", ["newton", "sufficient_statistics", "semi_dp"])
+def test_stated_ranges_take_the_place_of_public_scales(method):
+    given = {**split_of_stated(Y_OF_STATED), "loss": "squared", "method": method}
+    low, high = X_OF_STATED.min(axis=0) - 1.0, X_OF_STATED.max(axis=0) + 1.0
+    stated = seeded(train, **given, x_bounds=(low, high), y_bounds=(-60.0, 90.0))
+    plain = seeded(train, **given)
+    assert np.any(np.abs(stated.coefficients - plain.coefficients) > 0.0)
+    assert np.ravel(stated.coefficients)[:2] == pytest.approx([1.0, 0.2], abs=0.15)
+    named = seeded(train, **given, x_bounds={f"x{j}": (low[j], high[j]) for j in range(3)}, y_bounds=(-60.0, 90.0))
+    np.testing.assert_array_equal(named.coefficients, stated.coefficients)
+    origins = [each.provenance["scales"] for each in (plain, stated, named)]
+    assert origins == ["public rows", "argument", "argument and public rows"]
+
+
+@pytest.mark.parametrize("size", [1.0, 4.0])
+def test_public_labels_that_are_all_equal(size):
+    """They said that all slopes are zero, with certainty."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 3))
+    given = {
+        "x_pub": rng.normal(size=(100, 3)), "y_pub": np.ones(100), "budget": ApproxDP(1, 1e-6), "y_scale": size,
+    }  # fmt: skip
+    labels = x @ [1.0, -0.5, 0.2] + 1.0 + rng.normal(size=20_000)
+    result = seeded(linear_regression, x, labels, **given)
+    assert result.method == "newton"
+    assert np.all(np.abs(result.coefficients - [1.0, -0.5, 0.2]) < 4.0 * result.standard_error)
+    assert np.all(result.standard_error < 0.05)
+    raises(InputError, "all equal", linear_regression, x, labels, **given, method="sufficient_statistics")
+
+
+@pytest.mark.parametrize("method", ["newton", "throw_away"])
+def test_weights_of_classes_are_those_of_a_weighted_likelihood(method):
+    given = {**split_of_stated(RARE, 1500), "method": method}
+    rows = slice(0, 1500) if method == "throw_away" else slice(None)
+    unit = np.array([1.0, 10.0, 0.1])
+    for weights in (None, {0.0: 1.0, 1.0: 8.0}):
+        wanted = LogisticRegression(C=1e6, solver="newton-cholesky", class_weight=weights).fit(
+            (X_OF_STATED / unit)[rows], RARE[rows]
+        )
+        found = seeded(logistic_regression, **given, class_weight=weights)
+        assert np.all(np.abs(found.coefficients * unit - wanted.coef_[0]) < 0.25)
+        base = found.intercept + found.coefficients @ [0.0, 5.0, 2.0]
+        assert base == pytest.approx(wanted.intercept_[0] + wanted.coef_[0] @ [0.0, 0.5, 20.0], abs=0.25)
+    ones = seeded(logistic_regression, **given, class_weight={0: 2.0, 1: 2.0})
+    plain = seeded(logistic_regression, **given)
+    np.testing.assert_array_equal(ones.coefficients, plain.coefficients)
+    assert seeded(logistic_regression, **given, class_weight="public").intercept > plain.intercept
+
+
+@pytest.mark.statistical
+def test_intervals_under_weights_of_classes():
+    """Of 150 draws the errors have the size that is told, to 12 % (two standard errors), beside the ridge's pull."""
+    weights, errors = {0.0: 1.0, 1.0: 10.0}, []
+
+    def draw(rng, n):
+        x = rng.normal(size=(n, 2))
+        return x, (rng.random(n) < 1.0 / (1.0 + np.exp(2.6 - x @ [1.0, -0.5]))) * 1.0
+
+    x, y = draw(np.random.default_rng(99), 1_000_000)
+    wanted = LogisticRegression(C=1e6, class_weight=weights, solver="newton-cholesky").fit(x, y)
+    for seed in range(150):
+        x, y = draw(np.random.default_rng(seed), 7000)
+        given = {"x_pub": x[:1000].copy(), "y_pub": y[:1000].copy(), "budget": STRONG, "method": "newton"}
+        found = seeded(logistic_regression, x[1000:], y[1000:], **given, class_weight=weights, random_state=seed)
+        errors.append((found.coefficients - wanted.coef_[0]) / found.standard_error)
+    assert np.all(np.std(errors, axis=0) < 1.12)
+    assert np.all(np.std(errors, axis=0) > 0.85)
+
+
+def test_a_weighted_residual_is_the_weight_times_the_residual():
+    loss, plain = weighted_logistic(0.25, 1.0), LOSSES["logistic"]
+    scores, labels = np.linspace(-800.0, 800.0, 33), np.arange(33) % 2.0
+    weight = np.where(labels == 1.0, 1.0, 0.25)
+    np.testing.assert_allclose(
+        loss.residuals_of(scores, labels), weight * plain.residuals_of(scores, labels), rtol=1e-12
+    )
+    found = [loss.residual(score, label) for score, label in zip(scores, labels, strict=True)]
+    np.testing.assert_allclose(found, loss.residuals_of(scores, labels), atol=1e-15)
+    assert np.all(np.abs(found) <= 1.0)
+    assert np.isnan(loss.residual(0.0, 2.0))
+
+
+def test_a_row_adds_the_same_under_class_weights_alone_and_in_company():
+    rows = np.column_stack([RNG_OF_STATED.normal(size=(40, 3)) * 3.0, np.arange(40) % 3.0])
+    rows[5], rows[7, 0], rows[9, 3] = np.nan, np.inf, 1e300
+    weighted = ResidualMap(
+        slope=np.array([1.0, -2.0, 0.3]), spread=np.array([1.0, 0.5, 0.2]), residual=weighted_logistic(0.25, 1.0).residual,
+        scale=1.0, clip=1.0, radius=2.0, inv_step=1e4, quant_bound=30_000,
+    )  # fmt: skip
+    whole, single = np.zeros(3, dtype=np.int64), np.zeros((40, 3), dtype=np.int64)
+    residual_sum(rows, weighted, whole)
+    for row, found in zip(rows, single, strict=True):
+        residual_sum(row[None], weighted, found)
+    np.testing.assert_array_equal(single.sum(axis=0), whole)
+    assert np.all(np.sum(single**2, axis=1) <= 30_000**2)
+    assert not single[[2, 5, 7, 9]].any()  # no class, or a missing cell
+    assert single[[0, 1, 3, 4]].any(axis=1).all()
+
+
+@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("label", [np.inf, -np.inf])
+def test_an_infinite_label_is_a_missing_one(method, label):
+    """Not a very long one, whose clipped residual would count."""
+    found = []
+    for given in (label, np.nan, np.sign(label) * 1e200):
+        y = Y_OF_STATED.copy()
+        y[400:700] = given
+        found.append(seeded(linear_regression, **split_of_stated(y), method=method).coefficients)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"weights_pub": np.ones(299)}, "300"),
+    ({"weights_pub": np.full(300, -1.0)}, "negative"),
+    ({"weights_pub": np.zeros(300)}, "all zero"),
+    ({"weights_pub": np.full(300, np.nan)}, "finite"),
+    ({"weights_pub": "private"}, "text"),
+    ({"weights_pub": np.where(np.arange(300) == 7, 1.0, 1e-12)}, "worth 1 equal ones"),
+    ({"x_bounds": ([0.0] * 2, [1.0] * 2)}, "x_bounds"),
+    ({"x_bounds": {"z": (0.0, 1.0)}}, "'z'"),
+    ({"x_bounds": {"x0": (1.0, 0.0)}}, "below"),
+    ({"x_bounds": {"x0": (0.0, np.inf)}}, "finite"),
+    ({"x_bounds": {"x0": None}}, "pair"),
+    ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
+    ({"x_bounds": {"x0": (0.0, 9.0)}, "categories": {"x0": "public"}}, "categories"),
+    ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"),
+    ({"categories": {"x0": ["a", "b"]}}, "text is read from frames"),
+    ({"y_bounds": 3.0}, "y_bounds"),
+    ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
+    ({"class_weight": {0: 1, 1: 2}}, "class_weight"),
+])  # fmt: skip
+def test_what_is_refused_before_the_debit_of_stated(changes, words):
+    refused(train, words, **{
+        **split_of_stated(Y_OF_STATED), "budget": ZCDP(1), "loss": "squared", "method": "newton", **changes,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("weights", "words"), [
+    ({0: 1.0}, "each of the classes"), ({0: 1.0, 1: -1.0}, "above 0"), ({0: 1.0, 1: np.inf}, "class_weight"),
+    ({0: 1.0, 2: 1.0}, "each of the classes"), ({0: 1.0, 1: 1e-300}, "factor of 1000"),
+])  # fmt: skip
+def test_balancing_by_private_labels_is_refused(weights, words):
+    raises(InputError, words, logistic_regression, **split_of_stated(RARE), class_weight=weights)

@@ -111,11 +111,7 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
 
 
 def pair_roots(
-    parts: tuple[FloatArray, FloatArray, FloatArray],
-    grids: FloatArray,
-    own: int,
-    roots: FloatArray,
-    counts: IntArray,
+    parts: tuple[FloatArray, FloatArray, FloatArray], grids: FloatArray, own: int, roots: FloatArray, counts: IntArray
 ) -> None:
     """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1."""
     constants, means, inverses = parts

@@ -26,11 +26,7 @@ def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[
 
 
 def rows_group(
-    chunk: npt.NDArray[Any],
-    labels: npt.NDArray[np.int32],
-    n_groups: int,
-    out: npt.NDArray[Any],
-    begins: IntArray,
+    chunk: npt.NDArray[Any], labels: npt.NDArray[np.int32], n_groups: int, out: npt.NDArray[Any], begins: IntArray
 ) -> None:
     """out (n, dim), begins (n_groups + 1,): rows of chunk (n, dim) with label g, in order, at begins[g] ... begins[g + 1]."""
     begins[0] = 0

@@ -373,7 +373,7 @@ MOST_SCALING_ROWS, SCALING_ROUNDS, SCALING_RESTARTS = 2_000, 2, 3
 LEAST_WITHIN = 1e-3
 # A fit is as likely as the best within so many nats, and so many for each row. Without the first, 6 to 12 public rows of groups in
 # unlike units preferred one column in 13 cases of 90; without the second, thousands whiten nearly collinear columns, which
-# hides their gaps (`pytest tests/mixtures/test_column_scaling.py`).
+# hides their gaps (`pytest tests/mixtures/test_cluster_tree.py`).
 MARGIN, MARGIN_PER_ROW = 5.0, 0.05
 # By what factor whitening must widen a gap where its fit is only as likely: of flights it does so by 1.1, and hides their groups.
 WIDER = 1.2

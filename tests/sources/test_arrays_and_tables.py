@@ -1,0 +1,432 @@
+"""Arrays and lists: which forms are read, which are refused, and that values never matter (groups A and B)."""
+
+import array as stdlib_array
+import copy
+import datetime
+import pickle
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+from helpers.errors import raises
+from helpers_sources import column_sums, direct_sums, silently
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources import Rows, private_rows
+
+X = np.random.default_rng(1).normal(size=(37, 4))
+
+
+class Hostile(np.ndarray):
+    """A subclass that would read along."""
+
+    def __array_ufunc__(self, *args, **kwargs):
+        raise AssertionError("a subclass saw the rows")
+
+    def __array_function__(self, *args, **kwargs):
+        raise AssertionError("a subclass saw the rows")
+
+    def __getitem__(self, index):
+        raise AssertionError("a subclass saw the rows")
+
+
+def read_only():
+    x = X.copy()
+    x.flags.writeable = False
+    return x
+
+
+def unaligned():
+    raw = bytearray(X.nbytes + 1)
+    view = np.frombuffer(raw, dtype=np.float64, offset=1, count=X.size).reshape(X.shape)
+    view[:] = X
+    assert not view.flags.aligned
+    return view
+
+
+@pytest.mark.parametrize("x", [
+    X, np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1],
+    np.repeat(X, 2, axis=0)[::2], np.repeat(X, 2, axis=1)[:, ::2], np.hstack([X, X])[:, 4:], read_only(),
+    unaligned(), X.astype(">f8"), X.view(Hostile), np.asmatrix(X), memoryview(X), X.tolist(),
+    tuple(map(tuple, X.tolist())), [row for row in X], [[Fraction(v) for v in row] for row in X.tolist()],
+    [[Decimal(v) for v in row] for row in X.tolist()],
+], ids=lambda x: type(x).__name__)  # fmt: skip
+def test_every_layout_gives_the_same_integers(x):
+    rows = silently(lambda: private_rows(x))
+    assert (rows.n, rows.dim) == X.shape
+    for chunk_rows in (1, 7, 100):
+        assert silently(lambda size=chunk_rows: column_sums(rows, chunk_rows=size)) == direct_sums(X)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "i8", "u8", "f2", ">i4", ">f4", "f4"])
+def test_other_number_types_are_converted(dtype):
+    x = np.abs(X * 3).astype(dtype)
+    rows = private_rows(x)
+    assert column_sums(rows, chunk_rows=5) == direct_sums(x.astype(np.float64))
+    chunk = next(rows.chunks())
+    assert chunk.dtype == (np.float32 if dtype == "f4" else np.float64)
+    assert chunk.dtype.isnative
+
+
+def test_native_rows_are_views_and_never_written():
+    wide = np.zeros((50, 9))
+    for x in (X, X.astype(np.float32), wide[::2, 2:6]):
+        chunk = next(Rows.from_array(x).chunks(3, 9))
+        assert np.shares_memory(chunk, x)
+        assert chunk.shape == (6, 4)
+        assert chunk.strides[1] == chunk.itemsize
+
+
+def test_integers_beyond_53_bits_are_rounded_silently():
+    x = np.array([[2**63 - 1, -(2**63)], [1, 2]])
+    assert silently(lambda: next(private_rows(x).chunks()))[0].tolist() == [2.0**63, -(2.0**63)]
+    lists = silently(lambda: next(private_rows([[10**400, 2**70], [None, 1]]).chunks()))
+    assert lists[0, 1] == 2.0**70
+    assert np.isnan(lists[[0, 1], 0]).all()
+
+
+@pytest.mark.parametrize(
+    "bad", [np.nan, np.inf, -np.inf, 1.7e308, 5e-324, -0.0, 1e-300, np.array(0x7FF0000000000001).view(np.float64)[()]]
+)
+@pytest.mark.parametrize("dtype", ["f8", "f4", ">f8", "f2"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_value_raises_or_warns(bad, dtype, threads):
+    x = X.copy()
+    x[3, 1] = bad
+    x[5] = bad
+    with np.errstate(all="ignore"):
+        x = x.astype(dtype)
+    expected = silently(lambda: direct_sums_quiet(x))
+    assert silently(lambda: column_sums(private_rows(x), threads=threads, chunk_rows=4)) == expected
+
+
+def direct_sums_quiet(x):
+    with np.errstate(all="ignore"):
+        return direct_sums(x.astype(np.float64))
+
+
+def test_all_rows_nan_is_an_empty_sum():
+    assert silently(lambda: column_sums(private_rows(np.full((9, 2), np.nan)))) == [0, 0]
+
+
+@pytest.mark.parametrize(("x", "words"), [
+    (X.astype(object), "dtype object"),
+    (np.array([["a", "b"]]), "dtype text"),
+    (np.array([[b"a", b"b"]]), "dtype bytes"),
+    (np.array([["a", "b"]], dtype=np.dtypes.StringDType()), "dtype"),
+    (X.astype(complex), "real and imaginary"),
+    (X.astype(np.longdouble), "astype"),
+    (X.astype("M8[s]"), "datetime"),
+    (np.zeros((3, 2), dtype=[("Alice", "f8")]), "structured"),
+    (np.array(1.0), "0 dim"),
+    (np.float64(1.0), "float64"),
+    (X.reshape(-1, 2, 2), "3 dim"),
+    (X[:0], "no rows"),
+    (X[:, :0], "no columns"),
+    (scipy.sparse.csr_matrix(X), "toarray"),
+    (scipy.sparse.coo_array(X), "toarray"),
+    (np.ma.masked_invalid(X), "filled"),
+    (stdlib_array.array("d", [1.0]), "cannot be read"),
+    ([[1.0, 2.0], [3.0]], "equal length"),
+    ([], "no rows"),
+    ([1.0, "x"], "dtype text"),
+    (X[:0, 0], "no rows"),
+    ([[]], "no columns"),
+    ([["1", "2"]], "dtype text"),
+    ([[1.0, "x"]], "dtype text"),
+    ([[None, "x"]], "equal length"),
+    ([[1j, 2.0]], "real and imaginary"),
+    ([[object(), 2.0]], "equal length"),
+    ((row for row in X), "only once"),
+    (iter(X.tolist()), "only once"),
+    ({"a": [1.0]}, "cannot be read"),
+    (None, "cannot be read"),
+    (3.0, "cannot be read"),
+    (b"1,2,3", "cannot be read"),
+])  # fmt: skip
+def test_wrong_forms_say_what_to_pass(x, words):
+    with pytest.raises(InputError, match=words) as caught:
+        private_rows(x)
+    assert caught.value.__context__ is None
+    assert "Alice" not in str(caught.value)
+
+
+@pytest.mark.parametrize("line", [
+    X[:, 1], X[::2, 1], X[:, 1].tolist(), tuple(X[:, 1]), X[:, 1].astype("f4"), memoryview(X[:, 1].copy()), [1, None],
+])  # fmt: skip
+def test_one_dimension_is_rows_of_one_number(line):
+    found = np.concatenate(list(private_rows(line).chunks()))
+    np.testing.assert_array_equal(found, np.array(line, dtype=float).reshape(-1, 1))
+    assert private_rows(X[:, 1]).memory()[0].base is not None  # a view: nothing is copied
+
+
+def test_foreign_arrays_are_refused_without_being_called():
+    class Tensor:
+        def __array__(self, dtype=None, copy=None):
+            raise AssertionError("called")
+
+    with pytest.raises(InputError, match=r"numpy\.asarray"):
+        private_rows(Tensor())
+
+
+def test_more_than_two_to_the_31_rows():
+    rows = private_rows(np.broadcast_to(np.float32(1.0), (2**31 + 5, 1)))
+    assert rows.n == 2**31 + 5
+    last = list(rows.chunks(2**31 + 1, None, 3))
+    assert [len(chunk) for chunk in last] == [3, 1]
+
+
+def test_npy_files(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    rows = private_rows(str(tmp_path / "x.npy"))
+    assert repr(rows) == "Rows(n=37, dim=4, kind='npy')"
+    assert rows.random_access
+    np.save(tmp_path / "o.npy", X.astype(object), allow_pickle=True)
+    np.save(tmp_path / "line.npy", X[0])
+    assert private_rows(tmp_path / "line.npy").dim == 1
+    np.save(tmp_path / "cube.npy", X[None])
+    np.save(tmp_path / "empty.npy", X[:0])
+    (tmp_path / "text.npy").write_text("Alice-SSN-123")
+    for name in ("o", "cube", "empty", "text", "absent"):
+        with pytest.raises(InputError) as caught:
+            private_rows(tmp_path / f"{name}.npy")
+        assert caught.value.__context__ is None
+        assert "Alice" not in str(caught.value)
+
+
+def test_rows_pass_through_and_have_their_columns():
+    rows = private_rows(X)
+    assert private_rows(rows) is rows
+    raises(InputError, "no names", private_rows, rows, columns=["a"])
+    raises(InputError, "no names", private_rows, X, columns=["a"])
+
+
+REFUSALS = {
+    "pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy, "asarray": np.asarray, "list": list,
+    "iteration": lambda r: [0 for _ in r], "equality": lambda r: r == r, "inequality": lambda r: r != r,
+    "truth": bool, "membership": lambda r: 1.0 in r, "index": lambda r: r[0], "sum": sum, "add": lambda r: r + 1,
+    "numpy add": lambda r: np.zeros(3) + r, "numpy function": np.mean, "format": lambda r: f"{r:.3f}",
+    "float": float, "order": lambda r: r < r,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("action", REFUSALS, ids=str)
+def test_rows_cannot_be_looked_at(action):
+    rows = private_rows(X)
+    with pytest.raises(TypeError) as caught:
+        REFUSALS[action](rows)
+    assert "0." not in str(caught.value)
+    assert not hasattr(rows, "__dict__")
+
+
+def test_rows_show_their_shape():
+    rows = private_rows(X)
+    assert repr(rows) == str(rows) == f"{rows}" == "Rows(n=37, dim=4, kind='array')"
+    assert len(rows) == 37
+    assert {rows: 1}[rows] == 1
+
+
+# ---- Frames, Arrow and Parquet: which columns are numbers; text is never quoted and changes no other row ------------
+NAN = float("nan")
+
+
+def values(rows):
+    return silently(lambda: np.concatenate(list(rows.chunks(chunk_rows=2))))
+
+
+def test_pandas_number_types():
+    frame = pd.DataFrame({
+        "f8": [1.5, NAN, 3.0],
+        "f4": np.array([1, 2, 3], "f4"),
+        "i8": [2**62, 2, 3],
+        "bool": [True, False, True],
+        "Int64": pd.array([2**62, None, 3], dtype="Int64"),
+        "Float32": pd.array([1.5, None, 3], dtype="Float32"),
+        "boolean": pd.array([True, None, False], dtype="boolean"),
+        "arrow": pd.array([2**60 + 1, None, 3], dtype="int64[pyarrow]"),
+        "decimal": pd.array([Decimal("1.25"), None, Decimal(3)], dtype=pd.ArrowDtype(pa.decimal128(10, 2))),
+    })  # fmt: skip
+    rows = silently(lambda: private_rows(frame))
+    assert rows.columns == tuple(frame.columns)
+    assert values(rows).dtype == np.float64
+    expected = [
+        [1.5, 1, 2.0**62, 1, 2.0**62, 1.5, 1, 2.0**60, 1.25],
+        [NAN, 2, 2, 0, NAN, NAN, NAN, NAN, NAN],
+        [3, 3, 3, 1, 3, 3, 0, 3, 3],
+    ]
+    np.testing.assert_array_equal(values(rows), expected)
+    assert values(private_rows(frame, columns=["f4"])).dtype == np.float32
+    np.testing.assert_array_equal(values(private_rows(frame, columns=["bool", "f8"])), [[1, 1.5], [0, NAN], [1, 3]])
+
+
+def test_polars_number_types():
+    frame = pl.DataFrame({
+        "f8": [1.5, None, NAN], "i8": [2**62 + 1, None, 3], "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
+        "bool": [True, None, False], "decimal": [Decimal("1.25"), None, Decimal(3)],
+    })  # fmt: skip
+    rows = silently(lambda: private_rows(frame))
+    expected = [[1.5, 2.0**62, 1, 1, 1.25], [NAN, NAN, 2, NAN, NAN], [NAN, 3, NAN, 0, 3]]
+    np.testing.assert_array_equal(values(rows), expected)
+    assert values(private_rows(frame.select(pl.col("f8").cast(pl.Float32)))).dtype == np.float32
+
+
+def arrow_table():
+    return pa.table({
+        "f8": [1.5, None, 3.0],
+        "f2": pa.array(np.array([1, 2, 3], np.float16)),
+        "i8": pa.array([2**62 + 1, None, 3]),
+        "u8": pa.array([2**64 - 1, None, 3], pa.uint64()),
+        "bool": [True, None, False],
+        "decimal": pa.array([Decimal("1.25"), None, Decimal(3)]),
+        "wide": pa.array([Decimal("1.25"), None, Decimal(3)], pa.decimal256(40, 2)),
+        "dict": pa.array([2.5, None, 2.5]).dictionary_encode(),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["table", "batch", "parquet"])
+def test_arrow_number_types(kind, tmp_path):
+    source = arrow_table()
+    if kind == "batch":
+        source = source.combine_chunks().to_batches()[0]
+    if kind == "parquet":
+        pq.write_table(source.drop_columns("f2").append_column("f2", source["f2"]), tmp_path / "t.parquet")
+        source = tmp_path / "t.parquet"
+    rows = silently(lambda: private_rows(source, columns=arrow_table().column_names))
+    expected = [
+        [1.5, 1, 2.0**62, 2.0**64, 1, 1.25, 1.25, 2.5],
+        [NAN, 2, NAN, NAN, NAN, NAN, NAN, NAN],
+        [3, 3, 3, 3, 0, 3, 3, 2.5],
+    ]
+    np.testing.assert_array_equal(values(rows), expected)
+    assert values(private_rows(pa.table({"a": pa.array([1, None], pa.float32())}))).dtype == np.float32
+
+
+def text_sources(tmp_path):
+    data = {"a": [1.0, 2.0], "name": ["Alice-SSN-123", "Bob"], "day": [datetime.date(2013, 1, 1)] * 2}
+    table = pa.table(data)
+    pq.write_table(table, tmp_path / "t.parquet")
+    return {
+        "pandas": pd.DataFrame(data),
+        "category": pd.DataFrame(
+            {"a": [1.0, 2.0], "name": pd.Categorical(data["name"]), "day": pd.Categorical([1, 2])}
+        ),
+        "sparse": pd.DataFrame(
+            {"a": [1.0], "name": pd.arrays.SparseArray([7.25]), "day": pd.to_datetime(["2013-01-01"])}
+        ),
+        "polars": pl.DataFrame(data),
+        "enum": pl.DataFrame(data).with_columns(pl.col("name").cast(pl.Enum(["Alice-SSN-123", "Bob"]))),
+        "arrow": table,
+        "dictionary": table.set_column(1, "name", table["name"].dictionary_encode()),
+        "null": table.set_column(1, "name", pa.nulls(2)),
+        "parquet": tmp_path / "t.parquet",
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["pandas", "category", "sparse", "polars", "enum", "arrow", "dictionary", "null", "parquet"]
+)
+def test_text_columns_are_named_and_not_quoted(kind, tmp_path):
+    source = text_sources(tmp_path)[kind]
+    with pytest.raises(InputError, match=r"'name'.*'day'.*pass columns=") as caught:
+        private_rows(source)
+    assert not any(word in str(caught.value) for word in ("Alice", "Bob", "2013", "7.25"))
+    with pytest.raises(InputError, match=r"not numeric.*'name'") as caught:
+        private_rows(source, columns=["a", "name"])
+    assert "'day'" not in str(caught.value)
+    assert private_rows(source, columns=["a"]).dim == 1
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_columns_that_cannot_be_chosen(make):
+    table = make({"a": [1.0], "b": [2.0]})
+    for columns, words in (
+        (["a", "z"], "no column 'z'.*'a', 'b'"),
+        ("a", "list of column names"),
+        ([], "at least one"),
+        (["a", "a"], "twice"),
+        (lambda: 0, "list of column names"),
+    ):
+        raises(InputError, words, private_rows, table, columns=columns)
+    np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
+
+
+def test_repeated_and_odd_labels():
+    frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "a", 7])
+    raises(InputError, "more than one column 'a'", private_rows, frame)
+    assert private_rows(frame, columns=[7]).columns == ("7",)
+
+
+def test_things_that_are_almost_tables():
+    table = pa.table({"a": [1.0]})
+    for source, words in (
+        (pd.Series(["x"]), "numeric"),
+        (pl.Series(["x"]), "numeric"),
+        (table.to_reader(), "read_all"),
+        (pd.DataFrame({"a": []}, dtype=float), "no rows"),
+        (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
+        (pd.DataFrame(index=[0, 1]), "no columns|at least one"),
+    ):
+        raises(InputError, words, private_rows, source)
+    for make in (Rows.from_frame, Rows.from_arrow):
+        raises(InputError, "expected", make, [[1.0]])
+
+
+def test_the_index_that_pandas_stores_is_not_data(tmp_path):
+    pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 9]).to_parquet(tmp_path / "t.parquet")
+    assert "__index_level_0__" in pq.read_schema(tmp_path / "t.parquet").names
+    assert private_rows(tmp_path / "t.parquet").columns == ("a",)
+
+
+def test_parquet_lists_and_broken_files(tmp_path):
+    a, b, c = (tmp_path / f"{name}.parquet" for name in "abc")
+    pq.write_table(pa.table({"x": [1.0, 2.0], "y": [3, 4]}), a)
+    pq.write_table(pa.table({"y": [8], "x": pa.array([7.0], pa.float32())}), b)
+    pq.write_table(pa.table({"x": [7.0]}), c)
+    np.testing.assert_array_equal(values(private_rows([a, b])), [[1, 3], [2, 4], [7, 8]])
+    rows = private_rows([str(a), str(c)], columns=["x"])
+    np.testing.assert_array_equal(np.concatenate(list(rows.chunks(1, 3, 1))), [[2.0], [7.0]])
+    raises(InputError, "other columns", private_rows, [a, c])
+    (tmp_path / "bad.parquet").write_bytes(b"Alice-SSN-123" * 9)
+    for path, words in ((tmp_path / "bad.parquet", "cannot be read"), (tmp_path / "no.parquet", "no file")):
+        with pytest.raises(InputError, match=words) as caught:
+            private_rows(path)
+        assert "Alice" not in str(caught.value)
+    raises(InputError, r"all must end in \.parquet", private_rows, [a, tmp_path / "x.csv"])
+    (tmp_path / "dir.parquet").mkdir()
+    raises(InputError, "directory", private_rows, tmp_path / "dir.parquet")
+    rows = private_rows(a)
+    pq.write_table(pa.table({"x": [1.0], "y": [1]}), a)
+    raises(InputError, "has 1 rows", list, rows.chunks())
+
+
+@pytest.mark.parametrize("path", ["data.txt", "Alice-SSN-123", "x.parquet.zip"])
+def test_paths_with_no_known_suffix(path):
+    with pytest.raises(InputError, match="suffix") as caught:
+        private_rows(path)
+    assert "Alice" not in str(caught.value)
+
+
+def test_optional_libraries_stay_out_until_needed():
+    code = (
+        "import sys, numpy as np\n"
+        "from fastpubpriv.sources import private_rows, public_rows\n"
+        "private_rows(np.ones((2, 2))); public_rows([[1.0]])\n"
+        "bad = [m for m in ('pandas', 'polars', 'pyarrow', 'tqdm') if m in sys.modules]\n"
+        "assert not bad, bad\n"
+        "sys.modules['pyarrow'] = None\n"
+        "try: private_rows('x.parquet')\n"
+        "except ValueError as e: assert 'fastpubpriv[io]' in str(e), e\n"
+        "else: raise SystemExit('no error')\n"
+        "try: private_rows('x.csv')\n"
+        "except ValueError as e: assert 'fastpubpriv[io]' in str(e) or 'no file' in str(e), e\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
