@@ -11,12 +11,11 @@ from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out
 from twins import leaves as leaves_twin
 from twins import tree as reference
 
-from fastpubpriv import row_maps
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels import tree as leaf_kernels
 from fastpubpriv.kernels.tree import KeptNodes, Members, grouped_rows
-from fastpubpriv.row_maps import MatrixKind, RowTree, Rule, Split
+from fastpubpriv.row_maps import MatrixKind, RowTree, Rule, Split, parents_of, path_to
 
 
 def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):
@@ -175,9 +174,9 @@ def test_targets_may_be_inner_nodes():
     rng = np.random.default_rng(3)
     row_tree, x = make_tree(rng, 5, 8), rng.standard_normal((500, 5))
     leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
-    parents = row_maps.parents_of(row_tree.splits)
+    parents = parents_of(row_tree.splits)
     for node in range(len(row_tree.splits)):
-        inside = np.array([node in row_maps.path_to(parents, one) for one in leaf])
+        inside = np.array([node in path_to(parents, one) for one in leaf])
         np.testing.assert_array_equal(agree(x, RowTree(5, row_tree.splits, [node])) == 0, inside)
         np.testing.assert_array_equal(Members(RowTree(5, row_tree.splits, [node]))(x), x[inside])
 
@@ -254,9 +253,9 @@ def test_kernel_refuses_arrays_it_cannot_use():
 
 def test_lineage_names_what_decides():
     row_tree = make_tree(np.random.default_rng(2), 3, 4)
-    splits, parents, names = row_tree.splits, row_maps.parents_of(row_tree.splits), {}
+    splits, parents, names = row_tree.splits, parents_of(row_tree.splits), {}
     for node in range(len(splits)):
-        lineage, path = RowTree(3, splits, [node]).lineage, row_maps.path_to(parents, node)
+        lineage, path = RowTree(3, splits, [node]).lineage, path_to(parents, node)
         assert len(lineage) == len(path)
         assert lineage[:-1] == (names[path[-2]] if node else ())
         names[node] = lineage
@@ -338,11 +337,11 @@ EDGES_SQ = np.array([0.5, 2.0, 20.0, 1e4])
 KINDS = (MatrixKind.DIAGONAL, MatrixKind.FULL, MatrixKind.IDENTITY)
 
 
-def zeros(maps, shape):
+def zeros(row_maps, shape):
     return [None if row_map is None else np.zeros(shape(row_map), dtype=np.int64) for row_map in row_maps]
 
 
-def answers(chunks, row_tree, maps, module):
+def answers(chunks, row_tree, row_maps, module):
     """Counts, sums, Gram matrices and shell counts of all targets."""
     counts = np.zeros(row_tree.n_labels, dtype=np.int64)
     sums = zeros(row_maps, lambda row_map: (row_map.out_dim,))
