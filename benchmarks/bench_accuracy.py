@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import (
-    choosing, coefficients, contestants, covariances, gaussians, hindsight, keeping, means, mixtures, report, tables,
+    choosing,
+    coefficients,
+    contestants,
+    gaussians,
+    hindsight,
+    keeping,
+    means,
+    mixtures,
+    report,
+    tables,
 )  # fmt: skip
 
 # Skewed with a long tail, heavy on both sides, bounded, a year, counts with one far value, nearly all zeros.

@@ -147,7 +147,8 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
         "ok": len(plain), "coverage": float(np.mean(plain)) if plain else None,
         "lowest": min(float(np.mean(each)) for each in tally.values()) if plain else None,
         "flagged": len(flagged), "flagged coverage": float(np.mean(flagged)) if flagged else None,
-        "width": float(np.median(widths)) if widths else None, "excess": float(np.median(excess)), "public excess": float(np.median(public)),
+        "width": float(np.median(widths)) if widths else None,
+        "excess": float(np.median(excess)), "public excess": float(np.median(public)),
         "status": ", ".join(f"{count} {word}" for word, count in words.items()),
     }  # fmt: skip
 
