@@ -206,8 +206,16 @@ class RadialMean:
 
     def functional(self, rows: FloatArray) -> Functional:
         """What is known of rows (k, D) of linear maps of the mean of all z."""
-        lengths = np.sqrt(np.sum(rows**2, axis=1))
-        inside, outer = rows @ self.mean, rows @ self.outer
+        return self.known(rows @ self.mean, rows @ self.outer, np.sqrt(np.sum(rows**2, axis=1)))
+
+    def known(
+        self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, sampling_std: FloatArray | float | None = None
+    ) -> Functional:
+        """What is known of linear maps whose values at `mean` and `outer` and whose lengths are these arrays of one shape.
+
+        `sampling_std` is the sampling error of maps of length 1, that of an average coordinate by default.
+        """
+        sampling = self.sampling_std if sampling_std is None else sampling_std
         doubt = lengths * self.piece_std
         expected, most = self.ratios
         shown = np.maximum(1.0 - doubt**2 / np.maximum(outer**2, 1.0 / LARGEST**2), 0.0)
@@ -216,7 +224,7 @@ class RadialMean:
         tail += lengths * _FAR * self.far / math.sqrt(self.dim)
         return Functional(
             value=inside + pulled / 2.0,
-            std=lengths * math.hypot(self.noise_std, self.sampling_std),
+            std=lengths * np.hypot(self.noise_std, sampling),
             noise=lengths * self.noise_std,
             tail=tail,
             extra=(_ALLOWED * most / max(expected, 1.0 / LARGEST) - 1.0) * pulled,

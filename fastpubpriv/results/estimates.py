@@ -19,7 +19,15 @@ from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import LEVEL, Result, told_bounds
 from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
-from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
+from fastpubpriv.results.gaussians import (
+    KINDS,
+    GaussianReport,
+    correlation_of,
+    ellipse,
+    factor_of,
+    log_density,
+    read_gaussian_report,
+)
 from fastpubpriv.results.words import Column, Table
 
 
@@ -303,8 +311,32 @@ class GaussianResult(Result):
     method: str
     structure: str = "full"
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    report: GaussianReport | None = None
 
-    _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",), "report": read_gaussian_report,
+    }  # fmt: skip
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Of each column why its intervals may not hold, or "ok"; "few_rows" for all where there is no `report`."""
+        return ("few_rows",) * self.dim if self.report is None else self.report.reasons
+
+    def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
+
+        Those of the last two are (dim, dim). They count noise, sampling, and what rows beyond the clip radius may add, which the
+        outer of two released pieces shows by its direction; they hold the estimate, which is shrunk. NaN without a `report`.
+        """
+        level, kind = validation.confidence_level(level), validation.choice("of", of, KINDS)
+        points = {
+            "mean": self.mean, "standard_deviation": np.sqrt(np.diag(self.covariance)), "covariance": self.covariance,
+            "correlation": self.correlation,
+        }  # fmt: skip
+        if self.report is None:
+            unknown = np.full(points[kind].shape, np.nan)
+            return unknown, unknown.copy()
+        return self.report.interval(kind, points[kind], level)
 
     @property
     def correlation(self) -> FloatArray:

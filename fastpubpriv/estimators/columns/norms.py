@@ -113,6 +113,11 @@ class TailLaw:
         part = self.most(radius / 2.0, 0.0) - self.most(radius, 0.0)
         return expected, max(expected, min(6.0, self.most(radius) / max(part, least)))
 
+    def counted(self, radius: float) -> float:
+        """What was counted beyond a radius, over the sum of the part between half of it and it."""
+        seen = max(float(np.maximum(self.middles - radius, 0.0) @ self.counts), 0.0)
+        return seen / max(self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny))
+
     def far(self, radius: float) -> float:
         """The sum of a few rows far out that no count can show."""
         return 0.3 * self._octave_std * max(3.0 * self.end - radius, 0.0)

@@ -160,7 +160,9 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO
     )
     mean_share, own_error_sq = MEAN_SHARES[0], math.inf
     for share in MEAN_SHARES:
-        error_sq = full_plan(strength, n, whole.part(1 - counts.full - share)).step(spectrum, Fraction(1), 0).error_sq
+        error_sq = (
+            full_plan(strength, n, whole.part(1 - counts.vectors - share)).step(spectrum, Fraction(1), 0).error_sq
+        )
         std = mean_clip(dim) * whole.vector(dim, share) / n
         found = Prediction(
             math.sqrt(combined(off + own, error_sq)), mean_error(1.2 * dim * std * std * min(inverse, 1.5))

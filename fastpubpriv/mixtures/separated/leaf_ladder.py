@@ -218,7 +218,9 @@ def _vectors(
             found.append(learn.diagonal_rung(base, view, answer, leaf.n))
         else:
             inner, rounds = resolved[leaf.place]
-            found.append(learn.full_rung(base, view, inner, answer, leaf.n, rounds))
+            found.append(
+                learn.full_rung(base, view, inner, answer.value / leaf.n, answer.noise_std / leaf.n, leaf.n, rounds)
+            )
     return found
 
 

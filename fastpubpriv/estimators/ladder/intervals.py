@@ -1,0 +1,146 @@
+"""Intervals for every number of a full Gaussian, and a reason for each column that has one: post-processing of its releases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.ladder.full import Resolved
+from fastpubpriv.estimators.ladder.public_base import PublicBase
+from fastpubpriv.estimators.moments import SOME_PUBLIC, Functional, RadialMean
+from fastpubpriv.estimators.second_moments import unpacked
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.gaussians import GaussianReport
+
+# Public rows' fourth moment over the squared variance from which a column has a heavy tail.
+KURTOSIS = 12.0
+# Parts of a variance: of the outer piece under a heavy law, of what may lie beyond, and of the error, that give a reason.
+OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
+# Of two columns with rows far out, the part of them that is taken to be the same rows.
+TOGETHER = 0.5
+# How far a mean may be off, in deviations, when it is taken out of a second moment.
+MEAN_OFF = 2.0
+
+
+class Squares:
+    """The second moment about a mean, E (x - mean)(x - mean)^T, as linear maps of the released one of rows y: (x - mean) = L y."""
+
+    def __init__(self, base: PublicBase, resolved: Resolved, mean: FloatArray) -> None:
+        assert resolved.pieces is not None
+        assert resolved.map is not None
+        self.pieces: RadialMean = resolved.pieces
+        side = len(resolved.map)
+        self.maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
+        self.clipped, self.outer = (unpacked(each, side) for each in (self.pieces.mean, self.pieces.outer))
+        self.complete = self._complete(resolved.map[-1])
+
+    def _complete(self, last: FloatArray) -> float:
+        """The share of rows without a missing cell: 1 unless the released second moment of the constant says otherwise."""
+        inside, outer = (np.array(last @ each @ last) for each in (self.clipped, self.outer))
+        known = self.pieces.known(inside, outer, np.array(float(last @ last)), 0.0)
+        return max(float(known.value), 0.1) if float(known.interval(0.99)[1]) < 1.0 else 1.0
+
+    @property
+    def heavy(self) -> float:
+        """Mean |y|^4 beyond that of Gaussian rows."""
+        return max(self.pieces.norms.rms**2 - 2.0 * self.pieces.dim, 0.0)
+
+    def known(
+        self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
+    ) -> Functional:
+        """What is known of linear maps (k, k): `gaussian` is the variance of each for Gaussian rows, `both` what two columns share."""
+        least = float(np.finfo(np.float64).tiny)
+        lengths = np.maximum(lengths, least)
+        far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
+        share = np.minimum(far / (lengths * max(float(np.trace(self.outer)), least)), 1.0)
+        variance = gaussian / lengths**2 + share * self.heavy
+        return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
+
+    def covariances(self) -> Functional:
+        """What is known of E (x - mean)(x - mean)^T, (dim, dim)."""
+        inside, outer, inner = (
+            self.maps @ each @ self.maps.T for each in (self.clipped, self.outer, np.eye(len(self.outer)))
+        )
+        squares, spread = np.diag(inner), np.diag(inside)
+        lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
+        gaussian = np.outer(spread, spread) + inside**2
+        ends = np.sqrt(np.maximum(np.diag(outer), 0.0))
+        return self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2))
+
+    def correlations(self) -> Functional:
+        """What is known of correlations, to first order in what is not known of covariances."""
+        inside, outer, inner = (
+            self.maps @ each @ self.maps.T for each in (self.clipped, self.outer, np.eye(len(self.outer)))
+        )
+        unit = np.sqrt(np.maximum(np.diag(inside), np.finfo(np.float64).tiny))
+        r, o, g = (each / np.outer(unit, unit) for each in (inside, outer, inner))
+        r = np.clip(r, -1.0, 1.0)
+        a, b = np.diag(g)[:, None], np.diag(g)[None, :]
+        squares = (a * b + g * g) / 2.0 + r * r / 4.0 * (a * a + b * b + 2.0 * g * g) - r * g * (a + b)
+        ends = np.maximum(np.diag(o), 0.0)
+        turned = o - r / 2.0 * (np.diag(o)[:, None] + np.diag(o)[None, :])
+        both = np.sqrt(np.outer(ends, ends))
+        np.fill_diagonal(both, 0.0)
+        return self.known(r, turned, np.sqrt(np.maximum(squares, 0.0)), (1.0 - r * r) ** 2, both)
+
+
+def report_of(
+    base: PublicBase, resolved: Resolved, mean: FloatArray, average: RadialMean, public: FloatArray
+) -> GaussianReport:
+    """Intervals and reasons of a full Gaussian whose mean (dim,) was released last, as `average` of whitened rows."""
+    root, _ = resolved.powers
+    back = base.root @ root
+    start = base.center + base.root @ resolved.start
+    lengths = np.sqrt(np.sum(back**2, axis=1))
+    means = average.known(start + back @ average.mean, back @ average.outer, lengths, 1.0 / math.sqrt(average.n))
+    squares = Squares(base, resolved, mean)
+    covariances, correlations = squares.covariances(), squares.correlations()
+    off = MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
+    spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
+    return GaussianReport(
+        reasons=_reasons(squares, covariances, public),
+        **_parts("mean", means, 0.0, 1.0),
+        **_parts("covariance", covariances, np.outer(off, off), squares.complete),
+        **_parts("correlation", correlations, np.outer(off / spread, off / spread), 1.0),
+    )
+
+
+def _parts(name: str, known: Functional, added: FloatArray | float, share: float) -> dict[str, FloatArray]:
+    """The fields of a report about one kind of number, with what is `added` to both sides, over a share of the rows."""
+    return {
+        name: frozen(known.value / share),
+        f"{name}_std": frozen(known.std / share),
+        f"{name}_below": frozen((known.tail - np.minimum(known.extra, 0.0) + added) / share),
+        f"{name}_above": frozen((known.tail + np.maximum(known.extra, 0.0) + added) / share),
+    }
+
+
+def _reasons(squares: Squares, known: Functional, public: FloatArray) -> tuple[str, ...]:
+    """Of each column why its intervals may not hold, or "ok"."""
+    pieces = squares.pieces
+    if pieces.reason in ("unresolved", "point_mass"):
+        return ("unresolved",) * len(known.value)
+    variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
+    outer = np.diag(squares.maps @ squares.outer @ squares.maps.T)
+    lengths = np.sum(squares.maps**2, axis=1)
+    far = (outer + 2.0 * lengths * pieces.piece_std) / variances
+    above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
+    heavy = (bool(pieces.reason) & (far > OUTER)) | (above > BEYOND) | (_kurtosis(public) > KURTOSIS)
+    few = np.diag(known.std) > UNCERTAIN * variances
+    return tuple(
+        "few_rows" if scarce else "heavy_tail" if long else "ok"
+        for scarce, long in zip(few.tolist(), heavy.tolist(), strict=True)
+    )
+
+
+def _kurtosis(public: FloatArray) -> FloatArray:
+    """Fourth moment of each column of public rows (m, dim) over its squared variance; 1 where they are too few to tell."""
+    if len(public) < SOME_PUBLIC:
+        return np.ones(public.shape[1])
+    gaps = public - public.mean(axis=0)
+    largest = np.abs(gaps).max(axis=0)
+    squares = np.square(gaps / np.where(largest > 0.0, largest, 1.0))
+    found: FloatArray = np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
+    return found
