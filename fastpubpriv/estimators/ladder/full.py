@@ -183,7 +183,7 @@ class FullRung:
         added, bias_sq = tail_of(pieces, 2.0)
         second = unpacked(pieces.mean + added * pieces.outer, self.plan.dim + 1)
         found = self._finish(second, math.hypot(1.0, added) * pieces.noise_std, 1.0, bias_sq)
-        return replace(found, pieces=pieces, map=self._contraction)
+        return replace(found, pieces=pieces, map=divided(self._contraction, np.eye(self.plan.dim + 1, order="F")))
 
     def _finish(self, second: FloatArray, std: float, factor: float, bias_sq: float) -> Resolved:
         dim, n = self.plan.dim, self.plan.n

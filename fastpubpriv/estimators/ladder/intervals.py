@@ -50,7 +50,7 @@ class Squares:
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
     ) -> Functional:
-        """What is known of linear maps (k, k): `gaussian` is the variance of each for Gaussian rows, `both` what two columns share."""
+        """What is known of linear maps (k, k): `gaussian` are variances for Gaussian rows, `both` what two columns share."""
         least = float(np.finfo(np.float64).tiny)
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
