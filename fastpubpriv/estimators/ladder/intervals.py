@@ -8,6 +8,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.full import Resolved
+from fastpubpriv.estimators.ladder.norms import chi_beyond
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.moments import SOME_PUBLIC, Functional, RadialMean
 from fastpubpriv.estimators.second_moments import unpacked
@@ -16,7 +17,8 @@ from fastpubpriv.results.gaussians import GaussianReport
 
 # Public rows' fourth moment over the squared variance from which a column has a heavy tail.
 KURTOSIS = 12.0
-# Parts of a variance: of the outer piece under a heavy law, of what may lie beyond, and of the error, that give a reason.
+# Parts of a variance that give a reason: of the outer piece beyond that of Gaussian rows, under a heavy law as far as noise
+# allows and else as far as it is sure; of what may lie beyond; and of the error.
 OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
 # Of two columns with rows far out, the part of them that is taken to be the same rows.
 TOGETHER = 0.5
@@ -125,9 +127,13 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> tuple[s
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
     outer = np.diag(squares.maps @ squares.outer @ squares.maps.T)
     lengths = np.sum(squares.maps**2, axis=1)
-    far = (outer + 2.0 * lengths * pieces.piece_std) / variances
+    doubt = lengths * pieces.piece_std
+    dim = len(variances)
+    # What the outer piece of white Gaussian rows has of each variance, the constant of a row (y, 1) apart.
+    white = (chi_beyond(dim, pieces.radius / 2.0 - 1.0) - chi_beyond(dim, pieces.radius - 1.0)) / dim
+    far, surely = (outer + 2.0 * doubt) / variances - white, (outer - doubt) / variances - white
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
-    heavy = (bool(pieces.reason) & (far > OUTER)) | (above > BEYOND) | (_kurtosis(public) > KURTOSIS)
+    heavy = (bool(pieces.reason) & (far > OUTER)) | (surely > OUTER) | (above > BEYOND) | (_kurtosis(public) > KURTOSIS)
     few = np.diag(known.std) > UNCERTAIN * variances
     return tuple(
         "few_rows" if scarce else "heavy_tail" if long else "ok"
