@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
@@ -29,7 +31,7 @@ from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.spread import label_quantiles, residual_std
-from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.stated import TAILS, Stated
 from fastpubpriv.training.weighing import SUM_OF_WEIGHTS
 
 
@@ -54,6 +56,7 @@ def train(
     class_weight: Any = None,
     y_scale: float | None = None,
     method: str | Descent | Exponential | OutputPerturbation = "auto",
+    tails: str = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -128,6 +131,7 @@ def train(
     model = Stated(
         categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
         y_bounds=y_bounds, class_weight=class_weight, weights_priv=weights_priv, weight_cap=weight_cap,
+        tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
@@ -162,6 +166,7 @@ def linear_regression(
     categories: Any = None,
     y_scale: float | None = None,
     method: str = "auto",
+    tails: str = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -213,6 +218,7 @@ def linear_regression(
     model = Stated(
         categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds,
         weights_priv=weights_priv, weight_cap=weight_cap,
+        tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
@@ -240,6 +246,7 @@ def logistic_regression(
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     method: str = "auto",
+    tails: str = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -289,6 +296,7 @@ def logistic_regression(
     model = Stated(
         categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight,
         weights_priv=weights_priv, weight_cap=weight_cap,
+        tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
@@ -315,13 +323,13 @@ def _train(
     names = features or tuple(f"x{j}" for j in range(dim))
     running.require_squares(name, dim, 32)
     problem, n_pub = make_problem(loss, table, names, rows.n, model)
-    options = candidates(problem, method)
+    options = candidates(method)
     draws = max(1, *(METHODS[each].draws(problem) for each in options))
     run = running.start(name, rows, budget, draws=draws, **account)
     chosen, plan = choose(problem, run.account, options)
     if chosen.name == "throw_away":
         return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
-    if not plan.predicted < WORTH * problem.posterior.excess:
+    if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(
             f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
             "budget, more private rows, or method='auto', which then spends nothing",
@@ -342,8 +350,9 @@ def _result(
     n_pub: int,
     features: tuple[str, ...] | None,
 ) -> TrainingResult:
-    public = public_fit(problem)
-    found, alone = problem.in_units(fitted.mean), problem.in_units(public.mean)
+    public, ends = public_fit(problem), fitted.ends
+    alone = problem.in_units(public.mean)
+    found = problem.in_units(fitted.mean) if ends is None else ends.estimate
     shared = run.fields(n_pub)
     shared["dim"] = len(problem.design.columns)
     return TrainingResult(
@@ -351,6 +360,9 @@ def _result(
         intercept=float(found[0]),
         covariance=frozen(problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)),
         noise_covariance=frozen(problem.covariance_in_units(fitted.noise)),
+        interval_center=frozen(found if ends is None else ends.center),
+        tail_below=frozen(np.zeros(len(found)) if ends is None else ends.below),
+        tail_above=frozen(np.zeros(len(found)) if ends is None else ends.above),
         public_coefficients=frozen(alone[1:]),
         public_intercept=float(alone[0]),
         public_covariance=frozen(problem.covariance_in_units(public.covariance)),
@@ -359,7 +371,7 @@ def _result(
         loss=problem.loss.name,
         terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
-        status=_status(problem),
+        status=_status(problem, fitted),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=residual_std(problem),
@@ -372,11 +384,14 @@ def _result(
     )
 
 
-def _status(problem: Problem) -> tuple[str, ...]:
+def _status(problem: Problem, fitted: Fitted) -> tuple[str, ...]:
     """Of each term, see `TrainingResult.status`."""
+    terms = len(problem.design.terms)
     least = FEW_OF_CLASSES if problem.loss.classes else FEW
     if len(problem.posterior.labels) < least * problem.dim:
-        return ("few_public_rows",) * len(problem.design.terms)
+        return ("few_public_rows",) * terms
+    if fitted.ends is not None:
+        return (fitted.ends.reason or "ok",) * terms
     return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
 
 
