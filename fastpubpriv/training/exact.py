@@ -238,10 +238,9 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         what="scores",
         counted=problem.counted,
     )
-    shifted = start.drift > MOST_DRIFT or is_elsewhere(problem, curvature)
-    return _Step(problem=problem, start=start, curvature=curvature, half=half, found=found, shifted=shifted).fitted(
-        plan
-    )
+    elsewhere = is_elsewhere(problem, curvature)
+    step = _Step(problem=problem, start=start, curvature=curvature, half=half, found=found, elsewhere=elsewhere)
+    return step.fitted(plan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

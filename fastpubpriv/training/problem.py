@@ -111,7 +111,8 @@ class Problem:
 class Ends:
     """Estimates of [intercept, coefficients] in the units of the table, and the parts of their intervals, (p + 1,) each.
 
-    An interval goes from `below` below the `center` to `above` above it, and deviations of a normal law besides; it holds the estimate.
+    An interval goes from `below` below the `center` to `above` above it, with deviations of a normal law added to both, and holds
+    the estimate.
     """
 
     estimate: FloatArray
