@@ -139,9 +139,10 @@ budget : ZCDP, ApproxDP or PureDP
     Spent whole, and debited before `x_priv` is read, unless noise is sure to drown what private rows say.""",
     "tails": """\
 tails : "any" or "light"
-    "any": far rows count as in least squares, or the maximum likelihood, of all private rows, and intervals are about that. "light",
-    for people who know that residuals are about normal and no column has a long tail: robust Newton steps alone, which have less
-    noise; where tails are long they are biased, and their intervals do not know it. For the squared and the logistic loss.""",
+    "any": far rows count as in least squares, or the maximum likelihood, of all private rows, and intervals are about that.
+    "light", for people who know that residuals are about normal and no column has a long tail: robust Newton steps alone, which
+    have less noise; where tails are long they are biased, and their intervals do not know it. For the squared and the logistic
+    loss.""",
     "fit_budget": """\
 budget : ZCDP or ApproxDP
     What one fit costs.""",

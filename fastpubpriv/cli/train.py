@@ -115,10 +115,10 @@ SHOWN, OWN = options_of(
         "class_weight": {"type": options.Read("text", _class_weight), "metavar": "A=W,B=W|public"},
         "method": {
             "type": options.Methods("fastpubpriv.training.methods"),
-            "help": "auto: newton, unless noise is sure to drown it. newton: noisy Newton steps that start from the public "
-            "fit (squared, logistic, huber). throw_away: public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. "
-            "output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a "
-            "choice among models (few columns).",
+            "help": "auto: newton, unless noise is sure to drown it. newton: noisy Newton steps that start from the public fit "
+            "(squared, logistic, huber). throw_away: public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy "
+            "gradient descent, any loss. output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or "
+            "--epsilon alone). exponential: a choice among models (few columns).",
         },
         "tails": {
             "help": "any: far rows count as in least squares, or the maximum likelihood. light: residuals and columns are known to "

@@ -158,7 +158,8 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
             lambda **given: logistic_regression(
                 X, _coded(y, classes), x_pub=X_pub, y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
                 method=self.method, tails=self.tails, weights_pub=weights_pub, weights_priv=weights_priv,
-                weight_cap=self.weight_cap, x_bounds=self.x_bounds, categories=self.categories, class_weight=_coded_weights(self.class_weight, classes),
+                weight_cap=self.weight_cap, x_bounds=self.x_bounds, categories=self.categories,
+                class_weight=_coded_weights(self.class_weight, classes),
                 **given,
             ),
         )  # fmt: skip

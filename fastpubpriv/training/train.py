@@ -96,23 +96,24 @@ def train(
     Privacy
     -------
     Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
-    each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2 sensitivity
-    4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a fifth of the
-    budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure DP) and one
-    vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). The exact costs add up to at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
+    each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2
+    sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
+    fifth of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
+    DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). The exact costs add up to at most the budget. Gradient
+    methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
     batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
     on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
-    The Huber loss gives a robust slope: it bounds residuals itself, so that its steps clip them there, and no bias of a clip is left.
-    Its coefficients are those of the middle of skewed labels, not least squares: few labels far out do not move them.
+    The Huber loss gives a robust slope: it bounds residuals itself, so that its steps clip them there, and no bias of a clip is
+    left. Its coefficients are those of the middle of skewed labels, not least squares: few labels far out do not move them.
 
-    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. In them rows far out count
-    less, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of the private
-    rows and the sum of their scores, in two pieces, lead to the exact coefficients: see `linear_regression`. A private cell that is
-    missing becomes the public median, with an indicator term, where more than 1 % of the public cells of its column are missing too; else its row
-    counts for nothing.
+    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. In them rows far out
+    count less, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of
+    the private rows and the sum of their scores, in two pieces, lead to the exact coefficients: see `linear_regression`. A
+    private cell that is missing becomes the public median, with an indicator term, where more than 1 % of the public cells of its
+    column are missing too; else its row counts for nothing.
 
     Examples
     --------
@@ -199,11 +200,12 @@ def linear_regression(
     Notes
     -----
     The target is least squares of all private rows. Newton steps with clipped residuals, at a fifth of the budget, are the start.
-    Then come the second moment of the private rows, and the sum of their scores at the start: a private count of how long these are
-    chooses where they are clipped, an outer piece of each says which way the tail pulls, and what may be hidden beyond widens the
-    interval to that side. Public rows are pooled where they agree. Where few rows far out decide, `status` says "heavy_tail" and
-    intervals are wide. For a slope that such rows do not move, take the Huber loss (`train`). Of two public rows, "auto" takes these
-    alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for `train`.
+    Then come the second moment of the private rows, and the sum of their scores at the start: a private count of how long these
+    are chooses where they are clipped, an outer piece of each says which way the tail pulls, and what may be hidden beyond widens
+    the interval to that side. Public rows are pooled where they agree. Where few rows far out decide, `status` says "heavy_tail"
+    and intervals are wide. For a slope that such rows do not move, take the Huber loss (`train`). Of two public rows, "auto"
+    takes these alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for
+    `train`.
 
     Examples
     --------
@@ -281,8 +283,8 @@ def logistic_regression(
 
     Notes
     -----
-    The target is the maximum likelihood of all private rows, by the steps of `linear_regression`. Of two public rows, "auto" takes these alone. Terms and missing
-    cells as for `train`.
+    The target is the maximum likelihood of all private rows, by the steps of `linear_regression`. Of two public rows, "auto"
+    takes these alone. Terms and missing cells as for `train`.
 
     Examples
     --------
