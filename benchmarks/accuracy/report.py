@@ -240,7 +240,7 @@ def readme_regressions(lines: list[dict[str, Any]]) -> str:
     shown = []
     for line in sorted(lines, key=lambda line: (order.index(line["table"]), line["n_pub"], line["epsilon"])):
         errors = {
-            '"newton"': "newton", '"sufficient_statistics"': "sufficient_statistics", '"auto"': "auto",
+            '"newton"': "newton", '"auto"': "auto",
             "public rows alone": "public", "AdaSSP": "AdaSSP", "diffprivlib": "diffprivlib",
             "Opacus, best on test": regressions.OPACUS, "no privacy": "non-private",
         }  # fmt: skip

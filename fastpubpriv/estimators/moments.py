@@ -122,7 +122,7 @@ class RadialPlan:
         inner, outer = np.split(np.clip(found.value * (unit / n), -LARGEST, LARGEST), 2)
         return RadialMean(
             inner=inner, outer=outer, piece_std=found.noise_std * unit / n, radius=radius, norms=norms, n=n,
-            kurtosis=_kurtosis(public),
+            rows=self.n, kurtosis=_kurtosis(public),
         )  # fmt: skip
 
 
@@ -155,7 +155,10 @@ class Functional:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RadialMean:
-    """Released means (D,) of both pieces of `n` rows, with noise of deviation `piece_std` for each number, and the norms."""
+    """Released means (D,) of both pieces, with noise of deviation `piece_std` for each number, and the norms.
+
+    There are so many `rows`, and sums were divided by `n`, which is less where rows have weights.
+    """
 
     inner: FloatArray
     outer: FloatArray
@@ -163,6 +166,7 @@ class RadialMean:
     radius: float
     norms: Norms
     n: float
+    rows: int
     kurtosis: float = 1.0
 
     @property
@@ -183,7 +187,7 @@ class RadialMean:
     @property
     def sampling_std(self) -> float:
         """Sampling error of an average coordinate of `mean`."""
-        return self.norms.rms / math.sqrt(self.dim * self.n)
+        return self.norms.rms * math.sqrt(self.rows / self.dim) / self.n
 
     @property
     def ratios(self) -> tuple[float, float]:

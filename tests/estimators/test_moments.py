@@ -1,4 +1,4 @@
-"""The mean of derived rows in two pieces: the law of the tail, the pieces, their price, intervals, and faults that must be caught."""
+"""The mean of derived rows in two pieces: the law of the tail, the pieces, their price, intervals, and planted faults."""
 
 import math
 from dataclasses import replace
@@ -92,7 +92,7 @@ def test_pieces_add_up_to_a_clipped_row(dim):
     assert np.allclose(inner + outer, z[:-3] * np.minimum(1.0, radius / np.maximum(norm, 1e-300)), atol=1e-6 * radius)
     assert np.allclose(np.linalg.norm(outer, axis=1), np.clip(norm[:, 0] - radius / 2.0, 0.0, radius / 2.0), atol=1e-6)
     hostile = TwoPieces.of(AffineMap(dim=dim), radius)(z)
-    assert np.linalg.norm(hostile, axis=1).max() <= math.sqrt(radius) * (1.0 + 1e-12)
+    assert np.linalg.norm(hostile, axis=1).max() <= math.sqrt(radius) * (1.0 + 1e-6)
     assert np.linalg.norm(hostile[-1]) == pytest.approx(math.sqrt(radius))
     assert np.array_equal(hostile[-3:-1], np.zeros((2, 2 * dim)))
     assert np.array_equal(TwoPieces.of(AffineMap(dim=dim), radius)(z[7:8])[0], hostile[7])
@@ -201,7 +201,7 @@ def test_faults_are_caught(monkeypatch, fault):
         )
     else:
         monkeypatch.setattr(TwoPieces, "__call__", lambda self, chunk: plain(self, chunk - chunk.mean(axis=0)))
-    with pytest.raises(ReplayError, match="moved by|sensitivity"):
+    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
         record_replay(lambda rows: radial_mean(rows, ZCDP(0.5)), *opposite(), budget=ZCDP(0.5))
 
 

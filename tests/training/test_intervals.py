@@ -46,7 +46,7 @@ def covered(law, method, *, columns="normal", epsilon=0.5, runs=RUNS):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 @pytest.mark.parametrize("law", ["normal", "t4", "exponential"])
 def test_intervals_cover_and_predictions_hold(law, method):
     """1080 slopes and 120 intercepts: a true coverage of .95 has standard deviations of .0066 and .02."""
@@ -89,7 +89,7 @@ def best_line(x, y):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(method, monkeypatch):
     x, y = bent(0, n=100_000)
     truth = best_line(x, y)
@@ -206,7 +206,7 @@ def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics", "throw_away"])
+@pytest.mark.parametrize("method", ["newton", "throw_away"])
 def test_fewer_than_two_public_rows_for_each_coefficient_leave_no_interval(method, tmp_path):
     rng = np.random.default_rng(12)
     x = rng.normal(size=(3_000, 20))
@@ -262,6 +262,6 @@ def test_one_impossible_cell_moves_little():
     for where in (slice(10, 11), slice(2000, 2010)):  # one public row, then ten private ones
         spoiled = x.copy()
         spoiled[where, 1] = 1e4
-        for method in ("newton", "sufficient_statistics"):
+        for method in ("newton",):
             result = seeded(linear_regression, **split(spoiled, y, 300), budget=ApproxDP(4, 1e-5), method=method)
             assert np.all(np.abs(result.coefficients - [1.0, -1.0, 0.5]) < 0.15)

@@ -19,7 +19,7 @@ PROTOTYPE = {
     (200, 500, 0.5): (0.212, 0.202),
     (200, 500, 4.0): (0.203, 0.202),
 }
-METHODS = ("newton", "sufficient_statistics", "throw_away", "auto")
+METHODS = ("newton", "throw_away", "auto")
 
 
 def problem(dim, seed, n=20_000):

@@ -35,7 +35,7 @@ def split(y, weight=WEIGHT):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_the_target_is_weighted_least_squares(method):
     result = seeded(linear_regression, **split(Y), method=method)
     design = np.column_stack([np.ones(len(X)), X])
@@ -57,7 +57,7 @@ def test_the_target_of_classes_is_the_weighted_likelihood():
     assert np.all(np.abs(result.coefficients - wanted) < 4.5 * result.standard_error)
 
 
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_weights_at_the_cap_change_no_bit_but_for_their_sum(method, monkeypatch):
     monkeypatch.setattr(methods, "weighing_share", lambda problem, noise: Fraction(0))
     given = {**split(Y), "method": method}
@@ -68,7 +68,7 @@ def test_weights_at_the_cap_change_no_bit_but_for_their_sum(method, monkeypatch)
     np.testing.assert_array_equal(found.covariance, wanted.covariance)
 
 
-@pytest.mark.parametrize(("method", "factor"), [("newton", 0.25), ("newton", 4.0), ("sufficient_statistics", 4.0)])
+@pytest.mark.parametrize(("method", "factor"), [("newton", 0.25), ("newton", 4.0)])
 def test_private_rows_may_weigh_otherwise_than_public_ones(method, factor, monkeypatch):
     """The sum of private weights is released, so that the answer and its interval are right; with the public mean they are not."""
     truth, wide = np.array([1.0, -2.0, 0.5, 0.0]), {}
@@ -177,14 +177,14 @@ def replayed(method, function=linear_regression, weights=(CAP, 1e300)):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_neighbours_under_record_and_replay(method):
     report = replayed(method)
     assert 0.0 < report.pair_cost <= report.declared_cost
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_the_sum_of_weights_under_record_and_replay(method, monkeypatch):
     monkeypatch.setattr(methods, "weighing_share", lambda problem, noise: Fraction(1, 5))
     report = replayed(method, weights=(CAP, 0.0))
