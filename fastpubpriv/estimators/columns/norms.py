@@ -75,24 +75,25 @@ class TailLaw:
     later: FloatArray
 
     @property
-    def _octave_std(self) -> float:
+    def octave_std(self) -> float:
+        """Noise of the count of an octave."""
         return math.sqrt(2.0) * self.std
 
     @property
     def fall(self) -> float:
         """Rows of the last octave over those of the one before it."""
-        return max(self.outer, self._octave_std) / max(self.inner, self._octave_std)
+        return max(self.outer, self.octave_std) / max(self.inner, self.octave_std)
 
     def beyond(self, radius: float) -> float:
         """The sum that is expected: what was counted, and octaves that fall off faster and faster."""
-        return self._sum(radius, max(self.outer, self._octave_std), min(self.fall, 0.7), 0.65)
+        return self._sum(radius, max(self.outer, self.octave_std), min(self.fall, 0.7), 0.65)
 
     def most(self, radius: float, leeway: float = 1.0) -> float:
         """The sum of a tail as heavy as the counts allow: where they fall off slowly, a power law with `leeway` deviations more."""
         slow = self.fall - 0.15
-        allowed = leeway * min(max(5.0 * slow, 0.0), 1.0) * self._octave_std
-        outer, inner = (max(each, self._octave_std) for each in (self.outer, self.inner))
-        first = min(0.75, (outer + allowed) / max(inner - allowed, self._octave_std))
+        allowed = leeway * min(max(5.0 * slow, 0.0), 1.0) * self.octave_std
+        outer, inner = (max(each, self.octave_std) for each in (self.outer, self.inner))
+        first = min(0.75, (outer + allowed) / max(inner - allowed, self.octave_std))
         return self._sum(radius, outer + allowed, first, min(max(0.65 + 2.0 * slow, 0.65), 1.0))
 
     def _sum(self, radius: float, rows: float, first: float, bend: float) -> float:
@@ -100,7 +101,7 @@ class TailLaw:
         over = np.maximum(self.middles - radius, 0.0)
         found, ratio = max(float(over @ self.counts), 0.0), first
         for octave, counted in enumerate(self.later.tolist()):
-            rows = min(rows * ratio, max(counted, 0.0) + self._octave_std)
+            rows = min(rows * ratio, max(counted, 0.0) + self.octave_std)
             ratio *= bend
             found += rows * max(1.3 * self.end * 2.0**octave - radius, 0.0)
         return math.hypot(found, 0.5 * self.std * float(np.linalg.norm(over)))
@@ -120,7 +121,7 @@ class TailLaw:
 
     def far(self, radius: float) -> float:
         """The sum of a few rows far out that no count can show."""
-        return 0.3 * self._octave_std * max(3.0 * self.end - radius, 0.0)
+        return 0.3 * self.octave_std * max(3.0 * self.end - radius, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

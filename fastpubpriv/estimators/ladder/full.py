@@ -81,7 +81,7 @@ def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
     shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
     counted = 0.0 if law is None else min(law.counted(pieces.radius), expected)
     sampling = max(pieces.norms.rms**2 - power * pieces.dim, 0.0) / pieces.n
-    unknown = max(most - counted, expected - counted) / 2.0 * math.sqrt(length_sq * shown)
+    unknown = (most - counted) / 4.0 * math.sqrt(length_sq * shown)
     return shown * (counted + expected) / 2.0, sampling + unknown**2
 
 

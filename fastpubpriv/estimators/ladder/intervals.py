@@ -22,6 +22,9 @@ KURTOSIS = 12.0
 OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
 # Of two columns with rows far out, the part of them that is taken to be the same rows.
 TOGETHER = 0.5
+# Deviations of the count of an octave, at the end of the rows, that may be beyond it in a column with a heavy tail (`python -m
+# benchmarks.accuracy --estimator covariances --half tuning`: upper ends of variances with a reason).
+FAR_ROWS = 2.5
 # How far a mean may be off, in deviations, when it is taken out of a second moment.
 MEAN_OFF = 2.0
 
@@ -48,6 +51,14 @@ class Squares:
     def heavy(self) -> float:
         """Mean |y|^4 beyond that of Gaussian rows."""
         return max(self.pieces.norms.rms**2 - 2.0 * self.pieces.dim, 0.0)
+
+    @property
+    def unseen(self) -> FloatArray:
+        """What rows that no count can show may add to the variance of each column, (dim,), if it has a heavy tail."""
+        law = self.pieces.norms.law
+        rows = 0.0 if law is None else FAR_ROWS * law.octave_std * law.end / self.pieces.n
+        lengths: FloatArray = np.sum(self.maps**2, axis=1)
+        return rows * lengths
 
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
@@ -101,21 +112,25 @@ def report_of(
     covariances, correlations = squares.covariances(), squares.correlations()
     off = MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
+    reasons = _reasons(squares, covariances, public)
+    heavy = np.array([reason == "heavy_tail" for reason in reasons])
     return GaussianReport(
-        reasons=_reasons(squares, covariances, public),
-        **_parts("mean", means, 0.0, 1.0),
-        **_parts("covariance", covariances, np.outer(off, off), squares.complete),
-        **_parts("correlation", correlations, np.outer(off / spread, off / spread), 1.0),
+        reasons=reasons,
+        **_parts("mean", means, 0.0),
+        **_parts("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), squares.complete),
+        **_parts("correlation", correlations, np.outer(off / spread, off / spread)),
     )
 
 
-def _parts(name: str, known: Functional, added: FloatArray | float, share: float) -> dict[str, FloatArray]:
-    """The fields of a report about one kind of number, with what is `added` to both sides, over a share of the rows."""
+def _parts(
+    name: str, known: Functional, around: FloatArray | float, above: FloatArray | float = 0.0, share: float = 1.0
+) -> dict[str, FloatArray]:
+    """The fields of a report about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
     return {
         name: frozen(known.value / share),
         f"{name}_std": frozen(known.std / share),
-        f"{name}_below": frozen((known.tail - np.minimum(known.extra, 0.0) + added) / share),
-        f"{name}_above": frozen((known.tail + np.maximum(known.extra, 0.0) + added) / share),
+        f"{name}_below": frozen((known.tail - np.minimum(known.extra, 0.0) + around) / share),
+        f"{name}_above": frozen((known.tail + np.maximum(known.extra, 0.0) + around + above) / share),
     }
 
 

@@ -322,7 +322,10 @@ def _with_mean(
         base, view, resolved, average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std, n, rounds,
         radius=average.radius, seen=seen, bias_sq=bias_sq,
     )  # fmt: skip
-    return replace(found, report=report_of(base, resolved, found.mean, average, x_pub))
+    report = report_of(base, resolved, found.mean, average, x_pub)
+    # What is not known of a tail is not predicted either.
+    guess = any(reason != "ok" for reason in report.reasons)
+    return replace(found, report=report, details={**found.details, "guess": guess})
 
 
 def squared_norms(affine: AffineMap, rows: FloatArray) -> FloatArray:
