@@ -124,5 +124,5 @@ class SquarePlan:
         one, other = (packed(np.clip(each.value / self.n, -LARGEST, LARGEST)) for each in (inner, outer))
         return RadialMean(
             inner=one, outer=other, piece_std=inner.spectral_std / self.n, radius=radius,
-            norms=norms, n=float(self.n),
+            norms=norms, n=float(self.n), rows=self.n,
         )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import targets
-from fastpubpriv.estimators.ladder.norms import Cut, Norms, chi_beyond, early_cut, gram_cut
+from fastpubpriv.estimators.ladder.norms import Norms, chi_beyond, early_cut
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.schedule import Plan, Step, clip_factor, excess_of
 from fastpubpriv.estimators.ladder.shifts import shift_of, weight_of
@@ -26,9 +26,7 @@ from fastpubpriv.quantiles import chi2_quantile
 
 # The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
 LEAST_MASS = 0.25
-# Rows are far out where the ball of a single round would leave more squared error than this.
-FAR_BIAS_SQ = 0.02
-# They are also far where the narrow ball of early rounds would take so much more of each column's variance than of white rows.
+# Rows are far out where the narrow ball of early rounds would take so much more of each column's variance than of white rows.
 FAR_EXCESS = 0.03
 
 
@@ -124,13 +122,9 @@ class FullRung:
         return math.sqrt(plan.early_radius_sq(share, far=self._far))
 
     def see(self, norms: Norms) -> None:
-        """Take notice of released norms of the rows: until the next round they say where to clip."""
+        """Take notice of released norms of the rows: until the next round they say where to clip, and whether rows lie far out."""
         self._norms = norms
-        if self.made == 0:
-            # A single round would lose what lies beyond its ball.
-            cut = self._last_cut(norms, self.left)
-            self._excess = math.sqrt(0.01 + cut.bias_sq / self.plan.dim)
-            self._far = cut.bias_sq > FAR_BIAS_SQ or self._narrow_excess(norms) > FAR_EXCESS
+        self._far = self._narrow_excess(norms) > FAR_EXCESS
 
     def _narrow_excess(self, norms: Norms) -> float:
         """What a ball for white rows would cut off, for each column, beyond what it cuts off white rows."""
@@ -148,10 +142,6 @@ class FullRung:
             return plan.white_radius_sq
         seen = norms.quantile_sq(0.9)
         return plan.first_radius_sq if seen is None else min(seen, plan.first_radius_sq)
-
-    def _last_cut(self, norms: Norms, left: Fraction) -> Cut:
-        noise = self.plan.noise_error(np.maximum(self._spectrum, 1e-300), 1.0, left)
-        return gram_cut(norms, self.plan.dim, noise=noise, least=math.sqrt(self._least_sq(norms)))
 
     def absorb(self, released: Released, radius: float, share: Fraction) -> None:
         """Precondition by what an early round released."""

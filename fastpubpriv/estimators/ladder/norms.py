@@ -13,7 +13,6 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.quantiles import chi2_quantile
 
 SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
 # Rows over the noise of a shell: what is wanted of a count, and the fewest that say anything.
@@ -25,10 +24,6 @@ OCTAVES, NEAR = 20, 2
 WINDOW, INNER, OUTER = 4, 6, 12  # shells: of the window that finds the rows, and around it
 # What the outer half of a window of shells must show, in deviations of noise, for the window to reach that far.
 OUTER_HALF = 2.0
-# Squared bias for the squared share of a trace that clipping loses in few directions, and bias for what Gaussian rows lose evenly.
-SPREAD, WHITE_SPREAD = 0.8, 0.15
-# Of what is seen to be lost, so many variances of the noise of the counts are taken off.
-DOUBT = 2.0
 # Bias of a mean for the average length that clipping takes: on real tables most of the rows beyond the ball lie on one side.
 SKEW = 1.0
 
@@ -171,11 +166,6 @@ class Norms:
         # A negative count is noise: it must not make up for rows that are there, or the least radius would look best by chance.
         return float(np.sum(np.maximum(self.rows, 0.0) * np.maximum(norms - radius**power, 0.0))) / self.n
 
-    def beyond_variance(self, radius: float) -> float:
-        """Variance that the noise of the counts gives `beyond` (power 2)."""
-        far = np.maximum(self.squares - radius * radius, 0.0)[: self.last + 1]
-        return (self.std / self.n) ** 2 * float(far @ far)
-
     @property
     def mean_square(self) -> float | None:
         """Mean square of the norms; None where no row stands out from the innermost shell."""
@@ -202,26 +192,6 @@ class Cut:
     radius: float
     lost: float
     bias_sq: float
-
-
-def gram_cut(norms: Norms, dim: int, *, noise: float, least: float) -> Cut:
-    """The cut of rows (y, 1), y white with `dim` columns, with the least predicted error of their second moment.
-
-    `noise` is the error that noise leaves for radius 1, `least` the smallest radius to take. What Gaussian rows would lose is
-    spread evenly, and put right by one factor; what is lost beyond that, and beyond the noise of the counts, may lie in few
-    directions.
-    """
-    quartile = norms.quantile_sq(0.75)
-    unit = 1.0 if quartile is None else max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim)
-
-    def cut(radius: float) -> Cut:
-        lost = norms.beyond(radius, power=2)
-        white = unit * chi_beyond(dim, (radius * radius - 1.0) / unit)
-        excess = math.sqrt(max(max(lost - white, 0.0) ** 2 - DOUBT * norms.beyond_variance(radius), 0.0))
-        # An estimate that is too small is off by less than itself, however far the rows go.
-        return Cut(radius, lost, SPREAD * (excess / (1.0 + excess)) ** 2 + (WHITE_SPREAD * white) ** 2)
-
-    return min(_cuts(norms, cut, least), key=lambda one: (noise * one.radius**2) ** 2 + one.bias_sq)
 
 
 def early_cut(norms: Norms, *, slack: Callable[[float], float], least: float) -> Cut:
