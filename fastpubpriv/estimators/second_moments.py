@@ -96,19 +96,21 @@ class SquarePlan:
         """Noise of one coordinate of the sum of both pieces, for rows with |y|^2 clipped to 1."""
         return math.sqrt(0.5) * Noise(self.pure, self.pieces / 2).gram(self.side)
 
-    def _counting(self) -> NormCount:
-        return NormCount.costing(
-            self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=self.noise, squared=True
-        )
+    def _counting(self, amplified: float = 1.0) -> NormCount:
+        noise = amplified * self.noise
+        return NormCount.costing(self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=True)
 
     def check_grids(self, account: Account) -> None:
         """Raise now, before the debit, unless all releases have a grid."""
         self._counting().check_grid()
         check_gram_grids(account, [self.pieces / 2], self.side, self.n)
 
-    def measure(self, run: Run, affine: AffineMap, public: FloatArray) -> RadialMean:
-        """Release all; `affine` maps the rows of the run to y, and `public` (m,) are |y|^2 of public rows."""
-        norms = self._counting().look(run, affine, public, name="norms before the last round")
+    def measure(self, run: Run, affine: AffineMap, public: FloatArray, amplified: float = 1.0) -> RadialMean:
+        """Release all; `affine` maps the rows of the run to y, and `public` (m,) are |y|^2 of public rows.
+
+        Noise counts `amplified` times in the choice of the ball: more than once where some directions have hardly any variance.
+        """
+        norms = self._counting(amplified).look(run, affine, public, name="norms before the last round")
         radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST)
         ball, cost = math.sqrt(radius / 2.0), self.pieces / 2
         inner = run.release(

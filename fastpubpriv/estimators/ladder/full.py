@@ -121,6 +121,13 @@ class FullRung:
             return math.sqrt(plan.last_radius_sq(self.made, self.left))
         return math.sqrt(plan.early_radius_sq(share, far=self._far))
 
+    @property
+    def amplified(self) -> float:
+        """How many times larger noise is beside the covariance than for rows that are white, as far as is known."""
+        known, white = np.maximum(self._spectrum, 1e-6), np.ones(self.plan.dim)
+        one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
+        return max(one / other, 1.0)
+
     def see(self, norms: Norms) -> None:
         """Take notice of released norms of the rows: until the next round they say where to clip, and whether rows lie far out."""
         self._norms = norms

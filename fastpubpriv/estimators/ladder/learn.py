@@ -349,7 +349,7 @@ def _second_moments(run: Run, rung: FullRung, part: Fraction, public: FloatArray
         )
         rung.absorb(released, radius, step.share)
     plan = SquarePlan.of(run.account, run.rows.n, run.rows.dim + 1, part * rung.left)
-    return rung.finish_in_pieces(plan.measure(run, rung.affine, squared_norms(rung.affine, public)))
+    return rung.finish_in_pieces(plan.measure(run, rung.affine, squared_norms(rung.affine, public), rung.amplified))
 
 
 def _norms(root: FloatArray) -> FloatArray:
