@@ -5,12 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv.estimators.ladder import evidence, norms, rungs
-from fastpubpriv.estimators.ladder.norms import Norms, gram_cut, tail_edges
+from fastpubpriv.estimators.ladder import evidence, rungs
 from fastpubpriv.estimators.ladder.public_base import public_base
 from fastpubpriv.estimators.ladder.rungs import outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.quantiles import chi2_quantile
 
 
 def share_spherical():
@@ -68,23 +66,3 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
     monkeypatch.setattr(rungs, "_inflation", lambda strength: 0.0)
     monkeypatch.setattr(rungs, "DIAGONAL_MEAN", 1.0)
     assert taken().count("diagonal") > 2
-
-
-def share_wide():
-    """How often noisy counts of white rows make the last ball wider than the least one, where noise makes that dear."""
-    rng, dim, n, std = np.random.default_rng(5), 2, 50_000, 45.0
-    least = np.sqrt(1.0 + chi2_quantile(0.9, dim) + 7.0)
-    edges = tail_edges(np.sqrt(1.0 + chi2_quantile(0.25, dim)))
-    wide = 0
-    for _ in range(100):
-        lengths = np.sqrt(1.0 + np.sum(np.square(rng.normal(size=(n, dim))), axis=1))
-        counts = np.bincount(np.searchsorted(edges, lengths), minlength=len(edges) + 1)
-        seen = Norms(edges, counts + rng.normal(size=len(edges) + 1) * std, std, n, pure=False)
-        wide += gram_cut(seen, dim, noise=2e-4, least=least).radius > least
-    return wide / 100
-
-
-def test_counts_are_believed_beyond_their_noise(monkeypatch):
-    believed = share_wide()
-    monkeypatch.setattr(norms, "DOUBT", 0.0)
-    assert believed < 0.6 * share_wide()

@@ -16,10 +16,8 @@ from fastpubpriv.estimators.ladder.norms import (
     Norms,
     chi_beyond,
     count_share,
-    gram_cut,
     mean_cut,
     scale_edges,
-    tail_edges,
 )
 from fastpubpriv.estimators.ladder.public_base import plain_strength
 from fastpubpriv.estimators.ladder.schedule import Noise
@@ -57,7 +55,7 @@ def test_counts_of_noise_alone_show_nothing():
 def test_noise_makes_no_far_rows(pure):
     # 2,000 Gaussian rows: the last shell that stands out is where they end, but for a rate of one in twenty.
     lengths = np.sqrt(1.0 + stats.chi2.rvs(5, size=2000, random_state=1))
-    edges = tail_edges(math.sqrt(1.0 + stats.chi2.ppf(0.25, 5)))
+    edges = scale_edges(math.sqrt(1.0 + stats.chi2.ppf(0.5, 5)))
     ends = [counted(lengths, edges, 10.0, seed, pure).largest() for seed in range(200)]
     assert np.mean(np.array(ends) > 2.0 * lengths.max()) < 0.05
 
@@ -65,7 +63,7 @@ def test_noise_makes_no_far_rows(pure):
 def test_what_lies_beyond_a_radius():
     rng = np.random.default_rng(2)
     lengths = np.concatenate([np.sqrt(1.0 + rng.chisquare(6, 9900)), np.full(100, 12.0)])
-    norms = counted(lengths, tail_edges(2.0), 0.0)
+    norms = counted(lengths, np.geomspace(2.0, 64.0, 11), 0.0)
     for radius in (3.0, 4.0, 7.0):
         exact = np.mean(np.maximum(lengths**2 - radius**2, 0.0))
         # A shell is half an octave wide.
@@ -75,17 +73,9 @@ def test_what_lies_beyond_a_radius():
 
 def test_radii_weigh_what_lies_far_out_against_noise():
     rng = np.random.default_rng(3)
-    white = np.sqrt(1.0 + rng.chisquare(6, 20_000))
-    far = white.copy()
+    far = np.sqrt(1.0 + rng.chisquare(6, 20_000))
     far[:200] = 12.0
-    edges, least = tail_edges(2.0), math.sqrt(1.0 + stats.chi2.ppf(0.9, 6))
-    plain, wide = (gram_cut(counted(x, edges, 10.0), 6, noise=1e-3, least=least) for x in (white, far))
-    assert plain.radius < 8.0 < wide.radius
-    assert plain.bias_sq < 1e-3
-    # Loud noise keeps the ball small, and the error says so.
-    loud = gram_cut(counted(far, edges, 10.0), 6, noise=0.05, least=least)
-    assert loud.radius < 6.0
-    assert loud.bias_sq > 0.05
+    edges = scale_edges(3.0)
     means = [mean_cut(counted(far, edges, 10.0), noise=noise, least=3.0, offset=1.0).radius for noise in (1e-4, 1.0)]
     assert means[0] > 8.0
     assert means[1] == 3.0
@@ -99,8 +89,7 @@ def test_shares_follow_public_numbers():
         for columns in (0, 1, 5, 400):
             for noise in (NOISE, Noise(True, Fraction(1))):
                 counts = CountShares.of(n, noise, columns)
-                assert 0 <= counts.full <= Fraction(1, 5)
-                assert counts.vectors <= counts.full
+                assert 0 <= counts.vectors <= Fraction(3, 20)
                 assert counts.column * columns <= Fraction(1, 10)
 
 

@@ -24,6 +24,8 @@ from fastpubpriv.estimators.second_moments import unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.quantiles import chi2_quantile
 
+# Of what is expected beyond the counts, the part that is added: a cluster of rows far out looks like the begin of a long tail.
+UNSEEN_SHARE = 0.3
 # The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
 LEAST_MASS = 0.25
 # Rows are far out where the narrow ball of early rounds would take so much more of each column's variance than of white rows.
@@ -71,7 +73,7 @@ class Resolved:
 def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
     """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error that this and sampling leave.
 
-    All of what was counted there is added, and half of what may lie beyond, as far as noise lets the outer piece be seen. The
+    All of what was counted there is added, and a part of what is expected beyond, as far as noise lets the outer piece be seen. The
     error is beyond that of noise and of sampling if each coordinate had the mean square `power`.
     """
     law, (expected, most) = pieces.norms.law, pieces.ratios
@@ -80,7 +82,7 @@ def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
     counted = 0.0 if law is None else min(law.counted(pieces.radius), expected)
     sampling = max(pieces.norms.rms**2 - power * pieces.dim, 0.0) / pieces.n
     unknown = (most - counted) / 4.0 * math.sqrt(length_sq * shown)
-    return shown * (counted + expected) / 2.0, sampling + unknown**2
+    return shown * (counted + UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
 
 
 class FullRung:

@@ -10,7 +10,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.full import Resolved
 from fastpubpriv.estimators.ladder.norms import chi_beyond
 from fastpubpriv.estimators.ladder.public_base import PublicBase
-from fastpubpriv.estimators.moments import SOME_PUBLIC, Functional, RadialMean
+from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean
 from fastpubpriv.estimators.second_moments import unpacked
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
@@ -64,7 +64,7 @@ class Squares:
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
     ) -> Functional:
         """What is known of linear maps (k, k): `gaussian` are variances for Gaussian rows, `both` what two columns share."""
-        least = float(np.finfo(np.float64).tiny)
+        least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(float(np.trace(self.outer)), least)), 1.0)
@@ -126,11 +126,15 @@ def _parts(
     name: str, known: Functional, around: FloatArray | float, above: FloatArray | float = 0.0, share: float = 1.0
 ) -> dict[str, FloatArray]:
     """The fields of a report about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
+    found = {
+        name: known.value,
+        f"{name}_std": known.std,
+        f"{name}_below": known.tail - np.minimum(known.extra, 0.0) + around,
+        f"{name}_above": known.tail + np.maximum(known.extra, 0.0) + around + above,
+    }
+    # Released moments may be of any size: what is not a number is not known.
     return {
-        name: frozen(known.value / share),
-        f"{name}_std": frozen(known.std / share),
-        f"{name}_below": frozen((known.tail - np.minimum(known.extra, 0.0) + around) / share),
-        f"{name}_above": frozen((known.tail + np.maximum(known.extra, 0.0) + around + above) / share),
+        part: frozen(np.nan_to_num(each / share, nan=0.0 if part == name else LARGEST)) for part, each in found.items()
     }
 
 
