@@ -21,6 +21,7 @@ from fastpubpriv.results.base import LEVEL, Result, told_bounds
 from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import (
     KINDS,
+    REASONS,
     GaussianReport,
     correlation_of,
     ellipse,
@@ -278,8 +279,8 @@ class GaussianResult(Result):
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
         (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve. A guess where
-        `diagnostics["guess"]` is true: fewer than five public rows, or no more than columns, do not show correlations, and of
-        strongly correlated columns the error of the covariance may be many times that.
+        `diagnostics["guess"]` is true: a column has a reason, or (without a private covariance) fewer than five public rows, or no
+        more than columns, do not show correlations; the error of the covariance may be many times that.
     method : str
         The algorithm that ran.
     structure : str
@@ -290,6 +291,9 @@ class GaussianResult(Result):
         scale because their public values are all equal, the target of the shrinkage, the weight of the private mean, and as a check
         of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
         public scale was multiplied after a private count; 1 where it was near).
+    report : GaussianReport or None
+        What releases say about each mean, covariance and correlation, with a reason for each column; None where there is no private
+        covariance of the ladder. `confidence_interval` and `reasons` are made of it.
 
     Examples
     --------
@@ -377,6 +381,7 @@ class GaussianResult(Result):
     ) -> Any:
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
 
+        Correlations stand beside the ellipses with their 95 % intervals where there is a `report`.
         Behind the ellipses, if given, the public rows `x_pub`. `bounds`, a pair (lowest, highest) of numbers or vectors, cuts the
         ellipses to what the columns can hold; by default those of the call.
         """
@@ -387,12 +392,17 @@ class GaussianResult(Result):
             rows = None if x_pub is None else self._public(x_pub)
             told = told_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(told, self.dim, endless=True)
+            ends = None if self.report is None else self.confidence_interval(LEVEL, of="correlation")
             return plotting.plot_ellipses(
-                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
+                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box, correlations=ends
             )
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
+        if self.report is not None:
+            lower, upper = self.confidence_interval(LEVEL, of="correlation")
+            half = float(np.median((upper - lower)[np.triu_indices(self.dim, 1)])) / 2.0
+            note = f"{LEVEL:.0%} intervals: ±{half:.2g} in the median"
         if self.structure in ("public", "mean"):
             note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
         elif self.status != "ok":
@@ -405,12 +415,32 @@ class GaussianResult(Result):
     def _estimate(self) -> tuple[str, Any]:
         return "mean", self.mean
 
-    def _table(self) -> Table:
+    def _table(self, level: float = LEVEL) -> Table:
         deviations = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, deviations / math.sqrt(max(1, self.n_priv)))
         noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        spread = "standard_deviation", deviations
-        return Table("column", self.labels, [Column("mean", self.mean, error), noise, spread])
+        if self.report is None:
+            spread = "standard_deviation", deviations
+            return Table("column", self.labels, [Column("mean", self.mean, error), noise, spread])
+        lower, upper = self.confidence_interval(level)
+        least, most = self.confidence_interval(level, of="standard_deviation")
+        width = (most - least) / 4.0
+        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error), noise]
+        spreads = [
+            Column(name, values, width)
+            for name, values in (
+                ("standard_deviation", deviations), ("deviation_lower", least), ("deviation_upper", most),
+            )
+        ]  # fmt: skip
+        return Table("column", self.labels, [*ends, *spreads, Column("reason", self.report.reasons)])
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        rows, *facts = self._facts()
+        if self.report is None:
+            return self._table(), [rows, *facts]
+        interval = ("Interval", f"{100.0 * level:.4g} %: noise, sampling, and rows beyond the clip radius")
+        flagged = [(reason, REASONS[reason]) for reason in dict.fromkeys(self.reasons) if reason != "ok"]
+        return self._table(level), [rows, interval, *flagged, *facts]
 
     def _details(self) -> list[tuple[str, str]]:
         text = (
@@ -421,7 +451,8 @@ class GaussianResult(Result):
         told = self.diagnostics
         if told.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"
-            found.append(("Covariance", f"its predicted error is a guess: {few}"))
+            why = few if self.report is None else "rows far out, or too few of them, leave it open"
+            found.append(("Covariance", f"its predicted error is a guess: {why}"))
         if fallback := told.get("fallback_columns", ()):
             found.append(("No public scale in", ", ".join(fallback)))
         if told.get("shifted", False):
