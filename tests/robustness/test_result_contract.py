@@ -42,6 +42,7 @@ VALUES = {
     "Ball",
     "ClusterTree",
     "ColumnReport",
+    "GaussianReport",
     "Histogram",
     "MixtureNeeds",
     "OrderBounds",

@@ -25,8 +25,21 @@ TOGETHER = 0.5
 # Deviations of the count of an octave, at the end of the rows, that may be beyond it in a column with a heavy tail (`python -m
 # benchmarks.accuracy --estimator covariances --half tuning`: upper ends of variances with a reason).
 FAR_ROWS = 2.5
+# Of rows without a missing cell, the least share that is believed.
+LEAST_COMPLETE = 0.1
 # How far a mean may be off, in deviations, when it is taken out of a second moment.
 MEAN_OFF = 2.0
+
+
+def complete_share(resolved: Resolved) -> float:
+    """The share of rows without a missing cell: 1 unless what was released of the constant of rows (v, 1) says otherwise."""
+    pieces, last = resolved.pieces, resolved.map
+    assert pieces is not None
+    assert last is not None
+    row, side = last[-1], len(last)
+    inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
+    known = pieces.known(inside, outer, np.array(float(row @ row)), 0.0)
+    return max(float(known.value), LEAST_COMPLETE) if float(known.interval(0.99)[1]) < 1.0 else 1.0
 
 
 class Squares:
@@ -39,13 +52,6 @@ class Squares:
         side = len(resolved.map)
         self.maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
         self.clipped, self.outer = (unpacked(each, side) for each in (self.pieces.mean, self.pieces.outer))
-        self.complete = self._complete(resolved.map[-1])
-
-    def _complete(self, last: FloatArray) -> float:
-        """The share of rows without a missing cell: 1 unless the released second moment of the constant says otherwise."""
-        inside, outer = (np.array(last @ each @ last) for each in (self.clipped, self.outer))
-        known = self.pieces.known(inside, outer, np.array(float(last @ last)), 0.0)
-        return max(float(known.value), 0.1) if float(known.interval(0.99)[1]) < 1.0 else 1.0
 
     @property
     def heavy(self) -> float:
@@ -100,9 +106,12 @@ class Squares:
 
 
 def report_of(
-    base: PublicBase, resolved: Resolved, mean: FloatArray, average: RadialMean, public: FloatArray
+    base: PublicBase, resolved: Resolved, mean: FloatArray, average: RadialMean, public: FloatArray, share: float = 1.0
 ) -> GaussianReport:
-    """Intervals and reasons of a full Gaussian whose mean (dim,) was released last, as `average` of whitened rows."""
+    """Intervals and reasons of a full Gaussian whose mean (dim,) was released last, as `average` of whitened rows.
+
+    `share` of the rows have no missing cell.
+    """
     root, _ = resolved.powers
     back = base.root @ root
     start = base.center + base.root @ resolved.start
@@ -117,7 +126,7 @@ def report_of(
     return GaussianReport(
         reasons=reasons,
         **_parts("mean", means, 0.0),
-        **_parts("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), squares.complete),
+        **_parts("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
         **_parts("correlation", correlations, np.outer(off / spread, off / spread)),
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.norms import DRAWS
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map, tail_of
-from fastpubpriv.estimators.ladder.intervals import report_of
+from fastpubpriv.estimators.ladder.intervals import complete_share, report_of
 from fastpubpriv.estimators.ladder.looks import Look, look
 from fastpubpriv.estimators.ladder.norms import count_draws, mean_cut
 from fastpubpriv.estimators.ladder.public_base import PublicBase
@@ -316,16 +316,23 @@ def _with_mean(
     n, dim = run.rows.n, run.rows.dim
     affine = mean_step_map(base, resolved)
     plan = RadialPlan.of(run.account, n, dim, view.mean_share)
-    average = plan.measure(run, affine, np.sqrt(squared_norms(affine, helping)), what="the mean")
+    share = complete_share(resolved)
+    average = plan.measure(
+        run,
+        affine,
+        np.sqrt(squared_norms(affine, helping)),
+        what="the mean",
+        counted=None if share == 1.0 else share * n,
+    )
     added, bias_sq = tail_of(average, 1.0)
     found = full_rung(
         base, view, resolved, average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std, n, rounds,
         radius=average.radius, seen=seen, bias_sq=bias_sq,
     )  # fmt: skip
-    report = report_of(base, resolved, found.mean, average, x_pub)
+    report = report_of(base, resolved, found.mean, average, x_pub, share)
     # What is not known of a tail is not predicted either.
     guess = any(reason != "ok" for reason in report.reasons)
-    return replace(found, report=report, details={**found.details, "guess": guess})
+    return replace(found, covariance=found.covariance / share, report=report, details={**found.details, "guess": guess})
 
 
 def squared_norms(affine: AffineMap, rows: FloatArray) -> FloatArray:
