@@ -108,8 +108,8 @@ def estimate_gaussian(
     GaussianResult
         `mean` (dim,), `covariance` (dim, dim) positive definite, in (squared) data units, with predicted errors; `structure` and
         `status` say which rung it is, `diagnostics` what was predicted for the others. With structure "full" of the ladder,
-        `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `reasons` a word
-        for each column: "ok", "heavy_tail", "few_rows" or "unresolved".
+        `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `reasons` a
+        word for each column: "ok", "heavy_tail", "few_rows" or "unresolved".
 
     Raises
     ------

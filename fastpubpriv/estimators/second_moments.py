@@ -19,12 +19,11 @@ from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.moments import LARGEST, RadialMean, count_share
 from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.maps import RowMap
-from fastpubpriv.mechanisms.rowwise import total_of_squares
+from fastpubpriv.mechanisms.statistics import StatisticGram
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.sources.views.each import each_row
 
 _EXACT = 2**53
 
@@ -44,14 +43,16 @@ class OuterPart:
         row_map = affine.row_map(quant_bound=bound, inv_step=limit / math.sqrt(radius), limit=limit)
         return cls(row_map=row_map, step=math.sqrt(radius) / limit)
 
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim) as (k, out_dim)."""
+    def __call__(self, chunk: Chunk) -> FloatArray:
+        """The rows of a chunk that are not zero, (k, out_dim)."""
         whole = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
         rows_quantise(chunk, self.row_map, whole)
-        y = np.ascontiguousarray(whole.T, dtype=np.float64)
-        square = total_of_squares(y)
-        outside = np.maximum(1.0 - self.row_map.limit**2 / 2.0 / np.maximum(square, 1.0), 0.0)
-        return np.ascontiguousarray((y * (np.sqrt(outside) * self.step)).T)
+        y = whole.astype(np.float64)
+        square = np.einsum("ij,ij->i", y, y)  # of whole numbers, exact in any order
+        half = self.row_map.limit**2 / 2.0
+        far = square > half
+        found: FloatArray = y[far] * (np.sqrt(1.0 - half / square[far]) * self.step)[:, None]
+        return found
 
 
 def packed(matrix: FloatArray) -> FloatArray:
@@ -116,13 +117,10 @@ class SquarePlan:
         inner = run.release(
             SecondMoment(affine=affine, radius=ball), name="last second moment, inside", cost=cost, clip_radius=ball
         )
-        outside = run.on(each_row(run.rows, OuterPart.of(affine, radius), self.side))
-        outer = outside.release(
-            SecondMoment(affine=AffineMap(dim=self.side), radius=ball),
-            name="last second moment, outside",
-            cost=cost,
-            clip_radius=ball,
+        outside = StatisticGram(
+            statistic=OuterPart.of(affine, radius), dim=self.side, radius=ball, row_cost=self.side * self.side
         )
+        outer = run.release(outside, name="last second moment, outside", cost=cost, clip_radius=ball)
         one, other = (packed(np.clip(each.value / self.n, -LARGEST, LARGEST)) for each in (inner, outer))
         return RadialMean(
             inner=one, outer=other, piece_std=inner.spectral_std / self.n, radius=radius,
