@@ -118,7 +118,7 @@ class SquarePlan:
             SecondMoment(affine=affine, radius=ball), name="last second moment, inside", cost=cost, clip_radius=ball
         )
         outside = StatisticGram(
-            statistic=OuterPart.of(affine, radius), dim=self.side, radius=ball, row_cost=self.side * self.side
+            affine=AffineMap(dim=self.side), radius=ball, statistic=OuterPart.of(affine, radius), row_cost=self.side**2
         )
         outer = run.release(outside, name="last second moment, outside", cost=cost, clip_radius=ball)
         one, other = (packed(np.clip(each.value / self.n, -LARGEST, LARGEST)) for each in (inner, outer))

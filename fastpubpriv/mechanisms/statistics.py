@@ -17,8 +17,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.maps import RowMap
 from fastpubpriv.mechanisms.squares import mirror
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, gram_grid, released_square, sum_grid
-from fastpubpriv.privacy import LaplaceEvent
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, SecondMoment, sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
@@ -104,24 +103,15 @@ class StatisticGramQuery(StatisticQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StatisticGram(Measurement[Fraction, Released]):
-    """Release the sum over the rows of y y^T, y = statistic(row) clipped to norm `radius`; symmetric (dim, dim).
+class StatisticGram(SecondMoment):
+    """Release the sum over the rows of y y^T, y = statistic(row) clipped to norm `radius`; `affine` is the identity.
 
     `statistic` maps a chunk to (k, dim) float64, every output row from its own input row and public numbers alone; rows that would
     be zero may be left out. Noise and sensitivity are those of `SecondMoment`.
     """
 
     statistic: Callable[[Any], FloatArray]
-    dim: int
-    radius: float
     row_cost: int
 
-    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
-        grid = gram_grid(account, cost, self.dim, rows.n)
-        row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
-        asked = StatisticGramQuery(
-            statistic=self.statistic, row_map=row_map, cost=self.row_cost, triangle=isinstance(grid.event, LaplaceEvent)
-        )
-        query = partial(executor.run, asked, rows)
-        return released_square(account, query, grid, self.dim, name=name, unit=grid.step(self.radius) ** 2)
+    def _query(self, row_map: RowMap, triangle: bool) -> Query:
+        return StatisticGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, triangle=triangle)

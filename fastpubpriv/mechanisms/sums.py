@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -342,25 +342,23 @@ class SecondMoment(Measurement[Fraction, Released]):
         row_map = self.affine.on_grid(grid, self.radius)
 
         triangle = isinstance(grid.event, LaplaceEvent)
-        query = partial(executor.run, GramQuery(row_map=row_map, only=self.only, triangle=triangle), rows)
-        return released_square(account, query, grid, dim, name=name, unit=grid.step(self.radius) ** 2)
+        query = partial(executor.run, self._query(row_map, triangle), rows)
+        unit = grid.step(self.radius) ** 2
+        if not triangle:
+            square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
+            square += square.T
+            square /= 2.0
+            std = grid.event.noise_std * unit
+            return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
+        upper = np.triu_indices(dim)
+        value = np.zeros((dim, dim))
+        value[upper] = release(account, name=name, query=query, shape=(len(upper[0]),), event=grid.event, unit=unit)
+        value = value + np.triu(value, 1).T
+        std = grid.event.noise_std * unit
+        return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
 
-
-def released_square(
-    account: Payer, query: Callable[[], IntArray], grid: Grid, dim: int, *, name: str, unit: float
-) -> Released:
-    """Release a symmetric matrix (dim, dim) that `query` counts in steps of `unit`: in full, or (pure) its upper triangle."""
-    std = grid.event.noise_std * unit
-    if not isinstance(grid.event, LaplaceEvent):
-        square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
-        square += square.T
-        square /= 2.0
-        return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
-    upper = np.triu_indices(dim)
-    value = np.zeros((dim, dim))
-    value[upper] = release(account, name=name, query=query, shape=(len(upper[0]),), event=grid.event, unit=unit)
-    value = value + np.triu(value, 1).T
-    return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
+    def _query(self, row_map: RowMap, triangle: bool) -> Query:
+        return GramQuery(row_map=row_map, only=self.only, triangle=triangle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
