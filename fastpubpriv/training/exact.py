@@ -38,10 +38,9 @@ START, GRAM, GRAM_COUNT = (
 )  # shares of the budget; and of that of the Gram matrix
 PASSES = 4  # beyond those of the start
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
-_HOPELESS, _MANY_PUBLIC = (
-    30.0,
-    10,
-)  # noise over sampling, and public rows for each coordinate, from which those alone are taken
+# Variance of noise over that of sampling, public rows for each coordinate, and variance over that of public rows by themselves, from
+# which the latter are taken alone: pooled with them, private rows could gain a tenth.
+_HOPELESS, _MANY_PUBLIC, _DROWNED = 30.0, 10, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
 _CLIPPED_GRAM = 0.6
@@ -91,11 +90,12 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Any, n
     relative = 16.0 * dim * noise**2 / problem.counted
     risk = 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
     known, m = problem.posterior, len(problem.posterior.labels)
+    drowned = relative > _HOPELESS and m >= _MANY_PUBLIC * dim and risk > _DROWNED * problem.counted / m
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces,
         predicted=dim * row / (problem.counted / risk + m),
-        hopeless=relative > _HOPELESS and m >= _MANY_PUBLIC * dim,
+        hopeless=drowned,
     )  # fmt: skip
 
 
