@@ -38,8 +38,8 @@ START, GRAM, GRAM_COUNT = (
 )  # shares of the budget; and of that of the Gram matrix
 PASSES = 4  # beyond those of the start
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
-# Variance of noise over that of sampling, public rows for each coordinate, and variance over that of public rows by themselves, from
-# which the latter are taken alone: pooled with them, private rows could gain a tenth.
+# Variance of noise over that of sampling, public rows for each coordinate, and variance over that of public rows by themselves,
+# from which the latter are taken alone: pooled with them, private rows could gain a tenth.
 _HOPELESS, _MANY_PUBLIC, _DROWNED = 30.0, 10, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5

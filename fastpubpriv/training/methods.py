@@ -30,7 +30,7 @@ from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, S
 from fastpubpriv.training.gradient.fit import is_stepwise
 from fastpubpriv.training.gradient.perturbing import OUTPUT_PERTURBATION
 from fastpubpriv.training.gradient.task import Descended, GradientTask
-from fastpubpriv.training.leverage import counted_bias, rests_on_few
+from fastpubpriv.training.leverage import counted_bias
 from fastpubpriv.training.newton_state import State
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
@@ -159,8 +159,7 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)
     if not isinstance(known, Posterior):
         return _fitted(logistic.newton_logistic(known, plan, problem.counted, noise, ask), plan), rows
-    sparse = bool(rests_on_few(problem).any())
-    state = steps.newton(known, plan, problem.counted, noise, ask, sparse=sparse)
+    state = steps.newton(known, plan, problem.counted, noise, ask)
     fitted = _fitted(state, plan)
     if moved is not None:
         fitted = replace(

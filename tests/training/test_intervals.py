@@ -10,7 +10,7 @@ from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.training import leverage, methods
-from fastpubpriv.training.newton_state import JointState, State
+from fastpubpriv.training.newton_state import State
 
 BUDGET = ApproxDP(1, 1e-5)
 RUNS = 120
@@ -148,7 +148,6 @@ def rare_column_covered(runs):
     for seed in range(runs):
         x, y = nearly_always_zero(seed)
         result = seeded(linear_regression, **split(x, y, 202), budget=ApproxDP(1, 1e-6), method="newton")
-        assert result.status[5] == "few_rows"
         lower, upper = result.confidence_interval()
         hits += lower[5] < 5.0 < upper[5]
     return hits
@@ -157,13 +156,6 @@ def rare_column_covered(runs):
 @pytest.mark.statistical
 def test_a_column_that_is_nearly_always_zero_is_covered():
     assert rare_column_covered(40) >= 35
-
-
-@pytest.mark.statistical
-def test_planted_fault_a_curvature_without_doubt_misses_the_rare_column(monkeypatch):
-    """Steps that take shortened rows for whole ones, with nothing left open."""
-    monkeypatch.setattr(JointState, "suits", lambda posterior: False)
-    assert rare_column_covered(40) < 35
 
 
 def few_for_each(*, m, runs, alike):
