@@ -62,12 +62,11 @@ class TwoPieces:
         dim = self.row_map.out_dim
         whole = np.empty((len(chunk), dim), dtype=np.int32)
         rows_quantise(chunk, self.row_map, whole)
-        z = np.ascontiguousarray(whole.T, dtype=np.float64)
-        norm = np.sqrt(total_of_squares(z))
-        inside = np.minimum(self.row_map.limit / 2.0 / np.maximum(norm, 1.0), 1.0)
+        norm = np.sqrt(total_of_squares(np.ascontiguousarray(whole.T, dtype=np.float64)))
+        inside = np.minimum(self.row_map.limit / 2.0 / np.maximum(norm, 1.0), 1.0)[:, None]
         out = np.empty((len(chunk), 2 * dim))
-        out[:, :dim] = (z * (inside * self.scale)).T
-        out[:, dim:] = (z * ((1.0 - inside) * self.scale)).T
+        np.multiply(whole, inside * self.scale, out=out[:, :dim])
+        np.multiply(whole, (1.0 - inside) * self.scale, out=out[:, dim:])
         return out
 
 

@@ -20,7 +20,7 @@ from fastpubpriv.columns import LEVEL
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
 from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
-from fastpubpriv.mechanisms.rowwise import total
+from fastpubpriv.mechanisms.rowwise import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
@@ -36,7 +36,7 @@ START, GRAM, GRAM_COUNT = (
     Fraction(3, 50),
     Fraction(2, 5),
 )  # shares of the budget; and of that of the Gram matrix
-PASSES = 4  # beyond those of the start
+MOST_STEPS, PASSES = 8, 4  # of the start, whose error hardly matters; and beyond it
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
 # Variance of noise over that of sampling, public rows for each coordinate, and variance over that of public rows by themselves,
 # from which the latter are taken alone: pooled with them, private rows could gain a tenth.
@@ -116,14 +116,14 @@ class RowAtStart:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, D + 1) as (k, D) float64."""
         dim = len(self.slope)
-        z = np.ascontiguousarray(chunk[:, :dim].T, dtype=np.float64) * self.step
         with np.errstate(all="ignore"):
-            factor = self.factors(total(z * self.slope[:, None]), chunk[:, dim].astype(np.float64))
+            scores = total_times(chunk[:, :dim].T, self.slope * self.step)
+            factor = self.factors(scores, chunk[:, dim].astype(np.float64))
             if self.weighted:
                 weight = chunk[:, -1].astype(np.float64)
                 factor = factor * (np.sqrt(weight) if self.curvature else weight)
-            z *= np.where(np.isfinite(factor), factor, 0.0)
-        return np.ascontiguousarray(z.T)
+            factor = np.where(np.isfinite(factor), factor, 0.0) * self.step
+            return np.multiply(chunk[:, :dim], factor[:, None], dtype=np.float64)
 
     def factors(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
         """What z is multiplied by, (k,), from predictions and labels."""

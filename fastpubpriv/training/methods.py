@@ -92,23 +92,23 @@ def _most_steps(problem: Problem) -> int:
 def _plan_newton(problem: Problem, account: Account) -> Any:
     left = _check_weighing(problem, account)
     if not problem.exact:
-        return _plan_steps(problem, account, left)
-    start = _plan_steps(problem, account, left * exact.START)
+        return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
+    start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
     return exact.plan_exact(problem, account, left, start, noise(Fraction(1)))
 
 
-def _plan_steps(problem: Problem, account: Account, left: Fraction) -> Any:
-    """Newton steps for what is left of an allowance."""
+def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -> Any:
+    """At most so many Newton steps for what is left of an allowance."""
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         centre = centre_share(problem.posterior, problem.counted, noise)
-        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre)
+        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre, most)
         if centre:
             check_sum_grids(account, [left * centre], problem.dim, problem.n_priv)
     else:
-        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise)
+        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise, most)
     check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
     return plan
 

@@ -82,9 +82,11 @@ def step_counts(posterior: Posterior) -> tuple[int, ...]:
     return (*STEPS, *MORE_STEPS) if posterior.few else STEPS
 
 
-def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0)) -> NewtonPlan:
-    """The number of steps and the clip with the least predicted error."""
-    noises = {steps: noise((1 - centre) / steps) for steps in step_counts(posterior)}
+def plan_newton(
+    posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0), most: int = MORE_STEPS[-1]
+) -> NewtonPlan:
+    """The number of steps, at most `most`, and the clip with the least predicted error."""
+    noises = {steps: noise((1 - centre) / steps) for steps in step_counts(posterior) if steps <= most}
     steps, place, predicted = _least(posterior, n_priv, noises, posterior.clips)
     clip = posterior.clips[place]
     if posterior.few and predicted >= _NOISY * posterior.part * posterior.unexplained:
