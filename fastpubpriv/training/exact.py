@@ -44,6 +44,7 @@ _HOPELESS, _MANY_PUBLIC, _DROWNED = 30.0, 10, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
 _CLIPPED_GRAM = 0.6
+_MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
 _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
 
@@ -316,12 +317,19 @@ class _Step:
                 center=center,
                 below=(1.0 - worth) * (tail - np.minimum(given.extra, 0.0)),
                 above=(1.0 - worth) * (tail + np.maximum(given.extra, 0.0)),
-                reason=self._reason(shifted=shifted),
+                status=self._status(tail + np.abs(given.extra), math.sqrt(unit) * lengths, shifted=shifted),
             ),
         )
 
+    def _status(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> tuple[str, ...]:
+        """Of each estimate: the first reason why all intervals may not hold, else whether its tail is most of it."""
+        reason = self._reason(shifted=shifted)
+        if reason:
+            return (reason,) * len(tail)
+        return tuple(np.where(tail > _MOSTLY_TAIL * std, "heavy_tail", "ok").tolist())
+
     def _reason(self, *, shifted: bool) -> str:
-        """The first reason why intervals may not hold, or nothing."""
+        """The first reason why no interval may hold, or nothing."""
         dim = self.found.dim
         if self.found.reason in ("unresolved", "point_mass"):
             return "unresolved"

@@ -396,7 +396,7 @@ def _status(problem: Problem, fitted: Fitted) -> tuple[str, ...]:
     if len(problem.posterior.labels) < least * problem.dim:
         return ("few_public_rows",) * terms
     if fitted.ends is not None:
-        return (fitted.ends.reason or "ok",) * terms
+        return fitted.ends.status[1:]
     return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
 
 
