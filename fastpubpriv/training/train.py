@@ -337,7 +337,7 @@ def _train(
     if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(
             f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
-            "budget, more private rows, or method='auto', which then spends nothing",
+            "budget, more private rows, or method='throw_away', which spends nothing",
             AccuracyWarning,
             stacklevel=3,
         )

@@ -253,7 +253,7 @@ def test_what_a_logistic_model_refuses():
 
 def test_a_method_that_is_predicted_to_do_harm_warns():
     x, y = table(1040, 4)
-    with pytest.warns(AccuracyWarning, match="method='auto'"):
+    with pytest.warns(AccuracyWarning, match="method='throw_away'"):
         linear_regression(**split(x, y, 1000), budget=ZCDP(0.001), method="newton")
 
 
