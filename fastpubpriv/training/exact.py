@@ -178,8 +178,14 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
     plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
     matrix, error = plain, noise
+    near = public.T @ public / m
+    sizes, along = np.linalg.eigh(near)
+    flat = along[
+        :, sizes < _LEAST_CURVATURE
+    ]  # directions that no row has, as where all categories of a column have a term
+    if not problem.loss.classes:
+        near = np.eye(dim) - flat @ flat.T  # whitened rows
     if m > 2 * dim:
-        near = public.T @ public / m if problem.loss.classes else np.eye(dim)
         doubt = _CURVATURE / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
@@ -188,9 +194,9 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
-    return Curvature(
-        matrix=held, noise=error, clipped=clipped, few=bool(values[0] < least), plain=plain, plain_noise=noise
-    )
+    low = vectors[:, values < least]
+    few = bool(np.any(np.sum((flat.T @ low) ** 2, axis=0) < 0.5))
+    return Curvature(matrix=held, noise=error, clipped=clipped, few=few, plain=plain, plain_noise=noise)
 
 
 def is_elsewhere(problem: Problem, found: Curvature) -> bool:

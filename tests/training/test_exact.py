@@ -1,4 +1,4 @@
-"""Regressions aim at exact coefficients of all private rows: oracles, intervals, reasons why they may not hold, and planted faults."""
+"""Regressions aim at exact coefficients of all private rows: oracles, intervals, reasons against them, and planted faults."""
 
 import dataclasses
 import math
@@ -130,7 +130,7 @@ def test_public_rows_from_elsewhere_are_not_pooled(monkeypatch):
     x, y = gaussian(3)
     y[:200] += 3.0
     result = fitted(x, y, 200, budget=ZCDP(0.5))
-    wanted, deviation = least_squares(x[200:], y[200:])
+    wanted, _ = least_squares(x[200:], y[200:])
     assert set(result.status) == {"shifted"}
     assert result.public_drift > 5.0
     assert "from somewhere else" in result.summary()
