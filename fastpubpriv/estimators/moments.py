@@ -18,6 +18,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
 from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.maps import RowMap
+from fastpubpriv.mechanisms.rowwise import total_of_squares
 from fastpubpriv.mechanisms.statistics import StatisticSum
 from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids
 from fastpubpriv.quantiles import normal_quantile
@@ -61,12 +62,11 @@ class TwoPieces:
         dim = self.row_map.out_dim
         whole = np.empty((len(chunk), dim), dtype=np.int32)
         rows_quantise(chunk, self.row_map, whole)
-        z = whole.astype(np.float64)
-        norm = np.sqrt(np.einsum("ij,ij->i", z, z))  # the sum of squares of whole numbers is exact in any order
-        inside = np.minimum(self.row_map.limit / 2.0 / np.maximum(norm, 1.0), 1.0)
+        norm = np.sqrt(total_of_squares(np.ascontiguousarray(whole.T, dtype=np.float64)))
+        inside = np.minimum(self.row_map.limit / 2.0 / np.maximum(norm, 1.0), 1.0)[:, None]
         out = np.empty((len(chunk), 2 * dim))
-        np.multiply(z, (inside * self.scale)[:, None], out=out[:, :dim])
-        np.multiply(z, ((1.0 - inside) * self.scale)[:, None], out=out[:, dim:])
+        np.multiply(whole, inside * self.scale, out=out[:, :dim])
+        np.multiply(whole, (1.0 - inside) * self.scale, out=out[:, dim:])
         return out
 
 

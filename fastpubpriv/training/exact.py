@@ -20,7 +20,7 @@ from fastpubpriv.columns import LEVEL
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
 from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
-from fastpubpriv.mechanisms.rowwise import total
+from fastpubpriv.mechanisms.rowwise import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
@@ -36,15 +36,15 @@ START, GRAM, GRAM_COUNT = (
     Fraction(3, 50),
     Fraction(2, 5),
 )  # shares of the budget; and of that of the Gram matrix
-PASSES = 4  # beyond those of the start
+MOST_STEPS, PASSES = 8, 4  # of the start, whose error hardly matters; and beyond it
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
-_HOPELESS, _MANY_PUBLIC = (
-    30.0,
-    10,
-)  # noise over sampling, and public rows for each coordinate, from which those alone are taken
+# Variance of noise over that of sampling, public rows for each coordinate, and variance over that of public rows by themselves,
+# from which the latter are taken alone: pooled with them, private rows could gain a tenth.
+_HOPELESS, _MANY_PUBLIC, _DROWNED = 30.0, 10, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
 _CLIPPED_GRAM = 0.6
+_MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
 _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
 
@@ -91,11 +91,12 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Any, n
     relative = 16.0 * dim * noise**2 / problem.counted
     risk = 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
     known, m = problem.posterior, len(problem.posterior.labels)
+    drowned = relative > _HOPELESS and m >= _MANY_PUBLIC * dim and risk > _DROWNED * problem.counted / m
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces,
         predicted=dim * row / (problem.counted / risk + m),
-        hopeless=relative > _HOPELESS and m >= _MANY_PUBLIC * dim,
+        hopeless=drowned,
     )  # fmt: skip
 
 
@@ -116,14 +117,14 @@ class RowAtStart:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, D + 1) as (k, D) float64."""
         dim = len(self.slope)
-        z = np.ascontiguousarray(chunk[:, :dim].T, dtype=np.float64) * self.step
         with np.errstate(all="ignore"):
-            factor = self.factors(total(z * self.slope[:, None]), chunk[:, dim].astype(np.float64))
+            scores = total_times(chunk[:, :dim].T, self.slope * self.step)
+            factor = self.factors(scores, chunk[:, dim].astype(np.float64))
             if self.weighted:
                 weight = chunk[:, -1].astype(np.float64)
                 factor = factor * (np.sqrt(weight) if self.curvature else weight)
-            z *= np.where(np.isfinite(factor), factor, 0.0)
-        return np.ascontiguousarray(z.T)
+            factor = np.where(np.isfinite(factor), factor, 0.0) * self.step
+            return np.multiply(chunk[:, :dim], factor[:, None], dtype=np.float64)
 
     def factors(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
         """What z is multiplied by, (k,), from predictions and labels."""
@@ -177,8 +178,14 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
     plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
     matrix, error = plain, noise
+    near = public.T @ public / m
+    sizes, along = np.linalg.eigh(near)
+    flat = along[
+        :, sizes < _LEAST_CURVATURE
+    ]  # directions that no row has, as where all categories of a column have a term
+    if not problem.loss.classes:
+        near = np.eye(dim) - flat @ flat.T  # whitened rows
     if m > 2 * dim:
-        near = public.T @ public / m if problem.loss.classes else np.eye(dim)
         doubt = _CURVATURE / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
@@ -187,9 +194,9 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
-    return Curvature(
-        matrix=held, noise=error, clipped=clipped, few=bool(values[0] < least), plain=plain, plain_noise=noise
-    )
+    low = vectors[:, values < least]
+    few = bool(np.any(np.sum((flat.T @ low) ** 2, axis=0) < 0.5))
+    return Curvature(matrix=held, noise=error, clipped=clipped, few=few, plain=plain, plain_noise=noise)
 
 
 def is_elsewhere(problem: Problem, found: Curvature) -> bool:
@@ -316,12 +323,19 @@ class _Step:
                 center=center,
                 below=(1.0 - worth) * (tail - np.minimum(given.extra, 0.0)),
                 above=(1.0 - worth) * (tail + np.maximum(given.extra, 0.0)),
-                reason=self._reason(shifted=shifted),
+                status=self._status(tail + np.abs(given.extra), math.sqrt(unit) * lengths, shifted=shifted),
             ),
         )
 
+    def _status(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> tuple[str, ...]:
+        """Of each estimate: the first reason why all intervals may not hold, else whether its tail is most of it."""
+        reason = self._reason(shifted=shifted)
+        if reason:
+            return (reason,) * len(tail)
+        return tuple(np.where(tail > _MOSTLY_TAIL * std, "heavy_tail", "ok").tolist())
+
     def _reason(self, *, shifted: bool) -> str:
-        """The first reason why intervals may not hold, or nothing."""
+        """The first reason why no interval may hold, or nothing."""
         dim = self.found.dim
         if self.found.reason in ("unresolved", "point_mass"):
             return "unresolved"

@@ -30,7 +30,7 @@ from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, S
 from fastpubpriv.training.gradient.fit import is_stepwise
 from fastpubpriv.training.gradient.perturbing import OUTPUT_PERTURBATION
 from fastpubpriv.training.gradient.task import Descended, GradientTask
-from fastpubpriv.training.leverage import counted_bias, rests_on_few
+from fastpubpriv.training.leverage import counted_bias
 from fastpubpriv.training.newton_state import State
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
@@ -92,23 +92,23 @@ def _most_steps(problem: Problem) -> int:
 def _plan_newton(problem: Problem, account: Account) -> Any:
     left = _check_weighing(problem, account)
     if not problem.exact:
-        return _plan_steps(problem, account, left)
-    start = _plan_steps(problem, account, left * exact.START)
+        return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
+    start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
     return exact.plan_exact(problem, account, left, start, noise(Fraction(1)))
 
 
-def _plan_steps(problem: Problem, account: Account, left: Fraction) -> Any:
-    """Newton steps for what is left of an allowance."""
+def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -> Any:
+    """At most so many Newton steps for what is left of an allowance."""
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         centre = centre_share(problem.posterior, problem.counted, noise)
-        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre)
+        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre, most)
         if centre:
             check_sum_grids(account, [left * centre], problem.dim, problem.n_priv)
     else:
-        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise)
+        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise, most)
     check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
     return plan
 
@@ -159,8 +159,7 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)
     if not isinstance(known, Posterior):
         return _fitted(logistic.newton_logistic(known, plan, problem.counted, noise, ask), plan), rows
-    sparse = bool(rests_on_few(problem).any())
-    state = steps.newton(known, plan, problem.counted, noise, ask, sparse=sparse)
+    state = steps.newton(known, plan, problem.counted, noise, ask)
     fitted = _fitted(state, plan)
     if moved is not None:
         fitted = replace(

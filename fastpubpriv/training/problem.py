@@ -119,7 +119,7 @@ class Ends:
     center: FloatArray
     below: FloatArray
     above: FloatArray
-    reason: str  # why the interval may not hold, a word of `TrainingResult.status`, or nothing
+    status: tuple[str, ...]  # (p + 1,), words of `TrainingResult.status`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -337,7 +337,7 @@ def _train(
     if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(
             f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
-            "budget, more private rows, or method='auto', which then spends nothing",
+            "budget, more private rows, or method='throw_away', which spends nothing",
             AccuracyWarning,
             stacklevel=3,
         )
@@ -396,7 +396,7 @@ def _status(problem: Problem, fitted: Fitted) -> tuple[str, ...]:
     if len(problem.posterior.labels) < least * problem.dim:
         return ("few_public_rows",) * terms
     if fitted.ends is not None:
-        return (fitted.ends.reason or "ok",) * terms
+        return fitted.ends.status[1:]
     return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
 
 

@@ -171,6 +171,6 @@ def test_scores_beyond_their_radius_are_held_by_the_norm(monkeypatch):
 def test_a_score_that_depends_on_other_rows_is_caught(monkeypatch):
     plain = RowAtStart.factors
     monkeypatch.setattr(
-        RowAtStart, "factors", lambda self, scores, labels: plain(self, scores, labels - np.nanmean(labels))
+        RowAtStart, "factors", lambda self, scores, labels: plain(self, scores - 9.0 * scores.mean(), labels)
     )
-    caught("moved by|sensitivity", run=lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5)))
+    caught("moved by|sensitivity")

