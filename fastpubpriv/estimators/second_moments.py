@@ -106,21 +106,25 @@ class SquarePlan:
         self._counting().check_grid()
         check_gram_grids(account, [self.pieces / 2], self.side, self.n)
 
-    def measure(self, run: Run, affine: AffineMap, public: FloatArray, amplified: float = 1.0) -> RadialMean:
+    def measure(
+        self, run: Run, affine: AffineMap, public: FloatArray, *, amplified: float = 1.0, most: float = math.inf,
+        names: tuple[str, str] = ("norms of rows", "second moment"),
+    ) -> RadialMean:  # fmt: skip
         """Release all; `affine` maps the rows of the run to y, and `public` (m,) are |y|^2 of public rows.
 
-        Noise counts `amplified` times in the choice of the ball: more than once where some directions have hardly any variance.
+        Noise counts `amplified` times in the choice of the ball: more than once where some directions have hardly any variance. No
+        |y|^2 is above `most`.
         """
-        norms = self._counting(amplified).look(run, affine, public, name="norms before the last round")
-        radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST)
+        norms = self._counting(amplified).look(run, affine, public, name=names[0])
+        radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
         ball, cost = math.sqrt(radius / 2.0), self.pieces / 2
         inner = run.release(
-            SecondMoment(affine=affine, radius=ball), name="last second moment, inside", cost=cost, clip_radius=ball
+            SecondMoment(affine=affine, radius=ball), name=f"{names[1]}, inside", cost=cost, clip_radius=ball
         )
         outside = StatisticGram(
             affine=AffineMap(dim=self.side), radius=ball, statistic=OuterPart.of(affine, radius), row_cost=self.side**2
         )
-        outer = run.release(outside, name="last second moment, outside", cost=cost, clip_radius=ball)
+        outer = run.release(outside, name=f"{names[1]}, outside", cost=cost, clip_radius=ball)
         one, other = (packed(np.clip(each.value / self.n, -LARGEST, LARGEST)) for each in (inner, outer))
         return RadialMean(
             inner=one, outer=other, piece_std=inner.spectral_std / self.n, radius=radius,

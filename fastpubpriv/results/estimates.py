@@ -215,6 +215,11 @@ class PCAResult(Result):
     status : tuple of str
         For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that; "public" where it
         is because of the public rows, which weigh more than the private ones.
+    reasons : tuple of str
+        For each component "ok", or why its interval may not hold: "heavy_tail" or "unresolved". Empty where the radius was given.
+    along, along_std, along_below, along_above : (n_components,) float64 or None
+        Mean square of the private rows along each component, without the public ones; its deviation by noise and sampling; and how
+        far rows beyond the radius may move it down and up. `confidence_interval` is made of them.
 
     Examples
     --------
@@ -231,10 +236,33 @@ class PCAResult(Result):
     center: FloatArray
     noise_norm: float
     status: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    along: FloatArray | None = None
+    along_std: FloatArray | None = None
+    along_below: FloatArray | None = None
+    along_above: FloatArray | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
         "components": ("components", "dim"), "eigenvalues": ("components",), "center": ("dim",),
+        **{f"along{part}": ("components",) for part in ("", "_std", "_below", "_above")},
     }  # fmt: skip
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (n_components,) each, of the mean square of rows about `center` along each component as released.
+
+        Counts noise, sampling, and rows beyond the radius. NaN where the radius was an argument: it says nothing of them.
+        """
+        level = validation.confidence_level(level)
+        if self.along is None:
+            unknown = np.full(len(self.eigenvalues), np.nan)
+            return unknown, unknown.copy()
+        assert self.along_std is not None
+        assert self.along_below is not None
+        assert self.along_above is not None
+        width = normal_quantile(0.5 + level / 2.0) * self.along_std
+        lower = np.minimum(self.along - width - self.along_below, self.eigenvalues)
+        upper = np.maximum(self.along + width + self.along_above, self.eigenvalues)
+        return np.maximum(lower, 0.0), upper
 
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
@@ -251,7 +279,12 @@ class PCAResult(Result):
     def _table(self) -> Table:
         loadings = list(zip(self.labels, self.components.T, strict=True))
         said = [Column("status", self.status)] if self.status else []
-        return Table("component", range(len(self.components)), [("eigenvalue", self.eigenvalues), *said, *loadings])
+        ends: list[Column | tuple[str, Any]] = []
+        if self.along is not None:
+            lower, upper = self.confidence_interval()
+            ends = [("lower", lower), ("upper", upper), Column("reason", self.reasons)]
+        values = [("eigenvalue", self.eigenvalues), *ends, *said, *loadings]
+        return Table("component", range(len(self.components)), values)
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]

@@ -65,8 +65,8 @@ def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
     found = []
     measure = SquarePlan.measure
 
-    def kept(plan, *arguments):
-        pieces = measure(plan, *arguments)
+    def kept(plan, *arguments, **options):
+        pieces = measure(plan, *arguments, **options)
         found.append((pieces.noise_std, plan.noise * pieces.radius / plan.n))
         return pieces
 
@@ -170,9 +170,9 @@ def test_reports_travel_as_json_and_bad_ones_are_refused():
 def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
     original = second_moments.SquarePlan.measure
 
-    def peeking(plan, run, affine, public, *rest):
+    def peeking(plan, run, affine, public, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        return original(plan, run, replace(affine, offset=affine.offset * largest), public, *rest)
+        return original(plan, run, replace(affine, offset=affine.offset * largest), public, **options)
 
     monkeypatch.setattr(SquarePlan, "measure", peeking)
     rows = normal(300)
@@ -204,8 +204,8 @@ def test_intervals_hold_the_deviations_of_populations(budget, monkeypatch):
         assert count >= 10
 
     # The control: without the outer piece in value and tail, as one ball would have it.
-    def inside_alone(plan, run, affine, public, amplified=1.0):
-        pieces = measure(plan, run, affine, public, amplified)
+    def inside_alone(*arguments, **options):
+        pieces = measure(*arguments, **options)
         return replace(
             pieces, outer=np.zeros_like(pieces.outer), norms=replace(pieces.norms, law=None), piece_std=1e-12
         )

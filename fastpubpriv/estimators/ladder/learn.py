@@ -356,7 +356,11 @@ def _second_moments(run: Run, rung: FullRung, part: Fraction, public: FloatArray
         )
         rung.absorb(released, radius, step.share)
     plan = SquarePlan.of(run.account, run.rows.n, run.rows.dim + 1, part * rung.left)
-    return rung.finish_in_pieces(plan.measure(run, rung.affine, squared_norms(rung.affine, public), rung.amplified))
+    pieces = plan.measure(
+        run, rung.affine, squared_norms(rung.affine, public), amplified=rung.amplified,
+        names=("norms before the last round", "last second moment"),
+    )  # fmt: skip
+    return rung.finish_in_pieces(pieces)
 
 
 def _norms(root: FloatArray) -> FloatArray:
