@@ -136,8 +136,13 @@ def _inflation(strength: Strength) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS) -> Outlook:
-    """Predict every rung for n private rows and choose; `counts` is paid for first."""
+def outlook(
+    strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS, *, pieces: bool = True
+) -> Outlook:
+    """Predict every rung for n private rows and choose; `counts` is paid for first.
+
+    With `pieces`, the last second moment and the mean of the full rung are released in two pieces, after a count of norms each.
+    """
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
     inverse = float(np.mean(1.0 / spectrum))

@@ -153,7 +153,7 @@ def learn_leaf_ladder(
 def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
     """Decide the rung of a leaf by its released count."""
     n = max(floor, min(round(count), n_priv))
-    view = outlook(base.strength, n, noise)
+    view = outlook(base.strength, n, noise, pieces=False)
     best = view.best if structure == "auto" else structure
     low = count < floor
     return Leaf(place, base, n, view, "public" if low else best, low)
