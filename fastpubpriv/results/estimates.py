@@ -247,6 +247,12 @@ class PCAResult(Result):
         **{f"along{part}": ("components",) for part in ("", "_std", "_below", "_above")},
     }  # fmt: skip
 
+    def _refuse_nonsense(self) -> None:
+        parts = [getattr(self, f"along{part}") for part in ("", "_std", "_below", "_above")]
+        told = len({part is None for part in parts}) == 1 and len(self.reasons) in {0, len(self.eigenvalues)}
+        if not told or (parts[0] is None) != (not self.reasons) or not {*self.reasons} <= REASONS.keys():
+            raise InputError("this JSON text cannot be read: intervals and reasons of directions do not fit together")
+
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n_components,) each, of the mean square of rows about `center` along each component as released.
 
@@ -444,6 +450,8 @@ class GaussianResult(Result):
 
     def _refuse_nonsense(self) -> None:
         refuse_no_covariances(self.covariance[None])
+        if self.report is not None and len(self.report.mean) != self.dim:
+            raise InputError("this JSON text cannot be read: the report must say something of every column")
 
     def _estimate(self) -> tuple[str, Any]:
         return "mean", self.mean
