@@ -13,6 +13,7 @@ from benchmarks.accuracy import (
     choosing,
     coefficients,
     contestants,
+    covariances,
     gaussians,
     hindsight,
     keeping,
@@ -68,6 +69,22 @@ def test_coefficients_of_a_table_that_is_given(monkeypatch):
     assert line["excess"] < line["public excess"]
     assert "below: none" in coefficients.targets([line | {"half": "report"}])[0]
     assert "gpa (200, rho 0.5)" in coefficients.targets([line | {"half": "report", "coverage": 0.5}])[0]
+
+
+def test_deviations_of_a_normal_population_and_coverage_of_its_moments():
+    of = covariances.population("normal")
+    scale, r = of.truth["standard_deviation"], of.truth["correlation"]
+    assert of.deviations["standard_deviation"] == pytest.approx(scale / np.sqrt(2.0), rel=0.03)
+    pairs = np.triu_indices(4, 1)
+    assert of.deviations["correlation"][pairs] == pytest.approx(1.0 - r[pairs] ** 2, rel=0.03)
+    assert of.deviations["covariance"][pairs] == pytest.approx(
+        (np.outer(scale, scale) * np.sqrt(1.0 + r**2))[pairs], rel=0.03
+    )
+    line = covariances.run_setting(covariances.Setting("normal", 5_000, 20, "rho 0.5"), 3)
+    assert min(line[f"{kind} coverage"] for kind in covariances.KINDS) > 0.8
+    assert line["guess"] == 0.0
+    assert 0.5 < line["predicted"] / line["error"] < 2.0
+    assert "normal (20, rho 0.5)" in covariances.targets([line | {"half": "report", "mean coverage": 0.5}])[0]
 
 
 def test_a_rule_that_is_told_the_shape_chooses_an_interval_better_than_one_that_is_told_others():

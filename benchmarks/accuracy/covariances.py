@@ -116,7 +116,7 @@ def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.nda
         return covered, plain, (upper - lower) / unit
     places = np.triu_indices(of.dim, 1)
     both = plain[places[0]] & plain[places[1]]
-    return covered[places], both, ((upper - lower) / unit)[places]
+    return covered[places], both, (upper - lower)[places] / unit[places]
 
 
 def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
