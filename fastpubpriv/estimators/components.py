@@ -146,13 +146,7 @@ def private_pca(
     with run.paid():
         pieces = None
         if ball is None:
-            # Public rows are about their own mean: their norms are no guide to those of the private rows where they are few.
-            norms = squared_norms(affine, np.zeros((0, rows.dim)) if public is None else public)
-            helping = norms if len(norms) >= HELPING * rows.dim else norms[:0]
-            pieces = plan.measure(run, affine, helping, most=math.inf if corner is None else corner * corner)
-            added, _ = tail_of(pieces, 0.0)
-            private = unpacked(pieces.mean + added * pieces.outer, rows.dim)
-            std = math.hypot(1.0, added) * pieces.noise_std
+            pieces, private, std = _in_pieces(run, plan, affine, public, corner)
         else:
             asked = SecondMoment(affine=affine, radius=ball)
             released = run.release(asked, name="second moment", cost=run.account.allowance, clip_radius=ball)
@@ -171,6 +165,19 @@ def private_pca(
             },
             **run.fields(0 if public is None else len(public)),
         )
+
+
+def _in_pieces(
+    run: Run, plan: SquarePlan, affine: AffineMap, public: FloatArray | None, corner: float | None
+) -> tuple[RadialMean, FloatArray, float]:
+    """Both pieces of the second moment, the matrix that is made of them, and its noise."""
+    dim = run.rows.dim
+    # Public rows are about their own mean: their norms are no guide to those of the private rows where they are few.
+    norms = squared_norms(affine, np.zeros((0, dim)) if public is None else public)
+    helping = norms if len(norms) >= HELPING * dim else norms[:0]
+    pieces = plan.measure(run, affine, helping, most=math.inf if corner is None else corner * corner)
+    added, _ = tail_of(pieces, 0.0)
+    return pieces, unpacked(pieces.mean + added * pieces.outer, dim), math.hypot(1.0, added) * pieces.noise_std
 
 
 def _along(pieces: RadialMean, components: FloatArray) -> dict[str, Any]:
