@@ -30,6 +30,7 @@ from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
+from fastpubpriv.run import Run
 
 # The quantile of the squared distances of public rows that a radius reaches where no count can show one.
 PUBLIC_QUANTILE = 0.9
