@@ -134,7 +134,11 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
         "least variance": float(np.median(ratios, axis=0).min()), "most variance": float(np.median(ratios, axis=0).max()),
     }  # fmt: skip
     for kind in KINDS:
-        parts = [judged(result, setting, kind) for result, *_ in found]
+        parts = [judged(result, setting, kind) for result, *_ in found if result.report is not None]
+        if not parts:  # no structure of any draw has intervals
+            nothing = dict.fromkeys(("coverage", "flagged coverage", "width", "lowest"))
+            line |= {f"{kind} {word}": value for word, value in {"ok": 0, "flagged": 0, **nothing}.items()}
+            continue
         covered, plain, width = (np.array([part[place] for part in parts]) for place in range(3))
         line[f"{kind} ok"], line[f"{kind} flagged"] = int(plain.sum()), int((~plain).sum())
         line[f"{kind} coverage"] = float(covered[plain].mean()) if plain.any() else None

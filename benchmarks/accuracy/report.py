@@ -289,7 +289,8 @@ def readme_covariances(lines: list[dict[str, Any]]) -> str:
         }  # fmt: skip
         for kind in covariances.KINDS:
             covered = _both(line[f"{kind} coverage"], line[f"{kind} flagged coverage"])
-            row[kind.replace("_", " ")] = f"{covered}, {line[f'{kind} width']:.1f}"
+            width = line[f"{kind} width"]
+            row[kind.replace("_", " ")] = "-" if width is None else f"{covered}, {width:.1f}"
         shown.append(row | {"reasons": line["reasons"]})
     return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in covariances.targets(lines))])
 

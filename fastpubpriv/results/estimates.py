@@ -331,8 +331,8 @@ class GaussianResult(Result):
         of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
         public scale was multiplied after a private count; 1 where it was near).
     report : GaussianReport or None
-        What releases say about each mean, covariance and correlation, with a reason for each column; None where there is no private
-        covariance of the ladder. `confidence_interval` and `reasons` are made of it.
+        What releases say about each mean, covariance and correlation, with a reason for each column; of structure "public" what
+        ten public rows or more say of themselves; None otherwise. `confidence_interval` and `reasons` are made of it.
 
     Examples
     --------
@@ -479,7 +479,8 @@ class GaussianResult(Result):
         rows, *facts = self._facts()
         if self.report is None:
             return self._table(), [rows, *facts]
-        interval = ("Interval", f"{100.0 * level:.4g} %: noise, sampling, and rows beyond the clip radius")
+        parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
+        interval = ("Interval", f"{100.0 * level:.4g} %: {parts}")
         flagged = [(reason, REASONS[reason]) for reason in dict.fromkeys(self.reasons) if reason != "ok"]
         return self._table(level), [rows, interval, *flagged, *facts]
 

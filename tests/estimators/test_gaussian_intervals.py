@@ -140,7 +140,24 @@ def test_rows_with_missing_cells_do_not_shrink_variances():
     assert np.allclose(np.sqrt(np.diag(result.covariance)), complete.std(axis=0), rtol=0.05)
 
 
-@pytest.mark.parametrize("structure", ["public", "mean", "diagonal"])
+def test_public_rows_alone_have_intervals_of_their_own():
+    rows = normal(5000)
+    found = released(rows, m=400, structure="public")
+    assert found.reasons == ("ok",) * 3
+    assert found.releases == ()
+    known = truth(normal(200_000, 9))
+    inside = []
+    for seed in range(20):
+        result = released(normal(500, seed), m=400, structure="public")
+        for kind in KINDS:
+            lower, upper = result.confidence_interval(of=kind)
+            inside.extend(((lower <= known[kind] + 1e-9) & (known[kind] - 1e-9 <= upper)).ravel().tolist())
+    assert np.mean(inside) > 0.9
+    assert released(rows, m=20, structure="public").reasons == ("few_rows",) * 3
+    assert released(rows, m=6, structure="public").report is None
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal"])
 def test_simpler_structures_have_no_intervals(structure):
     result = released(normal(2000), structure=structure)
     assert result.report is None

@@ -25,6 +25,8 @@ TOGETHER = 0.5
 # Deviations of the count of an octave, at the end of the rows, that may be beyond it in a column with a heavy tail (`python -m
 # benchmarks.accuracy --estimator covariances --half tuning`: upper ends of variances with a reason).
 FAR_ROWS = 2.5
+# Public rows from which their own fourth moments are tried.
+LEAST_PUBLIC = 10
 # Of rows without a missing cell, the least share that is believed.
 LEAST_COMPLETE = 0.1
 # How far a mean may be off, in deviations, when it is taken out of a second moment.
@@ -129,6 +131,34 @@ def report_of(
         **_parts("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
         **_parts("correlation", correlations, np.outer(off / spread, off / spread)),
     )
+
+
+def report_of_public(public: FloatArray) -> GaussianReport | None:
+    """The same of public rows alone (m, dim), from their fourth moments; None where they are too few for a deviation of these."""
+    m = len(public)
+    if m < LEAST_PUBLIC:
+        return None
+    gaps = public - public.mean(axis=0)
+    largest = np.abs(gaps).max(axis=0)
+    gaps = gaps / np.where(largest > 0.0, largest, 1.0)
+    unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
+    white, scale = gaps / unit, unit * np.where(largest > 0.0, largest, 1.0)
+    squares, r = white**2, white.T @ white / m
+    both, odd, fourth = squares.T @ squares / m, (white**3).T @ white / m, np.mean(squares**2, axis=0)
+    turned = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
+    # The deviation of Student's law stands in for its wider quantiles.
+    student = math.sqrt((m - 1.0) / (m - 3.0) / m)
+    product, none = np.outer(scale, scale), np.zeros_like(r)
+    few = (_kurtosis(public) > KURTOSIS) | (m < SOME_PUBLIC)
+    return GaussianReport(
+        reasons=tuple("few_rows" if each else "ok" for each in few.tolist()),
+        mean=frozen(public.mean(axis=0)), mean_std=frozen(student * scale), mean_below=frozen(none[0]),
+        mean_above=frozen(none[0]), covariance=frozen(product * r),
+        covariance_std=frozen(student * product * np.sqrt(np.maximum(both - r * r, 0.0))), covariance_below=frozen(none),
+        covariance_above=frozen(none), correlation=frozen(np.clip(r, -1.0, 1.0)),
+        correlation_std=frozen(student * np.sqrt(np.maximum(turned, 0.0))), correlation_below=frozen(none),
+        correlation_above=frozen(none),
+    )  # fmt: skip
 
 
 def _parts(

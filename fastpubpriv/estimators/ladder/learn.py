@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.norms import DRAWS
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map, tail_of
-from fastpubpriv.estimators.ladder.intervals import complete_share, report_of
+from fastpubpriv.estimators.ladder.intervals import complete_share, report_of, report_of_public
 from fastpubpriv.estimators.ladder.looks import Look, look
 from fastpubpriv.estimators.ladder.norms import count_draws, mean_cut
 from fastpubpriv.estimators.ladder.public_base import PublicBase
@@ -278,7 +278,7 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
     """Make the releases of a rung, all of them on all rows, and put the estimate together."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
-        return public_rung(base, view)
+        return replace(public_rung(base, view), report=report_of_public(x_pub))
     public = base.strength
     seen = look(run, base, view.counts)
     base, norms = seen.base, seen.norms
