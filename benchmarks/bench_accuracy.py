@@ -9,7 +9,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import choosing, contestants, gaussians, hindsight, keeping, means, mixtures, report, tables
+from benchmarks.accuracy import (
+    choosing,
+    coefficients,
+    contestants,
+    covariances,
+    gaussians,
+    hindsight,
+    keeping,
+    means,
+    mixtures,
+    report,
+    tables,
+)  # fmt: skip
 
 # Skewed with a long tail, heavy on both sides, bounded, a year, counts with one far value, nearly all zeros.
 COLUMNS = (
@@ -25,6 +37,54 @@ def test_the_list_of_columns():
     assert len(tables.COLUMNS) >= 20
     halves = [tables.half_of(name) for name in names]
     assert 25 <= halves.count("tuning") <= len(names) - 25
+
+
+def test_raw_tables_are_in_two_halves_and_all_sources_are_known():
+    halves = [table.half for table in tables.REGRESSIONS.values()]
+    assert len(halves) >= 8
+    assert {"tuning", "report"} == {*halves}
+    assert 0.4 <= halves.count("report") / len(halves) <= 0.6
+    assert {table.source for table in tables.REGRESSIONS.values()} <= {*tables.RAW_TABLES}
+    for table in tables.REGRESSIONS.values():  # a table is not in both halves
+        assert (table.half == "tuning") == (table.source in (*tables.RAW_TUNING, "college"))
+
+
+def test_least_squares_and_the_excess_of_others_can_be_worked_by_hand():
+    x, y = np.array([[0.0], [0.0], [2.0], [2.0]]), np.array([1.0, 3.0, 5.0, 7.0])
+    found = coefficients.LeastSquares.of(x, y)
+    assert found.coefficients == pytest.approx([2.0])
+    assert found.variance == pytest.approx(1.0)
+    assert found.deviations == pytest.approx([0.5])  # x has variance 1: sqrt(1 / (4 * 1))
+    assert found.excess(np.array([2.5])) == pytest.approx(0.25 / (1.0 / 4.0))
+
+
+def test_coefficients_of_a_table_that_is_given(monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4_000, 2))
+    made = coefficients.Labels(x, x @ [1.0, -1.0] + rng.normal(size=4_000), ("a", "b"))
+    monkeypatch.setattr(coefficients, "labelled", lambda name: made)
+    (line,) = (coefficients.run_setting(coefficients.Setting("gpa", 200, budget, 2_000), 3) for budget in ("rho 0.5",))
+    assert line["ok"] + line["flagged"] == 6
+    assert line["coverage"] > 0.8
+    assert line["excess"] < line["public excess"]
+    assert "below: none" in coefficients.targets([line | {"half": "report"}])[0]
+    assert "gpa (200, rho 0.5)" in coefficients.targets([line | {"half": "report", "coverage": 0.5}])[0]
+
+
+def test_deviations_of_a_normal_population_and_coverage_of_its_moments():
+    of = covariances.population("normal")
+    scale, r = of.truth["standard_deviation"], of.truth["correlation"]
+    assert of.deviations["standard_deviation"] == pytest.approx(scale / np.sqrt(2.0), rel=0.03)
+    pairs = np.triu_indices(4, 1)
+    assert of.deviations["correlation"][pairs] == pytest.approx(1.0 - r[pairs] ** 2, rel=0.03)
+    assert of.deviations["covariance"][pairs] == pytest.approx(
+        (np.outer(scale, scale) * np.sqrt(1.0 + r**2))[pairs], rel=0.03
+    )
+    line = covariances.run_setting(covariances.Setting("normal", 5_000, 20, "rho 0.5"), 3)
+    assert min(line[f"{kind} coverage"] for kind in covariances.KINDS) > 0.8
+    assert line["guess"] == 0.0
+    assert 0.5 < line["predicted"] / line["error"] < 2.0
+    assert "normal (20, rho 0.5)" in covariances.targets([line | {"half": "report", "mean coverage": 0.5}])[0]
 
 
 def test_a_rule_that_is_told_the_shape_chooses_an_interval_better_than_one_that_is_told_others():

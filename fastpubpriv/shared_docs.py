@@ -94,9 +94,9 @@ weights_pub : (m,) array-like, optional
     How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.""",
     "weights_priv": """\
 weights_priv : (n_priv,) array-like, optional
-    How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton" and "sufficient_statistics".
-    A missing, infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row. One to five
-    hundredths of the budget release what they add up to, unless noise would hide that: then public weights say it.""",
+    How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton". A missing,
+    infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row. One to five hundredths of
+    the budget release what they add up to, unless noise would hide that: then public weights say it.""",
     "weight_cap": """\
 weight_cap : float > 0, optional
     The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.""",
@@ -136,7 +136,13 @@ classes : numbers or texts, optional
     The labels of the classes; by default those that the public rows have. A private row with another label counts for nothing.""",
     "labelled_budget": """\
 budget : ZCDP, ApproxDP or PureDP
-    Spent whole, and debited before `x_priv` is read, unless the public rows alone are predicted to do as well.""",
+    Spent whole, and debited before `x_priv` is read, unless noise is sure to drown what private rows say.""",
+    "tails": """\
+tails : "any" or "light"
+    "any": far rows count as in least squares, or the maximum likelihood, of all private rows, and intervals are about that.
+    "light", for people who know that residuals are about normal and no column has a long tail: robust Newton steps alone, which
+    have less noise; where tails are long they are biased, and their intervals do not know it. For the squared and the logistic
+    loss.""",
     "fit_budget": """\
 budget : ZCDP or ApproxDP
     What one fit costs.""",

@@ -384,6 +384,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     """What both have: the method, what is stated of columns, and coefficients in the columns of the table."""
 
     method: str = "auto"
+    tails: str = "any"
     x_bounds: Any = None
     categories: Any = None
     weight_cap: float | None = None
@@ -406,7 +407,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     Parameters
     ----------
     {linear_fit_budget}
-    method, x_bounds, y_bounds, categories, y_scale, weight_cap
+    method, tails, x_bounds, y_bounds, categories, y_scale, weight_cap
         As in `linear_regression`.
     {ledger_file, test_seed}
 
@@ -443,7 +444,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
         _check_labels(X_pub, y_pub)
         result = self._spend(
             linear_regression, X, X_pub, y_priv=y, y_pub=y_pub, weights_pub=weights_pub, weights_priv=weights_priv,
-            weight_cap=self.weight_cap, method=self.method, x_bounds=self.x_bounds, y_bounds=self.y_bounds,
+                weight_cap=self.weight_cap, method=self.method, tails=self.tails, x_bounds=self.x_bounds, y_bounds=self.y_bounds,
             categories=self.categories, y_scale=self.y_scale,
         )  # fmt: skip
         self._keep(result)
@@ -466,7 +467,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         missing.
     class_weight : mapping of each class to a number above 0, or "public", optional
         As in `logistic_regression`.
-    method, x_bounds, categories, weight_cap
+    method, tails, x_bounds, categories, weight_cap
         As in `logistic_regression`.
     {ledger_file, test_seed}
 
@@ -512,8 +513,9 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
             raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
         result = self._spend(
             logistic_regression, X, X_pub, y_priv=_coded(y, classes), y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
-            method=self.method, weights_pub=weights_pub, weights_priv=weights_priv, weight_cap=self.weight_cap,
-            x_bounds=self.x_bounds, categories=self.categories, class_weight=_coded_weights(self.class_weight, classes),
+                method=self.method, tails=self.tails, weights_pub=weights_pub, weights_priv=weights_priv,
+                weight_cap=self.weight_cap, x_bounds=self.x_bounds, categories=self.categories,
+                class_weight=_coded_weights(self.class_weight, classes),
         )  # fmt: skip
         self._keep(result)
         self.classes_ = classes

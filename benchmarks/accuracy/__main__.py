@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import gaussians, means, mixtures, regressions, report, tables
+from benchmarks.accuracy import coefficients, covariances, gaussians, means, mixtures, regressions, report, tables
 from benchmarks.accuracy.contestants import OURS, PEERS
 
 
@@ -41,6 +41,28 @@ def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
         options.quick, seeds=options.resamples or (3 if options.quick else 20), wanted=options.regression or (),
         opacus_cuts=options.opacus_cuts,
     )  # fmt: skip
+
+
+def _raw_options(options: argparse.Namespace, budgets: Any) -> dict[str, Any]:
+    """What the two measurements of intervals on raw tables have in common."""
+    return {
+        "draws": options.draws or (2 if options.quick else 8),
+        "half": None if options.half == "both" else options.half,
+        "wanted": options.raw or (),
+        "budgets": options.budget or budgets,
+        "processes": options.processes,
+        "keep": options.keep,
+    }
+
+
+def run_coefficients(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Coefficients of raw tables."""
+    return coefficients.run(options.quick, **_raw_options(options, coefficients.DEFAULT_BUDGETS))
+
+
+def run_covariances(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Intervals of Gaussians on raw tables."""
+    return covariances.run(options.quick, **_raw_options(options, covariances.DEFAULT_BUDGETS))
 
 
 def strict(value: Any) -> Any:
@@ -87,13 +109,19 @@ ESTIMATORS = {
     "gaussian": (run_gaussians, report.gaussian_report),
     "mixture": (run_mixtures, report.mixture_report),
     "regression": (run_regressions, report.regression_report),
+    "coefficients": (run_coefficients, report.coefficient_report),
+    "covariances": (run_covariances, report.covariance_report),
 }
+# What else belongs to an estimator: intervals on raw tables.
+INCLUDED = {"coefficients": "regression", "covariances": "gaussian"}
 # Marks in the README, and what stands between them.
 README_PARTS = {
     "mean": ("accuracy", report.readme_table),
     "gaussian": ("gaussians", report.readme_gaussians),
     "mixture": ("mixtures", report.readme_mixtures),
     "regression": ("regressions", report.readme_regressions),
+    "coefficients": ("coefficients", report.readme_coefficients),
+    "covariances": ("covariances", report.readme_covariances),
 }
 
 
@@ -111,6 +139,16 @@ def main() -> None:
         action="append",
         choices=sorted({cell.table for cell in regressions.CELLS}),
         help="only regressions of this table; may be repeated",
+    )
+    parser.add_argument(
+        "--raw",
+        action="append",
+        choices=[*tables.REGRESSIONS, *tables.RAW_TABLES, *covariances.MADE_UP],
+        help="only this raw table, of coefficients or covariances; may be repeated",
+    )
+    parser.add_argument("--draws", type=int, help="draws for each setting of coefficients and covariances (8)")
+    parser.add_argument(
+        "--budget", action="append", choices=list(coefficients.BUDGETS), help="of coefficients and covariances"
     )
     parser.add_argument("--opacus-cuts", type=int, help="cuts of a table that Opacus is tried on (a quarter of all)")
     parser.add_argument("--contestants", choices=["default", "ours", "all"], default="all")
@@ -135,7 +173,7 @@ def main() -> None:
     pages = []
     given = None if options.read is None else together(options.read)
     for name, (run, page) in ESTIMATORS.items():
-        if options.estimator in (name, "all") and (given is None or name in given):
+        if options.estimator in (name, INCLUDED.get(name), "all") and (given is None or name in given):
             found[name] = run(options) if given is None else given[name]
             pages.append(page(found[name]))
     print("\n".join(pages))

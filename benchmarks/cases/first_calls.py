@@ -88,7 +88,7 @@ FUNCTIONS = {
     "train": f"f.train(x, y, loss='huber', budget=zcdp, {_LABELS})",
     **{
         f"train, {method}": f"f.train(x, y, loss='squared', method='{method}', budget=approx, {_LABELS})"
-        for method in ("sufficient_statistics", "throw_away")
+        for method in ("newton", "throw_away")
     },
     **{
         f"train, {method}": f"f.train(x, y, loss='squared', method=f.training.{method}(), budget=approx, {_LABELS})"

@@ -115,11 +115,14 @@ SHOWN, OWN = options_of(
         "class_weight": {"type": options.Read("text", _class_weight), "metavar": "A=W,B=W|public"},
         "method": {
             "type": options.Methods("fastpubpriv.training.methods"),
-            "help": "auto: what public numbers predict to be closest. newton: a few noisy Newton steps that start from the public "
-            "fit (squared, logistic, huber). sufficient_statistics: one noisy sum of squares and products (squared). throw_away: "
-            "public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. "
-            "output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a "
-            "choice among models (few columns).",
+            "help": "auto: newton, unless noise is sure to drown it. newton: noisy Newton steps that start from the public fit "
+            "(squared, logistic, huber). throw_away: public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy "
+            "gradient descent, any loss. output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or "
+            "--epsilon alone). exponential: a choice among models (few columns).",
+        },
+        "tails": {
+            "help": "any: far rows count as in least squares, or the maximum likelihood. light: residuals and columns are known to "
+            "have no long tails (squared, logistic)."
         },
         "max_memory": None,
     },
@@ -127,7 +130,7 @@ SHOWN, OWN = options_of(
 
 
 # What goes to `train` as it was read.
-STATED = ("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale", "weight_cap", "method")
+STATED = ("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale", "weight_cap", "method", "tails")
 # Messages of the library in the words of the command line: --class-weight where a caller in Python reads class_weight=.
 OPTIONS = {
     name: options.name_of(name) for name in (*OWN, *options.NAMES, "loss", "columns", "max_memory", "huber_threshold")
@@ -278,9 +281,7 @@ def _of_classes(loss: str) -> bool:
 def _loss(settings: dict[str, Any]) -> Any:
     """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
     stepwise = settings["loss"] in ("squared", "logistic", "huber")
-    if settings["plot_path"] is not None and not (
-        stepwise and settings["method"] in ("auto", "newton", "sufficient_statistics", "throw_away")
-    ):
+    if settings["plot_path"] is not None and not (stepwise and settings["method"] in ("auto", "newton", "throw_away")):
         raise click.UsageError("--plot shows intervals, which noisy gradients do not have: leave it out")
     if settings["huber_threshold"] is None:
         return settings["loss"]

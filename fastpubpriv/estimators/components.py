@@ -15,11 +15,16 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.ladder.looks import count_norms
-from fastpubpriv.estimators.ladder.norms import count_share, early_cut, scale_edges
+from fastpubpriv.estimators.columns.norms import DRAWS
+from fastpubpriv.estimators.ladder.full import tail_of
+from fastpubpriv.estimators.ladder.intervals import OUTER
+from fastpubpriv.estimators.ladder.learn import HELPING, squared_norms
+from fastpubpriv.estimators.ladder.norms import count_share
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.matrices import spectrum
+from fastpubpriv.estimators.moments import LARGEST, RadialMean
 from fastpubpriv.estimators.radii import size
+from fastpubpriv.estimators.second_moments import SquarePlan, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
@@ -60,9 +65,9 @@ def private_pca(
     center : float or (dim,), optional
         Centre of the ball, a public number; by default the mean of the public rows.
     radius : float > 0 or "auto", optional
-        Radius of the ball, in data units. "auto", the default with public rows: a twentieth of the budget or less buys a private
-        count of the distances from the centre, and the radius weighs what it cuts off against noise; where a count would show
-        nothing, the distances of the public rows decide.
+        Radius of the ball, in data units. "auto", the default with public rows: a part of the budget buys a private count of the
+        distances from the centre, the radius weighs what it cuts off against noise, and the second moment is released in two
+        pieces, which say what rows beyond it add; where a count would show nothing, the distances of the public rows decide.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold, instead of `center` and `radius`: the centre is the middle, or the mean of the public rows, and
         the radius as with "auto", never more than reaches the farthest corner.
@@ -78,7 +83,9 @@ def private_pca(
     PCAResult
         `components` (n_components, dim), orthonormal rows, and `eigenvalues` (n_components,) of the noisy second moment
         about `center`, algebraically largest first, in squared data units; `status` says of each direction whether its eigenvalue
-        stands out from the next by more than the noise ("resolved" or "unresolved"), or does so by the public rows ("public").
+        stands out from the next by more than the noise ("resolved" or "unresolved"), or does so by the public rows ("public"). With
+        a radius from a count, `confidence_interval` is of the mean square of the private rows along each, and `reasons` say of
+        which few rows far out decide it.
 
     Raises
     ------
@@ -87,7 +94,8 @@ def private_pca(
     Privacy
     -------
     Neighbours: replace one row. One symmetric integer second moment of clipped rows, squared sensitivity 2 Q^4; with radius="auto"
-    one histogram of distances before it (2 S^2, pure 2 S); the exact costs add up to at most the budget.
+    one histogram of distances before it (2 S^2, pure 2 S), and two second moments, of the inner and of the outer part of each row;
+    the exact costs add up to at most the budget.
 
     Notes
     -----
@@ -105,26 +113,29 @@ def private_pca(
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
     count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
-    running.require_squares("private_pca", rows.dim, 8)
+    running.require_squares("private_pca", rows.dim, 12)
     middle, ball, corner = _ball(rows.dim, center, radius, bounds, public, rows.columns)
     run = running.start(
         "private_pca",
         rows,
         budget,
-        draws=rows.dim * rows.dim + len(scale_edges(1.0)) + 1,
+        draws=2 * rows.dim * rows.dim + DRAWS,
         **running.asked(ledger, random_state, threads, progress),
     )
     noise = Noise(run.account.pure, run.account.allowance)
-    counted = count_share(rows.n, noise) if ball is None else Fraction(0)
+    counted = ball is None and count_share(rows.n, noise) > 0
     rough, source = 1.0, "argument"
     if ball is None and (public is not None or corner is not None or not counted):
         rough = _rough_radius(middle, public, corner)
         source = "bounds" if rough == corner else "public rows"
         ball = None if counted else rough
     source = "released" if counted else source
-    left = 1 - counted
-    check_gram_grids(run.account, [run.account.allowance * left], rows.dim, rows.n)
-    spectral = math.sqrt(2.0 * rows.dim) * noise.gram(rows.dim, left) / rows.n
+    plan = SquarePlan.of(run.account, rows.n, rows.dim, Fraction(1))
+    if counted:
+        plan.check_grids(run.account)
+    else:
+        check_gram_grids(run.account, [run.account.allowance], rows.dim, rows.n)
+    spectral = math.sqrt(2.0 * rows.dim) * noise.gram(rows.dim, Fraction(1)) / rows.n
     if not spectral < 1.0:
         warnings.warn(
             f"private_pca: the noise is predicted to be {spectral:.3g} times the largest eigenvalue of rows in the ball; pass a "
@@ -134,18 +145,18 @@ def private_pca(
         )
     affine = AffineMap(dim=rows.dim, center=middle)
     with run.paid():
+        pieces = None
         if ball is None:
-            seen = _counted_radius(run, affine, rough, counted, spectral)
-            ball = seen if corner is None else min(seen, corner)
-        released = run.release(
-            SecondMoment(affine=affine, radius=ball),
-            name="second moment",
-            cost=run.account.allowance * left,
-            clip_radius=ball,
-        )
-        moment = _with_public(released.value / rows.n, released.spectral_std, rows.n, public, middle)
+            pieces, private, std = _in_pieces(run, plan, affine, public, corner)
+        else:
+            asked = SecondMoment(affine=affine, radius=ball)
+            released = run.release(asked, name="second moment", cost=run.account.allowance, clip_radius=ball)
+            private, std = released.value / rows.n, released.spectral_std / rows.n
+        moment = _with_public(private, std, rows.n, public, middle)
+        found = _directions(moment, count)
         return PCAResult(
-            **_directions(moment, count),
+            **found,
+            **({} if pieces is None else _along(pieces, found["components"])),
             center=frozen(middle),
             columns=rows.columns,
             provenance={
@@ -157,6 +168,47 @@ def private_pca(
         )
 
 
+def _in_pieces(
+    run: Run, plan: SquarePlan, affine: AffineMap, public: FloatArray | None, corner: float | None
+) -> tuple[RadialMean, FloatArray, float]:
+    """Both pieces of the second moment, the matrix that is made of them, and its noise."""
+    dim = run.rows.dim
+    # Public rows are about their own mean: their norms are no guide to those of the private rows where they are few.
+    norms = squared_norms(affine, np.zeros((0, dim)) if public is None else public)
+    helping = norms if len(norms) >= HELPING * dim else norms[:0]
+    pieces = plan.measure(run, affine, helping, most=math.inf if corner is None else corner * corner)
+    added, _ = tail_of(pieces, 0.0)
+    return pieces, unpacked(pieces.mean + added * pieces.outer, dim), math.hypot(1.0, added) * pieces.noise_std
+
+
+def _along(pieces: RadialMean, components: FloatArray) -> dict[str, Any]:
+    """What the pieces say of the mean square of private rows along each direction, and why it may not hold."""
+    dim = components.shape[1]
+    inside, outer = (
+        np.einsum("ij,jk,ik->i", components, unpacked(each, dim), components) for each in (pieces.mean, pieces.outer)
+    )
+    trace = max(float(np.trace(unpacked(pieces.outer, dim))), 1.0 / LARGEST)
+    share = np.clip((outer + pieces.piece_std) / trace, 0.0, 1.0)
+    # Gaussian rows have twice the square; those of the outer piece come from its share of what far rows add.
+    sampling = np.sqrt((2.0 * inside**2 + share * pieces.norms.rms**2) / pieces.n)
+    known = pieces.known(inside, outer, np.ones(len(components)), sampling)
+    heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
+    word = "unresolved" if pieces.reason in ("unresolved", "point_mass") else "heavy_tail"
+    ends = {
+        "along": known.value,
+        "along_std": known.std,
+        "along_below": known.tail - np.minimum(known.extra, 0.0),
+        "along_above": known.tail + np.maximum(known.extra, 0.0),
+    }
+    return {
+        **{
+            name: frozen(np.nan_to_num(values, nan=0.0 if name == "along" else LARGEST))
+            for name, values in ends.items()
+        },
+        "reasons": tuple(word if flag else "ok" for flag in (heavy | (word == "unresolved")).tolist()),
+    }
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
     """A second moment (dim, dim), by how much its spectral norm may be off, and the weight of the public rows in it."""
@@ -166,16 +218,14 @@ class Moment:
     weight: float = 0.0
 
 
-def _with_public(
-    private: FloatArray, spectral_std: float, n: int, public: FloatArray | None, middle: FloatArray
-) -> Moment:
+def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | None, middle: FloatArray) -> Moment:
     """The average of a released second moment and that of the public rows, by inverse variance.
 
     Both errors are squared Frobenius norms: of orthogonally invariant noise, std^2 d (d + 1) / 2, and of sampling, as for Gaussian
     rows. How far both are apart, beyond what explains the private one, counts against the public rows: they may be others.
     """
     dim = len(private)
-    std, noise_norm = spectral_std / n, math.sqrt(2.0 * dim) * spectral_std / n
+    noise_norm = math.sqrt(2.0 * dim) * std
     # A mean takes one row of freedom; two more, because the inverse of a variance from few rows is far too large on average.
     freedom = 0 if public is None else max(len(public) - 3, FEWEST_FREE)
     if public is None or len(public) < 2 or not np.isfinite(private).all():
@@ -196,14 +246,6 @@ def _with_public(
 def _far_apart(private: FloatArray, public: FloatArray) -> float:
     """Squared distance of two second moments."""
     return float(np.sum(np.square(private - public)))
-
-
-def _counted_radius(run: Run, affine: AffineMap, rough: float, share: Fraction, spectral: float) -> float:
-    """The radius that weighs the trace it cuts off against noise, from a private count of distances."""
-    norms = count_norms(run, affine, scale_edges(rough), share, name="norms of rows")
-    middle_sq = norms.quantile_sq(0.5)
-    least = rough if middle_sq is None else math.sqrt(middle_sq)
-    return early_cut(norms, slack=lambda radius: spectral * radius**2, least=least).radius
 
 
 def _directions(moment: Moment, count: int) -> dict[str, Any]:

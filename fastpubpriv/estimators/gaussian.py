@@ -68,7 +68,8 @@ def estimate_gaussian(
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry adds nothing to any sum but counts in n_priv.
+        A row with a missing or infinite entry adds nothing to any sum but counts in n_priv; a full covariance of the ladder is put
+        right where their share shows.
     {x_pub}
         At least two, not all equal. Columns may be constant, collinear or copies of each other.
     {budget}
@@ -82,7 +83,8 @@ def estimate_gaussian(
     method : str
         "auto" takes "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": public numbers predict the
         errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
-        variance; where rows and budget allow, cheap private counts say what scale the rows have and how far out they go.
+        variance; where rows and budget allow, a cheap private count says what scale the rows have. The last second moment and the
+        mean of the full rung are released in two pieces each, after a count of norms: they say which way rows far out pull.
         "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighbouring rows, then for the mean:
         the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
         favourable public rows. In the role of black boxes that the paper names, each with its regime in its module:
@@ -105,7 +107,9 @@ def estimate_gaussian(
     -------
     GaussianResult
         `mean` (dim,), `covariance` (dim, dim) positive definite, in (squared) data units, with predicted errors; `structure` and
-        `status` say which rung it is, `diagnostics` what was predicted for the others.
+        `status` say which rung it is, `diagnostics` what was predicted for the others. With structure "full" of the ladder,
+        `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `reasons` a
+        word for each column: "ok", "heavy_tail", "few_rows" or "unresolved".
 
     Raises
     ------
@@ -115,7 +119,8 @@ def estimate_gaussian(
     -------
     Neighbours: replace one private row; holds for every public data set. The rung is decided by public numbers. A second moment is
     one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
-    (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The ladder's number of second moments and their
+    (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The last second moment of the ladder is two, of
+    the inner and the outer part of each row, its mean one sum of both parts. The ladder's number of second moments and their
     shares rest on released spectra and counts; the exact costs add up to at most the budget on every path. The rung "public" reads
     nothing but the size of `x_priv` and costs nothing.
 

@@ -64,6 +64,7 @@ def estimate_mean(
     x_pub: Any,
     budget: Budget,
     clipping: str = "auto",
+    objective: str = "columns",
     covariance: Any = None,
     variance: Any = None,
     bounds: Any = None,
@@ -90,6 +91,9 @@ def estimate_mean(
     clipping : "auto" or "gaussian"
         "auto": private counts show where each column's numbers lie and end, and the rest of the budget goes into one clipped sum;
         with a `covariance` or `variance` it is "gaussian": the ball of paper A, for rows like those of a Gaussian that has it.
+    objective : "columns" or "l2"
+        For counts, what noise is spread for: "columns" makes it equal in the deviations of the columns; "l2" makes the squared
+        error of the whole vector in data units small, which columns with large deviations decide.
     covariance : (dim, dim) array-like or "public", optional
         For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
         the clip radius widened for what they leave uncertain. By default the identity.
@@ -166,16 +170,22 @@ def estimate_mean(
         threads=threads,
         progress=progress,
     )
-    settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only)
+    settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
     try:
         chosen = _known_settings(*settings)
     except TypeError:  # no key of a table, as an array
         chosen = _checked(*settings)
-    gaussian, mode, failure_prob, gap, steps, neutral, skip = chosen
+    gaussian, mode, failure_prob, gap, steps, neutral, skip, whole = chosen
     gaussian = gaussian or covariance is not None or variance is not None
     limits = validation.column_bounds(bounds, rows.dim)
     if gaussian:
-        _only_for("clipping='auto' without covariance= or variance=", bounds=limits, missing=neutral, public_only=skip)
+        _only_for(
+            "clipping='auto' without covariance= or variance=",
+            bounds=limits,
+            missing=neutral,
+            public_only=skip,
+            objective=whole,
+        )
         spread = {"covariance": covariance, "variance": variance}
         return _within_ball(start, public, spread, steps=steps, mode=mode, failure_prob=failure_prob, gap=gap)
     _only_for(
@@ -185,13 +195,20 @@ def estimate_mean(
         steps=steps != 2,
         mode=mode != "practical",
     )
-    return mean_of_columns("estimate_mean", start, public, bounds=limits, neutral=neutral, skip=skip)
+    return mean_of_columns("estimate_mean", start, public, bounds=limits, neutral=neutral, skip=skip, whole=whole)
 
 
 def _checked(
-    clipping: Any, mode: Any, failure_prob: Any, pub_priv_gap: Any, steps: Any, missing: Any, public_only: Any
-) -> tuple[bool, Mode, float, float, int | str, bool, bool]:
-    """The settings of a call, checked: ball, mode, failure_prob, gap, steps, whole rows only, public rows if they do."""
+    clipping: Any,
+    mode: Any,
+    failure_prob: Any,
+    pub_priv_gap: Any,
+    steps: Any,
+    missing: Any,
+    public_only: Any,
+    objective: Any,
+) -> tuple[bool, Mode, float, float, int | str, bool, bool, bool]:
+    """The settings of a call, checked: ball, mode, failure_prob, gap, steps, whole rows only, public rows if they do, l2."""
     return (
         validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian",
         validation.choice("mode", mode, ("practical", "theory")),
@@ -200,6 +217,7 @@ def _checked(
         step_count(steps),
         validation.choice("missing", missing, ("observed", "neutral")) == "neutral",
         validation.choice("public_only", public_only, ("never", "auto")) == "auto",
+        validation.choice("objective", objective, ("columns", "l2")) == "l2",
     )
 
 

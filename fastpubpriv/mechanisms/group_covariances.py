@@ -36,6 +36,14 @@ def total(entries: FloatArray) -> FloatArray:
     return found
 
 
+def total_times(entries: FloatArray, weights: FloatArray) -> FloatArray:
+    """Sum of entries (k, n) times weights (k,) over k, (n,), in the same order; each product is rounded before it is added."""
+    found: FloatArray = entries[0].astype(np.float64) * weights[0]
+    for entry, weight in zip(entries[1:], weights[1:], strict=True):
+        found += entry.astype(np.float64) * weight
+    return found
+
+
 def total_of_squares(entries: FloatArray) -> FloatArray:
     """Sum of the squares of entries (k, n) over k, (n,), in the same order; each square is rounded before it is added."""
     found: FloatArray = entries[0] * entries[0]

@@ -1,6 +1,7 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
-Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`; what a box is for: `notes/real_columns.md`.
+Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`;
+what a box is for: `notes/real_columns.md`.
 """
 
 from __future__ import annotations
@@ -355,7 +356,7 @@ class SecondMoment(Measurement[Fraction, Released]):
         row_map = self.affine.on_grid(grid, self.radius)
 
         triangle = isinstance(grid.event, LaplaceEvent)
-        query = partial(executor.run, GramQuery(row_map=row_map, only=self.only, triangle=triangle), rows)
+        query = partial(executor.run, self._query(row_map, triangle), rows)
         unit = grid.step(self.radius) ** 2
         if not triangle:
             square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
@@ -369,6 +370,9 @@ class SecondMoment(Measurement[Fraction, Released]):
         value = value + np.triu(value, 1).T
         std = grid.event.noise_std * unit
         return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
+
+    def _query(self, row_map: RowMap, triangle: bool) -> Query:
+        return GramQuery(row_map=row_map, only=self.only, triangle=triangle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -461,3 +465,42 @@ class StatisticSum(Measurement[Fraction, Released]):
         unit = grid.step(self.radius)
         value = release(account, name=name, query=query, shape=(self.dim,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticGramQuery(StatisticQuery):
+    """Sum of q q^T over the integer rows q made of statistic(row), which leaves out rows that are zero."""
+
+    triangle: bool
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        size = max(64, _NUMBERS // self.row_map.out_dim)
+        for begin in range(0, len(chunk), size):
+            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+            if len(part):
+                kernels.rows_gram(part, self.row_map, accumulators[0])
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        square = mirror(accumulators[0])
+        return square[np.triu_indices(len(square))] if self.triangle else square
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticGram(SecondMoment):
+    """Release the sum over the rows of y y^T, y = statistic(row) clipped to norm `radius`; `affine` is the identity.
+
+    `statistic` maps a chunk to (k, dim) float64, every output row from its own input row and public numbers alone; rows that would
+    be zero may be left out. Noise and sensitivity are those of `SecondMoment`.
+    """
+
+    statistic: Callable[[Any], FloatArray]
+    row_cost: int
+
+    def _query(self, row_map: RowMap, triangle: bool) -> Query:
+        return StatisticGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, triangle=triangle)

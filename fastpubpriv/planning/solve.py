@@ -108,9 +108,7 @@ MEANINGS = {
     "list_decoding_weights": "its vectors of weights",
     "noise_multiplier": "noise of a step, over the bound on a row",
     "takes_newton": "takes Newton steps (1: yes)",
-    "takes_sufficient_statistics": "takes one release of second moments (1: yes)",
     "newton": "error of Newton steps",
-    "sufficient_statistics": "error of one release of second moments",
     "semi_dp": "error of semi-private gradient descent",
     "dp_sgd": "error of noisy gradient descent on private rows alone",
     "pda_mirror_descent": "error of mirror descent",
@@ -325,7 +323,7 @@ def plan(
     >>> plan("select_hypothesis", dim=1, candidates=1000, budget=PureDP(epsilon=1.0), error=0.1).n_priv
     4098
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
-    12916
+    12898
     >>> found = plan("train", dim=10, n_pub=100, n_priv=1000, budget=ZCDP(rho=0.5))
     >>> round(found.error, 3), round(found.details["public_rows_alone"], 3), found.details["worth_rows"] < 100
     (0.007, 0.045, True)

@@ -35,7 +35,7 @@ from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient
 from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.gradient.task import GradientTask, Prepared
-from fastpubpriv.training.methods import METHODS, candidates, least, prepare, statistics_noise
+from fastpubpriv.training.methods import METHODS, candidates, least, prepare
 from fastpubpriv.training.problem import Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH
@@ -116,8 +116,6 @@ def plan_train(
         )
     loss = validation.choice("loss", loss, STEPWISE)
     method = METHODS.choose(method)
-    if loss != "squared" and method == "sufficient_statistics":
-        raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
     if loss == "squared" and method == "output_perturbation":
         raise InputError(f"method={method!r} needs a loss whose gradients are bounded: pass loss='logistic'")
     explained = validation.fraction("r_squared", r_squared)
@@ -193,11 +191,11 @@ class _Case:
 
     def _plans(self, n_priv: int, budget: Budget, method: str) -> tuple[str, dict[str, Any], Account]:
         problem = replace(self._problem, n_priv=n_priv)
-        names = candidates(problem, method)
+        names = candidates(method)
         draws = max(1, *(METHODS[each].draws(problem) for each in names))
         account = Account("plan", budget, draws=draws)
         plans = prepare(problem, account, names)
-        return least(problem, account, plans), plans, account
+        return least(problem, plans), plans, account
 
     def _with_settings(self, n_priv: int, budget: Budget, method: str) -> tuple[Prepared, float]:
         """The plan of a method with settings, and the noise of its steps, over the bound on a row."""
@@ -221,8 +219,6 @@ class _Case:
             steps = plans[name].steps
             plain = noise_per_radius(self._problem.dim, pure=account.pure, allowance=account.allowance)
             noise = plain(plans[name].share)
-        elif name == "sufficient_statistics":
-            steps, noise = 1, statistics_noise(replace(self._problem, n_priv=n_priv), account)
         details = {"steps": float(steps), "noise_multiplier": noise}
         if self.method == "auto":
             details |= {f"takes_{'public' if each == 'throw_away' else each}": float(each == name) for each in plans}

@@ -27,7 +27,16 @@ from fastpubpriv.results.base import (
     tally,
     told_bounds,
 )
-from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
+from fastpubpriv.results.gaussians import (
+    KINDS,
+    REASONS,
+    GaussianReport,
+    correlation_of,
+    ellipse,
+    factor_of,
+    log_density,
+    read_gaussian_report,
+)
 
 # What released counts say about each column of a mean: a status, what could not be seen, and how far clipping may mislead.
 
@@ -320,6 +329,11 @@ class PCAResult(Result):
     status : tuple of str
         For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that; "public" where it
         is because of the public rows, which weigh more than the private ones.
+    reasons : tuple of str
+        For each component "ok", or why its interval may not hold: "heavy_tail" or "unresolved". Empty where the radius was given.
+    along, along_std, along_below, along_above : (n_components,) float64 or None
+        Mean square of the private rows along each component, without the public ones; its deviation by noise and sampling; and how
+        far rows beyond the radius may move it down and up. `confidence_interval` is made of them.
 
     Examples
     --------
@@ -336,10 +350,39 @@ class PCAResult(Result):
     center: FloatArray
     noise_norm: float
     status: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    along: FloatArray | None = None
+    along_std: FloatArray | None = None
+    along_below: FloatArray | None = None
+    along_above: FloatArray | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
         "components": ("components", "dim"), "eigenvalues": ("components",), "center": ("dim",),
+        **{f"along{part}": ("components",) for part in ("", "_std", "_below", "_above")},
     }  # fmt: skip
+
+    def _refuse_nonsense(self) -> None:
+        parts = [getattr(self, f"along{part}") for part in ("", "_std", "_below", "_above")]
+        told = len({part is None for part in parts}) == 1 and len(self.reasons) in {0, len(self.eigenvalues)}
+        if not told or (parts[0] is None) != (not self.reasons) or not {*self.reasons} <= REASONS.keys():
+            raise InputError("this JSON text cannot be read: intervals and reasons of directions do not fit together")
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (n_components,) each, of the mean square of rows about `center` along each component as released.
+
+        Counts noise, sampling, and rows beyond the radius. NaN where the radius was an argument: it says nothing of them.
+        """
+        level = validation.confidence_level(level)
+        if self.along is None:
+            unknown = np.full(len(self.eigenvalues), np.nan)
+            return unknown, unknown.copy()
+        assert self.along_std is not None
+        assert self.along_below is not None
+        assert self.along_above is not None
+        width = normal_quantile(0.5 + level / 2.0) * self.along_std
+        lower = np.minimum(self.along - width - self.along_below, self.eigenvalues)
+        upper = np.maximum(self.along + width + self.along_above, self.eigenvalues)
+        return np.maximum(lower, 0.0), upper
 
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
@@ -355,7 +398,12 @@ class PCAResult(Result):
     def _table(self) -> Table:
         loadings = list(zip(self.labels, self.components.T, strict=True))
         said = [Column("status", self.status)] if self.status else []
-        return Table("component", range(len(self.components)), [("eigenvalue", self.eigenvalues), *said, *loadings])
+        ends: list[Column | tuple[str, Any]] = []
+        if self.along is not None:
+            lower, upper = self.confidence_interval()
+            ends = [("lower", lower), ("upper", upper), Column("reason", self.reasons)]
+        values = [("eigenvalue", self.eigenvalues), *ends, *said, *loadings]
+        return Table("component", range(len(self.components)), values)
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]
@@ -383,8 +431,8 @@ class GaussianResult(Result):
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
         (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve. A guess where
-        `diagnostics["guess"]` is true: fewer than five public rows, or no more than columns, do not show correlations, and of
-        strongly correlated columns the error of the covariance may be many times that.
+        `diagnostics["guess"]` is true: a column has a reason, or (without a private covariance) fewer than five public rows, or no
+        more than columns, do not show correlations; the error of the covariance may be many times that.
     method : str
         The algorithm that ran.
     structure : str
@@ -395,6 +443,9 @@ class GaussianResult(Result):
         scale because their public values are all equal, the target of the shrinkage, the weight of the private mean, and as a check
         of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
         public scale was multiplied after a private count; 1 where it was near).
+    report : GaussianReport or None
+        What releases say about each mean, covariance and correlation, with a reason for each column; of structure "public" what
+        ten public rows or more say of themselves; None otherwise. `confidence_interval` and `reasons` are made of it.
 
     Examples
     --------
@@ -416,8 +467,32 @@ class GaussianResult(Result):
     method: str
     structure: str = "full"
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    report: GaussianReport | None = None
 
-    _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",), "report": read_gaussian_report,
+    }  # fmt: skip
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Of each column why its intervals may not hold, or "ok"; "few_rows" for all where there is no `report`."""
+        return ("few_rows",) * self.dim if self.report is None else self.report.reasons
+
+    def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
+
+        Those of the last two are (dim, dim). They count noise, sampling, and what rows beyond the clip radius may add, which the
+        outer of two released pieces shows by its direction; they hold the estimate, which is shrunk. NaN without a `report`.
+        """
+        level, kind = validation.confidence_level(level), validation.choice("of", of, KINDS)
+        points = {
+            "mean": self.mean, "standard_deviation": np.sqrt(np.diag(self.covariance)), "covariance": self.covariance,
+            "correlation": self.correlation,
+        }  # fmt: skip
+        if self.report is None:
+            unknown = np.full(points[kind].shape, np.nan)
+            return unknown, unknown.copy()
+        return self.report.interval(kind, points[kind], level)
 
     @property
     def correlation(self) -> FloatArray:
@@ -456,6 +531,7 @@ class GaussianResult(Result):
     ) -> Any:
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
 
+        Correlations stand beside the ellipses with their 95 % intervals where there is a `report`.
         Behind the ellipses, if given, the public rows `x_pub`. `bounds`, a pair (lowest, highest) of numbers or vectors, cuts the
         ellipses to what the columns can hold; by default those of the call.
         """
@@ -466,12 +542,17 @@ class GaussianResult(Result):
             rows = None if x_pub is None else self._public(x_pub)
             told = told_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(told, self.dim, endless=True)
+            ends = None if self.report is None else self.confidence_interval(LEVEL, of="correlation")
             return plotting.plot_ellipses(
-                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
+                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box, correlations=ends
             )
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
+        if self.report is not None:
+            lower, upper = self.confidence_interval(LEVEL, of="correlation")
+            half = float(np.median((upper - lower)[np.triu_indices(self.dim, 1)])) / 2.0
+            note = f"{LEVEL:.0%} intervals: ±{half:.2g} in the median"
         if self.structure in ("public", "mean"):
             note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
         elif self.status != "ok":
@@ -480,16 +561,39 @@ class GaussianResult(Result):
 
     def _refuse_nonsense(self) -> None:
         refuse_no_covariances(self.covariance[None])
+        if self.report is not None and len(self.report.mean) != self.dim:
+            raise InputError("this JSON text cannot be read: the report must say something of every column")
 
     def _estimate(self) -> tuple[str, Any]:
         return "mean", self.mean
 
-    def _table(self) -> Table:
+    def _table(self, level: float = LEVEL) -> Table:
         deviations = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, deviations / math.sqrt(max(1, self.n_priv)))
         noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        spread = "standard_deviation", deviations
-        return Table("column", self.labels, [Column("mean", self.mean, error), noise, spread])
+        if self.report is None:
+            spread = "standard_deviation", deviations
+            return Table("column", self.labels, [Column("mean", self.mean, error), noise, spread])
+        lower, upper = self.confidence_interval(level)
+        least, most = self.confidence_interval(level, of="standard_deviation")
+        width = (most - least) / 4.0
+        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error), noise]
+        spreads = [
+            Column(name, values, width)
+            for name, values in (
+                ("standard_deviation", deviations), ("deviation_lower", least), ("deviation_upper", most),
+            )
+        ]  # fmt: skip
+        return Table("column", self.labels, [*ends, *spreads, Column("reason", self.report.reasons)])
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        rows, *facts = self._facts()
+        if self.report is None:
+            return self._table(), [rows, *facts]
+        parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
+        interval = ("Interval", f"{100.0 * level:.4g} %: {parts}")
+        flagged = [(reason, REASONS[reason]) for reason in dict.fromkeys(self.reasons) if reason != "ok"]
+        return self._table(level), [rows, interval, *flagged, *facts]
 
     def _details(self) -> list[tuple[str, str]]:
         text = (
@@ -500,7 +604,8 @@ class GaussianResult(Result):
         told = self.diagnostics
         if told.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"
-            found.append(("Covariance", f"its predicted error is a guess: {few}"))
+            why = few if self.report is None else "rows far out, or too few of them, leave it open"
+            found.append(("Covariance", f"its predicted error is a guess: {why}"))
         if fallback := told.get("fallback_columns", ()):
             found.append(("No public scale in", ", ".join(fallback)))
         if told.get("shifted", False):

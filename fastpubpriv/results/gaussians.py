@@ -1,13 +1,106 @@
-"""Formulas of Gaussians that results and plots share."""
+"""Formulas of Gaussians that results and plots share, and what is known of each of their numbers."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.base import Form, Table, Value, tally
+
+# What intervals are of, and why they may not hold.
+KINDS = ("mean", "standard_deviation", "covariance", "correlation")
+REASONS = {
+    "ok": "the counts and both pieces show its scale and where it ends",
+    "heavy_tail": "rows far out decide its variance: there may be more of them than the interval allows for",
+    "few_rows": "noise and sampling are as large as half of its variance",
+    "unresolved": "the counts cannot show where rows lie: no interval holds",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GaussianReport(Value):
+    """What releases say about each mean, covariance and correlation, before shrinkage, and a reason for each column.
+
+    Attributes
+    ----------
+    reasons : tuple of str
+        One for each column: "ok", "heavy_tail", "few_rows" or "unresolved".
+    mean, covariance, correlation : (dim,) or (dim, dim) float64
+        Estimates without shrinkage or public rows; half of the tail that the counts expect is in them.
+    mean_std, covariance_std, correlation_std
+        Their deviations by noise and by sampling.
+    mean_below, mean_above, and the same of covariance and correlation
+        How far rows beyond the clip radius may move them down and up.
+    """
+
+    reasons: tuple[str, ...]
+    mean: FloatArray
+    mean_std: FloatArray
+    mean_below: FloatArray
+    mean_above: FloatArray
+    covariance: FloatArray
+    covariance_std: FloatArray
+    covariance_below: FloatArray
+    covariance_above: FloatArray
+    correlation: FloatArray
+    correlation_std: FloatArray
+    correlation_below: FloatArray
+    correlation_above: FloatArray
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        f"{name}{part}": ("dim",) if name == "mean" else ("dim", "dim")
+        for name in ("mean", "covariance", "correlation")
+        for part in ("", "_std", "_below", "_above")
+    }
+
+    def _refuse_nonsense(self) -> None:
+        if len(self.reasons) != len(self.mean) or not set(self.reasons) <= REASONS.keys():
+            raise InputError("this JSON text cannot be read: a report has one known reason for each column")
+
+    def interval(self, kind: str, point: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+        """Ends of intervals of this level, wide enough to hold the estimate `point`, which may be shrunk or pooled."""
+        if kind == "standard_deviation":
+            lower, upper = self.interval("covariance", np.diag(np.square(point)), level)
+            return np.sqrt(np.maximum(np.diag(lower), 0.0)), np.sqrt(np.maximum(np.diag(upper), 0.0))
+        value, std, below, above = (getattr(self, f"{kind}{part}") for part in ("", "_std", "_below", "_above"))
+        width = normal_quantile(0.5 + level / 2.0) * std
+        lower, upper = np.minimum(value - width - below, point), np.maximum(value + width + above, point)
+        if kind == "correlation":
+            lower, upper = np.clip(lower, -1.0, 1.0), np.clip(upper, -1.0, 1.0)
+            for ends in (lower, upper):
+                np.fill_diagonal(ends, 1.0)
+        elif kind == "covariance":
+            np.fill_diagonal(lower, np.maximum(np.diag(lower), 0.0))
+        return lower, upper
+
+    def __repr__(self) -> str:
+        return (
+            f"GaussianReport(reasons={self.reasons})"
+            if len(self.reasons) <= 6
+            else f"GaussianReport({tally(self.reasons)})"
+        )
+
+    def _table(self) -> Table:
+        deviations = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        numbers = [("mean", self.mean), ("standard_deviation", deviations), ("reason", self.reasons)]
+        return Table("column", [str(place) for place in range(len(self.reasons))], numbers)
+
+
+def read_gaussian_report(value: Any) -> GaussianReport:
+    """Read a report from its JSON value."""
+    if not isinstance(value, dict):
+        raise InputError("this JSON text cannot be read: field 'report' must be an object or null")
+    report = GaussianReport(**GaussianReport._fields_of(value))
+    report._refuse_nonsense()
+    return report
 
 
 def correlation_of(covariance: FloatArray) -> FloatArray:

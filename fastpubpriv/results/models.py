@@ -14,7 +14,7 @@ import numpy as np
 
 from fastpubpriv import columns, validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import listed, points, term_values
+from fastpubpriv.columns import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import LEVEL, Form, Result, Table
@@ -112,6 +112,17 @@ def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str]
 
 # Released linear and logistic models.
 
+_REASONS = {
+    "heavy_tail": (
+        "Heavy tail",
+        "a few rows far out decide: noisy counts do not show all of them, so intervals may miss",
+    ),
+    "shifted": ("Shifted", "public rows are from somewhere else than private ones: they were not pooled"),
+    "few_rows": ("Few rows", "least squares rests on few rows: intervals may be too short"),
+    "unresolved": ("Unresolved", "the noise hides how long the scores of rows are: intervals mean little"),
+}
+STATUSES = ("ok", "heavy_tail", "shifted", "few_rows", "unresolved", "few_public_rows")
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TrainingResult(Result):
@@ -125,6 +136,10 @@ class TrainingResult(Result):
         The prediction at zero.
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
         Of [intercept, coefficients]: public and private sampling, noise for privacy, the bias of clipping; and the noise alone.
+    interval_center, tail_below, tail_above : (1 + terms,) float64
+        Intervals of [intercept, coefficients] are about this center: least squares, or the maximum likelihood, of the private rows,
+        with public rows where they agree. Rows far out, which noise hides in part, add the tails to either side. With
+        tails="light", for the Huber loss and for public rows alone the center is the estimate, and there are no tails.
     public_coefficients, public_intercept, public_covariance
         The same from the public rows alone, which cost nothing.
     public_drift : float
@@ -139,10 +154,13 @@ class TrainingResult(Result):
     rows_behind : (terms,) float64
         About how many public rows a least-squares coefficient would rest on: a third of them for normal columns.
     status : tuple of str
-        "ok", or "few_rows" for a term with few rows behind it. Rows far out count less here than in least squares; if the line
-        bends there, the coefficient is that of the bulk of the rows. The interval counts the difference that public rows show.
-        "few_public_rows" for all terms where there are fewer than two public rows for each coefficient (five, of classes): the
-        size of residuals and how much of the way a step covers are then hardly known, and there are no intervals (NaN).
+        "ok", or why an interval may not hold. "heavy_tail": a few rows far out decide, and no noisy count can show all of them.
+        "shifted": public rows are from somewhere else (`public_drift` above 2, a released mean outside their range, categories
+        that none of them has), and were not pooled. "few_rows": too few public rows for so many coefficients, or directions in
+        which private rows hardly vary; with tails="light", and for the Huber loss, a term with few public rows behind it.
+        "unresolved": the noise hides how long the scores of rows are. "few_public_rows" for all terms where there are fewer than
+        two public rows for each coefficient (five, of classes): the size of residuals and how much of the way a step covers are
+        then hardly known, and there are no intervals (NaN).
     predicted_excess, public_excess : float
         Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
         spent, for the method and for the public rows alone. Where there are no more public rows than coefficients, a line goes
@@ -175,6 +193,9 @@ class TrainingResult(Result):
     intercept: float
     covariance: FloatArray
     noise_covariance: FloatArray
+    interval_center: FloatArray
+    tail_below: FloatArray
+    tail_above: FloatArray
     public_coefficients: FloatArray
     public_intercept: float
     public_covariance: FloatArray
@@ -198,6 +219,9 @@ class TrainingResult(Result):
         "covariance": ("all", "all"),
         "noise_covariance": ("all", "all"),
         "public_covariance": ("all", "all"),
+        "interval_center": ("all",),
+        "tail_below": ("all",),
+        "tail_above": ("all",),
         "classes": ("classes",),
         "label_quantiles": ("label_quantiles",),
     }
@@ -206,8 +230,9 @@ class TrainingResult(Result):
         p = len(self.terms)
         fine = (
             len(self.coefficients) == len(self.status) == p
-            and {*self.status} <= {"ok", "few_rows", "few_public_rows"}
-            and len(self.covariance) == p + 1
+            and {*self.status} <= {*STATUSES}
+            and len(self.covariance) == len(self.interval_center) == p + 1
+            and bool(np.all(self.tail_below >= 0.0) and np.all(self.tail_above >= 0.0))
             and len(self.classes) in (0, 2)
             and bool(np.all(np.diff(self.label_quantiles) >= 0.0))
         )
@@ -246,11 +271,20 @@ class TrainingResult(Result):
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
-        Counts what public and private rows leave open and the known noise, under a normal law; labels that are skewed move the
-        intercept most, which `intercept_error` counts. NaN where `status` says "few_public_rows".
+        They hold least squares, or the maximum likelihood, of the private rows: noise for privacy, the sampling of rows, what the
+        clip of rows far out may hide, and the noise of the curvature. With tails="light" and for the Huber loss they count what
+        public and private rows leave open and the known noise, under a normal law; labels that are skewed move the intercept
+        most, which `intercept_error` counts. NaN where `status` says "few_public_rows".
         """
-        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * self.standard_error
-        return self.coefficients - width, self.coefficients + width
+        lower, upper = self._ends(validation.confidence_level(level))
+        return lower[1:], upper[1:]
+
+    def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Of [intercept, coefficients]."""
+        half = normal_quantile(0.5 + level / 2.0) * np.sqrt(np.diag(self.covariance)) * self._known
+        known = np.append(self.intercept, self.coefficients)
+        lower = np.minimum(known, self.interval_center - self.tail_below - half)
+        return lower, np.maximum(known, self.interval_center + self.tail_above + half)
 
     def _terms_of(self, rows: Any) -> FloatArray:
         return terms_of(rows, self.dim, self.columns, self.design)
@@ -342,19 +376,18 @@ class TrainingResult(Result):
         return "coefficients", self.coefficients
 
     def _table(self, level: float = LEVEL) -> Table:
-        lower, upper = self.confidence_interval(level)
-        width = normal_quantile(0.5 + level / 2.0)
+        lower, upper = self._ends(level)
         numbers = [
             ("coefficient", [self.intercept, *self.coefficients]),
-            ("lower", [self.intercept - width * self.intercept_error, *lower]),
-            ("upper", [self.intercept + width * self.intercept_error, *upper]),
+            ("lower", lower.tolist()),
+            ("upper", upper.tolist()),
             ("public only", [self.public_intercept, *self.public_coefficients]),
         ]
         return Table("term", ("intercept", *self.terms), numbers)
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         rows, *facts = self._facts()
-        interval = ("Interval", f"{100.0 * level:.4g} %: public and private sampling, noise, and the bias of clipping")
+        interval = ("Interval", f"{100.0 * level:.4g} %: sampling, noise, and what the clip of rows far out may hide")
         return self._table(level), [rows, interval, *facts]
 
     @property
@@ -380,7 +413,6 @@ class TrainingResult(Result):
                 "public rows alone" if self.method == "throw_away" else f"private and public rows together{share}",
             ),
         ]
-        few = [name for name, status in zip(self.terms, self.status, strict=True) if status == "few_rows"]
         needed = "five" if self.loss == "logistic" else "two"
         if np.isnan(self._known):
             guessed = "; what was predicted is a guess, and may be far too small" if self._through_all else ""
@@ -393,14 +425,7 @@ class TrainingResult(Result):
                     f"step covers are hardly known, so that there are no intervals: these need {needed} for each{guessed}",
                 )
             )
-        if few:
-            found.append(
-                (
-                    "Few rows",
-                    f"least squares would rest on few public rows for {listed(few)}: rows far out count less here, and intervals "
-                    "count the difference that public rows show",
-                )
-            )
+        found += [(title, text) for word, (title, text) in _REASONS.items() if word in self.status]
         if self.public_drift > 1.0:
             found.append(
                 (

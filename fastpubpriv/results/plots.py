@@ -203,10 +203,11 @@ def plot_ellipses(
     level: float,
     points: FloatArray | None = None,
     box: Box | None = None,
+    correlations: tuple[FloatArray, FloatArray] | None = None,
 ) -> Any:
     """Ellipses of all pairs of columns that hold a share `level` of a Gaussian each, and on the diagonal the single columns.
 
-    With public rows `points` behind them, and cut to the `box` of what the columns can hold.
+    With public rows `points` behind them, cut to the `box` of what the columns can hold, and with intervals of correlations.
     """
     dim = len(mean)
     side = 2.1 if dim > 2 else 2.9
@@ -233,9 +234,12 @@ def plot_ellipses(
                 _ellipse(axes, mean[chosen], outline, ends, seen)
                 _limits(axes.set_ylim, mean[row], reach * spread[row], ends, 1)
                 tilt = correlation[row, column]
+                between = ""
+                if correlations is not None:
+                    between = f"\n{correlations[0][row, column]:+.2f} to {correlations[1][row, column]:+.2f}"
                 # In the upper corner that the ellipse leans away from.
                 axes.text(
-                    0.04 if tilt >= 0.0 else 0.96, 0.96, f"r = {tilt:+.2f}", transform=axes.transAxes,
+                    0.04 if tilt >= 0.0 else 0.96, 0.96, f"r = {tilt:+.2f}{between}", transform=axes.transAxes,
                     ha="left" if tilt >= 0.0 else "right", va="top", fontsize=7, color="#444444",
                 )  # fmt: skip
             axes.tick_params(labelsize=7)

@@ -6,7 +6,6 @@ have are in `gradient/`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,33 +15,30 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.mechanisms.gradients import ResidualSum
-from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, check_sum_grids, gram_grid
+from fastpubpriv.mechanisms.sums import check_sum_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Registry, Run, noise_per_radius
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import each_row
+from fastpubpriv.training import exact
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training import newton_logistic as logistic
-from fastpubpriv.training import statistics
 from fastpubpriv.training.centre import centre_share, release_centre
 from fastpubpriv.training.gradient.choosing import EXPONENTIAL
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.fit import is_stepwise
 from fastpubpriv.training.gradient.perturbing import OUTPUT_PERTURBATION
 from fastpubpriv.training.gradient.task import Descended, GradientTask
-from fastpubpriv.training.leverage import counted_bias, rests_on_few
+from fastpubpriv.training.leverage import counted_bias
 from fastpubpriv.training.newton_state import State
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH, TrainingMethod
-from fastpubpriv.training.residual_rows import residual_rows
 from fastpubpriv.training.rotated import Rotation, rotated_rows
 from fastpubpriv.training.weighing import weigh, weighing_share
 
-_TIE = 0.05
 # Two rows do not tell how large anything is: a column or a label in which they hardly differ looks next to constant.
 _FEWEST_PUBLIC = 3
-_SURELY = 2.0  # so many times as large an error of the steps decides against them, with next to no public rows
-_BOTH_GOOD = 0.02  # of a residual's variance: predicted errors below it are both about zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,22 +90,30 @@ def _most_steps(problem: Problem) -> int:
 
 def _plan_newton(problem: Problem, account: Account) -> Any:
     left = _check_weighing(problem, account)
+    if not problem.exact:
+        return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
+    start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
+    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
+    return exact.plan_exact(problem, account, left, start, noise(Fraction(1)))
+
+
+def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -> Any:
+    """At most so many Newton steps for what is left of an allowance."""
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         centre = centre_share(problem.posterior, problem.counted, noise)
-        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre)
+        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre, most)
         if centre:
             check_sum_grids(account, [left * centre], problem.dim, problem.n_priv)
     else:
-        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise)
+        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise, most)
     check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
     return plan
 
 
-def _asker(run: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
-    """What answers the requests of Newton steps, each at `cost`."""
-    on_rows = run.on(rotated_rows(run.rows, rotation, run.executor))
+def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
+    """What answers the requests of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
 
     def ask(request: steps.Request, step: int) -> steps.Answer:
         released = on_rows.release(
@@ -134,25 +138,27 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> st
 
 
 def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
-    problem, plan, left = _weighed(run, problem, plan)
+    start = plan.start if isinstance(plan, exact.ExactPlan) else plan
+    problem, start, left = _weighed(run, problem, start)
+    if not isinstance(plan, exact.ExactPlan):
+        return _learn_steps(run, problem, plan, left)[0]
+    found, rows = _learn_steps(run, problem, start, left * exact.START)
+    return exact.learn_exact(run, problem, plan, found, rows)
+
+
+def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
+    """Newton steps that cost what is left, and the rows in the coordinates of the problem."""
     noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=left)
-    if not isinstance(problem.posterior, Posterior):
-        ask = _asker(run, problem, problem.rotation, left * plan.share)
-        found = logistic.newton_logistic(problem.posterior, plan, problem.counted, noise, ask)
-        return _fitted(found, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
-    if plan.centre:
+    if isinstance(known, Posterior) and plan.centre:
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
         moved = release_centre(run.on(once), problem, left * plan.centre)
         known, rotation = moved.posterior, moved.rotation
-    state = steps.newton(
-        known,
-        plan,
-        problem.counted,
-        noise,
-        _asker(run, problem, rotation, left * plan.share),
-        sparse=bool(rests_on_few(problem).any()),
-    )
+    rows = rotated_rows(run.rows, rotation, run.executor)
+    ask = _asker(run.on(rows), problem, rotation, left * plan.share)
+    if not isinstance(known, Posterior):
+        return _fitted(logistic.newton_logistic(known, plan, problem.counted, noise, ask), plan), rows
+    state = steps.newton(known, plan, problem.counted, noise, ask)
     fitted = _fitted(state, plan)
     if moved is not None:
         fitted = replace(
@@ -162,11 +168,8 @@ def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
             noise=moved.covariance_back(fitted.noise),
             steps=plan.steps + 1,
         )
-    return replace(
-        fitted,
-        bias_sq=plan.clip.unseen_sq * known.noise_share,
-        bias=counted_bias(problem, plan.clip, state.lever),
-    )
+    bias_sq, bias = plan.clip.unseen_sq * known.noise_share, counted_bias(problem, plan.clip, state.lever)
+    return replace(fitted, bias_sq=bias_sq, bias=bias), rows
 
 
 def _fitted(state: State, plan: Any) -> Fitted:
@@ -179,64 +182,16 @@ def _fitted(state: State, plan: Any) -> Fitted:
     )
 
 
-def _entry(account: Account, cost: Fraction, dim: int, n_priv: int) -> float:
-    """Noise off the diagonal of a second moment of rows clipped to norm 1."""
-    grid = gram_grid(account, cost, dim, n_priv)
-    return _off_diagonal(account, grid.event.noise_std * grid.step(1.0) ** 2)
-
-
-def _off_diagonal(account: Account, diagonal: float) -> float:
-    """Noise off the diagonal, from that on it."""
-    return diagonal if account.pure else diagonal / math.sqrt(2.0)
-
-
-def statistics_noise(problem: Problem, account: Account) -> float:
-    """Noise off the diagonal of the one release of "sufficient_statistics", for rows clipped to norm 1."""
-    return _entry(account, account.allowance - _weighing(problem, account), problem.dim + 1, problem.n_priv)
-
-
-def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
-    if not isinstance(problem.posterior, Posterior) or problem.posterior.threshold is not None:
-        raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
-    if problem.posterior.blank:
-        raise InputError(
-            "method='sufficient_statistics' clips residuals once, by those of public rows, and public labels that are all equal "
-            "have none: pass method='newton'"
-        )
-    check_gram_grids(account, [_check_weighing(problem, account)], problem.dim + 1, problem.n_priv)
-    entry = statistics_noise(problem, account)
-    return statistics.plan_statistics(problem.posterior, problem.counted, entry)
-
-
-def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan) -> Fitted:
-    problem, plan, left = _weighed(run, problem, plan)
-    assert isinstance(problem.posterior, Posterior)
-    account, dim = run.account, problem.dim
-    rows = residual_rows(run.rows, problem, plan)
-    released = run.on(rows).release(
-        SecondMoment(affine=AffineMap(dim=dim + 1), radius=plan.radius),
-        name="second moments of rows and residuals",
-        cost=left,
-        residual_clip=plan.clip.bound * problem.posterior.scale * problem.rotation.label_scale,
-        clip_radius=plan.radius,
-    )
-    entry = _off_diagonal(account, released.noise_std)
-    fitted = statistics.pooled(problem.posterior, plan, problem.counted, released.value, entry)
-    return replace(fitted, bias=counted_bias(problem, plan.clip, plan.weights.lever**2))
-
-
 METHODS: Registry[TrainingMethod] = Registry(
     TrainingMethod(
         name="newton",
         prepare=_plan_newton,
         learn=_learn_newton,
-        draws=lambda problem: (_most_steps(problem) + 1) * problem.dim + problem.rotation.weighted,
-    ),
-    TrainingMethod(
-        name="sufficient_statistics",
-        prepare=_plan_statistics,
-        learn=_learn_statistics,
-        draws=lambda problem: (problem.dim + 1) ** 2 + problem.rotation.weighted,
+        draws=lambda problem: (
+            (_most_steps(problem) + 1) * problem.dim
+            + problem.rotation.weighted
+            + (exact.draws(problem.dim) if problem.exact else 0)
+        ),
     ),
     TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0),
     SEMI_DP,
@@ -269,13 +224,9 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
     return name, None if made is None else made()
 
 
-def candidates(problem: Problem, method: str) -> list[str]:
-    """The methods that `method` may stand for: itself, or all without settings that the loss has."""
-    if method != "auto":
-        return [method]
-    known = problem.posterior
-    linear = isinstance(known, Posterior) and known.threshold is None
-    return [name for name in WITHOUT_SETTINGS if linear or name != "sufficient_statistics"]
+def candidates(method: str) -> list[str]:
+    """The methods that `method` may stand for: itself, or all without settings."""
+    return [method] if method != "auto" else list(WITHOUT_SETTINGS)
 
 
 def prepare(problem: Problem, account: Account, names: list[str]) -> dict[str, Any]:
@@ -290,39 +241,25 @@ def prepare(problem: Problem, account: Account, names: list[str]) -> dict[str, A
     return plans
 
 
-def least(problem: Problem, account: Account, plans: dict[str, Any]) -> str:
+def least(problem: Problem, plans: dict[str, Any]) -> str:
     """The method with the least predicted error; public rows alone unless a private one is clearly better.
 
-    Of two public rows no prediction is worth anything: these alone, which cost nothing.
+    Predictions assume light tails. Exact coefficients, with which public rows are pooled where they agree, are therefore taken
+    unless noise is sure to drown them. Of two public rows no prediction is worth anything: these alone, which cost nothing.
     """
     if "throw_away" in plans and len(problem.posterior.labels) < _FEWEST_PUBLIC:
         return "throw_away"
+    plan = plans.get("newton")
+    if isinstance(plan, exact.ExactPlan):
+        return "throw_away" if plan.hopeless and "throw_away" in plans else "newton"
     chosen = min(plans, key=lambda name: float(plans[name].predicted))
-    if {"newton", "sufficient_statistics"} <= plans.keys() and chosen != "throw_away":
-        chosen = _tied(problem, account, plans) or chosen
     if "throw_away" in plans and not plans[chosen].predicted < WORTH * plans["throw_away"].predicted:
         chosen = "throw_away"
     return chosen
 
 
 def choose(problem: Problem, account: Account, names: list[str]) -> tuple[TrainingMethod, Any]:
-    """The method with the least predicted error, and its plan; public rows alone unless a private one is clearly better."""
+    """The method of `least`, and its plan."""
     plans = prepare(problem, account, names)
-    chosen = least(problem, account, plans)
+    chosen = least(problem, plans)
     return METHODS[chosen], plans[chosen]
-
-
-def _tied(problem: Problem, account: Account, plans: dict[str, Any]) -> str | None:
-    """The choice between two methods whose predicted errors are about the same: by what the public curvature is worth."""
-    assert isinstance(problem.posterior, Posterior)
-    one, other = plans["newton"].predicted, plans["sufficient_statistics"].predicted
-    if problem.posterior.next_to_none:
-        # One release, residuals clipped about the public fit, keeps more of that fit's error than it predicts; steps correct it.
-        return "newton" if one < _SURELY * other else "sufficient_statistics"
-    small = max(one, other) < _BOTH_GOOD * problem.posterior.scale**2
-    if not small and abs(one - other) > _TIE * max(one, other):
-        return None
-    dim, m = problem.dim, len(problem.posterior.labels)
-    noise = noise_per_radius(dim, pure=account.pure, allowance=account.allowance)(Fraction(1))
-    many = problem.counted >= 8.0 * dim**1.5 * noise / 2.0
-    return "sufficient_statistics" if m < 10 * dim and many else "newton"

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.training.newton_state import FEW, MANY, JointState, State
+from fastpubpriv.training.newton_state import FEW, MANY, State
 from fastpubpriv.training.normal_clips import normal_clips
 from fastpubpriv.training.public_linear import Bound, Clip, Posterior
 from fastpubpriv.training.whitening import Weighting, water_filled, water_filled_each, weighting, weighting_each
@@ -82,9 +82,11 @@ def step_counts(posterior: Posterior) -> tuple[int, ...]:
     return (*STEPS, *MORE_STEPS) if posterior.few else STEPS
 
 
-def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0)) -> NewtonPlan:
-    """The number of steps and the clip with the least predicted error."""
-    noises = {steps: noise((1 - centre) / steps) for steps in step_counts(posterior)}
+def plan_newton(
+    posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0), most: int = MORE_STEPS[-1]
+) -> NewtonPlan:
+    """The number of steps, at most `most`, and the clip with the least predicted error."""
+    noises = {steps: noise((1 - centre) / steps) for steps in step_counts(posterior) if steps <= most}
     steps, place, predicted = _least(posterior, n_priv, noises, posterior.clips)
     clip = posterior.clips[place]
     if posterior.few and predicted >= _NOISY * posterior.part * posterior.unexplained:
@@ -168,12 +170,9 @@ Answer = tuple[FloatArray, float]  # the released sum, and the standard deviatio
 Ask = Callable[[Request, int], Answer]
 
 
-def newton(
-    posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask, *, sparse: bool = False
-) -> State:
-    """Run the steps; `ask` releases the answer to a request. `sparse`: some columns rest on few public rows."""
-    joint = JointState(posterior) if sparse and JointState.suits(posterior) else None
-    state, public = joint or State(posterior), posterior.typical
+def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> State:
+    """Run the steps; `ask` releases the answer to a request."""
+    state, public = State(posterior), posterior.typical
     per_step = noise(plan.share)
     for step in range(plan.steps):
         scale, error = state.scale, state.error
@@ -187,10 +186,6 @@ def newton(
         request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
         total, noise_std = ask(request, step)
         sampling = clip.energy * scale**2 / (n_priv * clip.inside**2)
-        if joint is not None:
-            unit = clip.bound * scale / (n_priv * clip.inside * weights.spread)
-            joint.add_slope(unit * total, (unit * noise_std) ** 2, weights, sampling, n_priv)
-            continue
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
         state.note_slope(unit * total, variance)
@@ -198,8 +193,6 @@ def newton(
         state.add(state.mean + unit * total, variance + bent, sampling)
     if len(posterior.labels) < FEW * len(posterior.mean):
         state.settle(wary=posterior.next_to_none)
-    elif joint is not None:
-        joint.close()
     elif len(posterior.labels) < MANY * len(posterior.mean):
         state.widen(public, public * weights.lever[:, None] / weights.shares, len(posterior.labels), n_priv)
     return state

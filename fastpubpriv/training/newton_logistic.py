@@ -206,11 +206,11 @@ class LogisticPlan:
         return Fraction(1, self.steps)
 
 
-def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise) -> LogisticPlan:
-    """The number of steps with the least predicted error, from public numbers."""
+def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> LogisticPlan:
+    """The number of steps, at most `most`, with the least predicted error, from public numbers."""
     m, h = len(posterior.labels), posterior.curvature
     public, best = posterior.typical, None
-    for steps in STEPS:
+    for steps in (each for each in STEPS if each <= most):
         per_step = noise(Fraction(1, steps))
         variance, pooled = posterior.variance, np.zeros_like(h)
         weights = _weights(public, variance, h, n_priv, per_step)

@@ -9,15 +9,11 @@ from typing import Protocol
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.training.public_linear import Posterior
-from fastpubpriv.training.whitening import Weighting, some
 
 _FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
-_LEAST_CURVATURE = 1e-3
 _SEEN = 3.0  # standard deviations from which a difference counts as seen
 FEW, FEW_OF_CLASSES = 2, 5  # public rows for each coordinate, up to which no interval is honest
 MANY = 10  # public rows for each coordinate, from which what they leave open of the curvature is small
-_MOST_JOINT = 300  # coordinates of a joint state
 
 
 class Known(Protocol):
@@ -196,141 +192,3 @@ class State:
         restless = wary and any(each.length_sq - each.doubt > most for each in self._slopes[-2:])
         if self._slopes[-1].back > 0.0 or restless:
             self.mean = min((each for each in self._slopes if each.back <= 0.0), key=lambda each: each.length_sq).start
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answered:
-    """A step of a `JointState`."""
-
-    start: FloatArray  # (D,), with answer: where it was made; and the released slope there, over the number of rows
-    answer: FloatArray  # (D,)
-    curvature: FloatArray  # (D, D), what the slope is of the way to the best coefficients, by public rows
-    # (D,), with doubt: variance of the slope's noise; and of an entry by what is not known of the curvature
-    noise: FloatArray
-    doubt: float
-    error: float  # the squared error predicted at the start
-
-
-class JointState(State):
-    """A state whose measurements are slopes with the curvature that public rows show, where there are enough of these.
-
-    A column that is nearly always zero lies across several coordinates, and rows with a one are shortened: along it, a step covers
-    less of the way than along any coordinate. What the few rows with a one leave open of the curvature is an error of all steps
-    alike, of the way from where they started, on average, to the best coefficients.
-    """
-
-    def __init__(self, posterior: Posterior) -> None:
-        super().__init__(posterior)
-        self._known = posterior
-        self._rows, self._weights = some(posterior.rows), np.sqrt(some(posterior.weights))
-        self._answered: list[Answered] = []
-        self._covariance: FloatArray = np.diag(posterior.variance)
-        self._noise: FloatArray = np.zeros_like(self._covariance)
-        self._private = self._sampling = self._noise
-        self._scores: tuple[float, FloatArray] = (0.0, self._noise)
-
-    @staticmethod
-    def suits(posterior: Posterior) -> bool:
-        """Whether there are enough public rows to know the curvature by."""
-        dim = len(posterior.mean)
-        return len(posterior.labels) >= MANY * dim and dim <= _MOST_JOINT
-
-    @property
-    def covariance(self) -> FloatArray:
-        """See `State.covariance`."""
-        return self._covariance
-
-    @property
-    def noise(self) -> FloatArray:
-        """See `State.noise`."""
-        return self._noise
-
-    def add_slope(
-        self, answer: FloatArray, noise: FloatArray, weights: Weighting, sampling: float, n_priv: float
-    ) -> None:
-        """Pool the slope at the present coefficients, over the number of rows and the share inside the clip.
-
-        `noise` (D,) is its variance, `sampling` the variance of a residual over n_priv.
-        """
-        m, dim = len(self._known.labels), len(answer)
-        lever = weights.lever * self._weights
-        curvature = (self._rows.T * lever) @ self._rows / len(lever)
-        few = min(1.0, (dim + 1.0) / m)
-        values, along = np.linalg.eigh((1.0 - few) * curvature + few * np.diag(np.diag(curvature)))
-        # Along columns that agree there is no curvature, and nothing is learnt.
-        values = np.maximum(values, _LEAST_CURVATURE)
-        curvature, inverse = (along * values) @ along.T, (along / values) @ along.T
-        self._answered.append(
-            Answered(
-                start=self.mean,
-                answer=answer,
-                curvature=curvature,
-                noise=noise,
-                doubt=(self._known.curvature_error + 1.0 / n_priv) * self.error,
-                error=self.error,
-            )
-        )
-        scores = inverse @ (self._rows * lever[:, None]).T
-        self._sampling = sampling * scores @ scores.T / len(lever)
-        self._scores = (1.0 / m + 1.0 / n_priv) / len(lever), scores
-        for middle in (None, self.private_mean):
-            pure, _ = self._pool_jointly(middle)
-            self._combine(pure, self._sampling)
-
-    def close(self) -> None:
-        """Count what is not known of the curvature, which acts on the way from the average start to the best coefficients.
-
-        Steps before the last are led by slopes as they are: the nearer they start, the less it matters.
-        """
-        factor, scores = self._scores
-        for middle in (self.private_mean, self.private_mean):
-            pure, began = self._pool_jointly(middle)
-            apart = self.private_mean - began
-            way = self._covariance + np.outer(apart, apart)
-            along = np.einsum("ij,jk,ik->i", self._rows, way, self._rows)
-            self._combine(pure, self._sampling + factor * (scores * along) @ scores.T)
-
-    def _pool_jointly(self, now: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """The noise in the mean of all slopes, (D, D), and where they started on average, (D,); `now`, as in `_pool`."""
-        dim = len(self.mean)
-        information, squares = np.zeros((dim, dim)), np.zeros((dim, dim))
-        started, weighted = np.zeros(dim), np.zeros(dim)
-        for index, each in enumerate(self._answered):
-            doubt = each.doubt
-            if now is not None and index + 1 < len(self._answered):
-                expected = each.error + float(np.trace(self._private))
-                doubt += max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * expected)
-            gain = each.curvature.T / (each.noise + doubt)
-            one = gain @ each.curvature
-            information += one
-            started += one @ each.start
-            weighted += gain @ each.answer
-            squares += (gain * each.noise) @ gain.T
-        inverse = np.linalg.inv(information)
-        began = inverse @ started
-        self.private_mean = began + inverse @ weighted
-        return inverse @ squares @ inverse, began
-
-    def _combine(self, pure: FloatArray, other: FloatArray) -> None:
-        """Public rows and slopes together; `pure` is the noise for privacy in the slopes' mean, `other` its other errors."""
-        public, dim = self._known, len(self.mean)
-        self._private = _symmetric(pure + other)
-        apart = self.private_mean - public.mean
-        between = np.diag(public.variance) + self._private
-        disagreement = float(apart @ np.linalg.solve(between, apart))
-        self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
-        trusted, precision = 1.0 / (self.drift * public.variance), np.linalg.inv(self._private)
-        self._covariance = _symmetric(np.linalg.inv(np.diag(trusted) + precision))
-        gain = self._covariance @ precision
-        self._noise = _symmetric(gain @ pure @ gain.T)
-        self.variance = np.diag(self._covariance).copy()
-        self.mean = public.mean + gain @ apart
-        kept = self._covariance * trusted
-        found = float(np.sum((kept @ apart) ** 2)) - float(
-            np.sum((kept @ (np.diag(1.0 / trusted) + self._private)) * kept)
-        )
-        self._disagreement = max(0.0, found) if self.drift > 1.0 else 0.0
-
-
-def _symmetric(matrix: FloatArray) -> FloatArray:
-    return np.asarray((matrix + matrix.T) / 2.0, dtype=np.float64)

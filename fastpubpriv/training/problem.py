@@ -16,6 +16,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
+from fastpubpriv.training.newton_state import FEW as FEW_ROWS
+from fastpubpriv.training.newton_state import FEW_OF_CLASSES
 from fastpubpriv.training.public_huber import FixedClip, huber_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
 from fastpubpriv.training.public_logistic import chances
@@ -45,6 +47,15 @@ class Problem:
     weight_share: float = 1.0
     # mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights
     weight_spread: float = 1.0
+    tails: str = "any"  # whether residuals may have long tails
+
+    @property
+    def exact(self) -> bool:
+        """Whether the aim is least squares, or the maximum likelihood, of all private rows, far ones included."""
+        known = self.posterior
+        robust = isinstance(known, Posterior) and known.threshold is not None
+        least = FEW_OF_CLASSES if self.loss.classes else FEW_ROWS
+        return self.tails == "any" and not robust and len(known.labels) >= least * self.dim
 
     @property
     def dim(self) -> int:
@@ -97,6 +108,21 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ends:
+    """Estimates of [intercept, coefficients] in the units of the table, and the parts of their intervals, (p + 1,) each.
+
+    An interval goes from `below` below the `center` to `above` above it, with deviations of a normal law added to both, and holds
+    the estimate.
+    """
+
+    estimate: FloatArray
+    center: FloatArray
+    below: FloatArray
+    above: FloatArray
+    status: tuple[str, ...]  # (p + 1,), words of `TrainingResult.status`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
     """What a method learnt, in the coordinates of the problem."""
 
@@ -107,6 +133,7 @@ class Fitted:
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     steps: int = 0  # passes over the private rows
+    ends: Ends | None = None  # of exact coefficients, see `exact`
 
 
 def make_problem(
@@ -172,8 +199,9 @@ def make_problem(
     )  # fmt: skip
     words = (stated.origin, stated.class_names)
     return Problem(
-        loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread
-    ), len(used)
+        loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread,
+        tails=stated.tails,
+    ), len(used)  # fmt: skip
 
 
 def with_labels(table: FloatArray) -> BoolArray:

@@ -13,6 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 
+TAILS = "any", "light"  # of residuals: see `Problem.exact`
 MOST_CLASS_WEIGHT = 10.0  # of "public": a rare class counts at most so many times
 MOST_SCALE = 1e150  # a square of it is finite
 LEAST_WORTH = 2.0
@@ -35,6 +36,7 @@ class Stated:
     class_weight: Any = None
     weights_priv: Any = None
     weight_cap: Any = None
+    tails: str = "any"  # "any" or "light", see `train`
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # column of text -> the list of its texts
     class_names: tuple[str, ...] = ()  # classes that are texts
 

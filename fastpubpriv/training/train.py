@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
@@ -28,7 +30,7 @@ from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.spread import label_quantiles, residual_std
-from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.stated import TAILS, Stated
 from fastpubpriv.training.weighing import SUM_OF_WEIGHTS
 
 
@@ -53,6 +55,7 @@ def train(
     class_weight: Any = None,
     y_scale: float | None = None,
     method: str | Descent | Exponential | OutputPerturbation = "auto",
+    tails: str = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -70,13 +73,14 @@ def train(
         your own (`fastpubpriv.training.Loss`).
     {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
-    method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
+    method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps (squared, logistic and Huber loss), one release of second moments (squared loss), public rows only
         (spends nothing), or the one of these with the least predicted error; for other losses "auto" is "semi_dp", or public rows
         only where that is predicted to gain little. Noisy gradient
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
         noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
         `fastpubpriv.training.SemiDP(...)`.
+    {tails}
     {ledger, random_state, threads, progress, kept_memory}
 
     Returns
@@ -91,25 +95,24 @@ def train(
     Privacy
     -------
     Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
-    each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2 sensitivity
-    4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; their exact costs add up to at most the
-    budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a triangle under pure DP). Gradient
+    each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2
+    sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
+    fifth of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
+    DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). The exact costs add up to at most the budget. Gradient
     methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
     batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
     on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
-    The Huber loss bounds residuals itself: its steps clip them there, and no bias of a clip is left. Its coefficients are those of
-    the middle of skewed labels, and few labels far out do not move them.
+    The Huber loss gives a robust slope: it bounds residuals itself, so that its steps clip them there, and no bias of a clip is
+    left. Its coefficients are those of the middle of skewed labels, not least squares: few labels far out do not move them.
 
-    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. Rows far out count less, so
-    that none moves the sum by more than a bound; no cell is clipped. Where the label is linear in the terms this changes nothing.
-    Where the line bends in a long tail (rain by the hour, say), the coefficient is that of the bulk of the rows; `status` says
-    "few_rows" for such a column, and the interval counts the distance to least squares that public rows show. A private cell that
-    is missing becomes the
-    public median, with an indicator term, where more than 1 % of the public cells of its column are missing too; else its row
-    counts for nothing.
+    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. In them rows far out
+    count less, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of
+    the private rows and the sum of their scores, in two pieces, lead to the exact coefficients: see `linear_regression`. A
+    private cell that is missing becomes the public median, with an indicator term, where more than 1 % of the public cells of its
+    column are missing too; else its row counts for nothing.
 
     Examples
     --------
@@ -127,6 +130,7 @@ def train(
     model = Stated(
         categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
         y_bounds=y_bounds, class_weight=class_weight, weights_priv=weights_priv, weight_cap=weight_cap,
+        tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
@@ -161,6 +165,7 @@ def linear_regression(
     categories: Any = None,
     y_scale: float | None = None,
     method: str = "auto",
+    tails: str = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -173,9 +178,9 @@ def linear_regression(
     ----------
     {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, y_scale}
-    method : "auto", "newton", "sufficient_statistics" or "throw_away"
-        Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
-        error.
+    method : "auto", "newton" or "throw_away"
+        Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.
+    {tails}
     {ledger, random_state, threads, progress, kept_memory}
 
     Returns
@@ -193,9 +198,13 @@ def linear_regression(
 
     Notes
     -----
-    The target is the least-squares model. Residuals are clipped at a bound chosen from public rows, together with its bias, which
-    the intercept's error counts. "sufficient_statistics" clips them about the public fit once and for all: where `public_drift` is
-    far above one, "newton" comes closer. Of two public rows, "auto" takes these alone. Terms and missing cells as for `train`.
+    The target is least squares of all private rows. Newton steps with clipped residuals, at a fifth of the budget, are the start.
+    Then come the second moment of the private rows, and the sum of their scores at the start: a private count of how long these
+    are chooses where they are clipped, an outer piece of each says which way the tail pulls, and what may be hidden beyond widens
+    the interval to that side. Public rows are pooled where they agree. Where few rows far out decide, `status` says "heavy_tail"
+    and intervals are wide. For a slope that such rows do not move, take the Huber loss (`train`). Of two public rows, "auto"
+    takes these alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for
+    `train`.
 
     Examples
     --------
@@ -212,6 +221,7 @@ def linear_regression(
     model = Stated(
         categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds,
         weights_priv=weights_priv, weight_cap=weight_cap,
+        tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
@@ -239,6 +249,7 @@ def logistic_regression(
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     method: str = "auto",
+    tails: str = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -252,7 +263,8 @@ def logistic_regression(
     {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
-        Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
+        Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.
+    {tails}
     {ledger, random_state, threads, progress, kept_memory}
 
     Returns
@@ -270,8 +282,8 @@ def logistic_regression(
 
     Notes
     -----
-    Residuals of this loss lie in [-1, 1], so that no clip bends it. Of two public rows, "auto" takes these alone. Terms and missing
-    cells as for `train`.
+    The target is the maximum likelihood of all private rows, by the steps of `linear_regression`. Of two public rows, "auto"
+    takes these alone. Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -288,6 +300,7 @@ def logistic_regression(
     model = Stated(
         categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight,
         weights_priv=weights_priv, weight_cap=weight_cap,
+        tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
@@ -314,16 +327,16 @@ def _train(
     names = features or tuple(f"x{j}" for j in range(dim))
     running.require_squares(name, dim, 32)
     problem, n_pub = make_problem(loss, table, names, rows.n, model)
-    options = candidates(problem, method)
+    options = candidates(method)
     draws = max(1, *(METHODS[each].draws(problem) for each in options))
     run = running.start(name, rows, budget, draws=draws, **account)
     chosen, plan = choose(problem, run.account, options)
     if chosen.name == "throw_away":
         return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
-    if not plan.predicted < WORTH * problem.posterior.excess:
+    if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(
             f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
-            "budget, more private rows, or method='auto', which then spends nothing",
+            "budget, more private rows, or method='throw_away', which spends nothing",
             AccuracyWarning,
             stacklevel=3,
         )
@@ -341,8 +354,9 @@ def _result(
     n_pub: int,
     features: tuple[str, ...] | None,
 ) -> TrainingResult:
-    public = public_fit(problem)
-    found, alone = problem.in_units(fitted.mean), problem.in_units(public.mean)
+    public, ends = public_fit(problem), fitted.ends
+    alone = problem.in_units(public.mean)
+    found = problem.in_units(fitted.mean) if ends is None else ends.estimate
     shared = run.fields(n_pub)
     shared["dim"] = len(problem.design.columns)
     return TrainingResult(
@@ -350,6 +364,9 @@ def _result(
         intercept=float(found[0]),
         covariance=frozen(problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)),
         noise_covariance=frozen(problem.covariance_in_units(fitted.noise)),
+        interval_center=frozen(found if ends is None else ends.center),
+        tail_below=frozen(np.zeros(len(found)) if ends is None else ends.below),
+        tail_above=frozen(np.zeros(len(found)) if ends is None else ends.above),
         public_coefficients=frozen(alone[1:]),
         public_intercept=float(alone[0]),
         public_covariance=frozen(problem.covariance_in_units(public.covariance)),
@@ -358,7 +375,7 @@ def _result(
         loss=problem.loss.name,
         terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
-        status=_status(problem),
+        status=_status(problem, fitted),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=residual_std(problem),
@@ -371,11 +388,14 @@ def _result(
     )
 
 
-def _status(problem: Problem) -> tuple[str, ...]:
+def _status(problem: Problem, fitted: Fitted) -> tuple[str, ...]:
     """Of each term, see `TrainingResult.status`."""
+    terms = len(problem.design.terms)
     least = FEW_OF_CLASSES if problem.loss.classes else FEW
     if len(problem.posterior.labels) < least * problem.dim:
-        return ("few_public_rows",) * len(problem.design.terms)
+        return ("few_public_rows",) * terms
+    if fitted.ends is not None:
+        return fitted.ends.status[1:]
     return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
 
 

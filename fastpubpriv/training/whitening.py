@@ -8,7 +8,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 
-_FLOOR = 1e-6  # of the largest eigenvalue of the covariance
+_FLOOR, _FLAT = 1e-6, 1e-10  # of the largest eigenvalue of the covariance
 _FOLDS, _SMALL = 5, 200  # folds, and columns up to which so many are affordable
 # Fewer public rows are next to none.
 _NEXT_TO_NONE = 60
@@ -112,7 +112,9 @@ class Whitener:
         """The whitener of public terms (m, p) with weights (m,)."""
         mean = weighted_mean(terms, weights)
         values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
-        values = np.maximum(values, _FLOOR * values[-1])
+        # A row with a category that no public row has leaves the plane on which these lie: it must not seem to be far out.
+        flat = values < _FLAT * values[-1]
+        values = np.where(flat, values.mean(), np.maximum(values, _FLOOR * values[-1]))
         root, inverse = (vectors / np.sqrt(values)) @ vectors.T, (vectors / values) @ vectors.T
         return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
 

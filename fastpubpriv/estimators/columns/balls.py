@@ -29,8 +29,14 @@ def shell_edges(top: float) -> FloatArray:
     return np.asarray(top * 2.0 ** (-np.arange(SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE))
 
 
-def choose_ball(counts: FloatArray, edges: FloatArray, std: float, shares: Shares) -> RowBall:
-    """The radius of least predicted error, from counts (edges + 1,) whose noise is `std` rows."""
+def choose_ball(
+    counts: FloatArray, edges: FloatArray, std: float, shares: Shares, noise: float | None = None
+) -> RowBall:
+    """The radius of least predicted error, from counts (edges + 1,) whose noise is `std` rows.
+
+    `noise` is that of one of the `shares.dim` coordinates of what is released next, for radius 1; None is that of a plain sum.
+    """
+    noise = shares.noise_per_radius if noise is None else noise
     top = float(edges[-1])
     uppers = np.append(edges, top)
     middles = np.append(edges[0] / 2.0, np.append((edges[:-1] + edges[1:]) / 2.0, top))
@@ -48,6 +54,6 @@ def choose_ball(counts: FloatArray, edges: FloatArray, std: float, shares: Share
     excess_std = std * np.sqrt((over**2).sum(axis=1))
     hidden = HIDDEN * std * np.maximum(uppers[min(last + 2, len(uppers) - 1)] - edges, 0.0)
     bias = np.sqrt(excess**2 + (excess_std / 2.0) ** 2 + (hidden / 2.0) ** 2)
-    error = bias**2 + shares.dim * (shares.noise_per_radius * edges) ** 2
+    error = bias**2 + shares.dim * (noise * edges) ** 2
     best = int(np.argmin(error))
     return RowBall(radius=float(edges[best]), bias=float(bias[best]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from fastpubpriv.session import Run
 
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
 MOST_NAMED = 10
+# Logarithm of the largest factor between the unit of a column and the usual one, where the whole vector counts.
+FARTHEST_ROOT = 30.0
 # Numbers for each cell while counts are asked for again: those of before, joined with public rows, and their variances; the
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
@@ -110,9 +113,28 @@ def ball_of(run: Run, columns: list[Seen], box: ColumnBox, shares: Shares) -> Ro
     return choose_ball(shells.value, edges, shells.noise_std, shares)
 
 
-def learn(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool) -> MeanResult:
-    """Release, clip, release, and say what came out; after the debit."""
+def by_root_of_width(columns: list[Seen]) -> list[Seen]:
+    """The columns in units for the least squared error of the whole vector in data units, which noise spreads over them.
+
+    In units of w_j of each column the squared length of a row is about sum w_j^2 (width_j / unit_j)^2 and the error sum width_j^2 /
+    w_j^2 times it: least for w_j as the root of the width. All from released numbers.
+    """
+    logs = np.array([math.log(each.map.clip.absolute(each.map.width)) for each in columns if each.map.used])
+    if not len(logs):
+        return columns
+    roots = iter(np.exp(np.clip((logs - logs.mean()) / 2.0, -FARTHEST_ROOT, FARTHEST_ROOT)).tolist())
+    return [
+        replace(each, map=replace(each.map, width=each.map.width / next(roots))) if each.map.used else each
+        for each in columns
+    ]
+
+
+def learn(
+    run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool, whole: bool = False
+) -> MeanResult:
+    """Release, clip, release, and say what came out; after the debit. `whole`: for the error of the whole vector in data units."""
     columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
+    columns = by_root_of_width(columns) if whole else columns
     totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
     # Where nothing is clipped there is nothing to ask: a function of released numbers, and nothing is refunded.
     if any(each.map.used for each in columns):
@@ -159,8 +181,12 @@ def mean_of_columns(
     bounds: Bounds,
     neutral: bool,
     skip: bool,
+    whole: bool = False,
 ) -> MeanResult:
-    """Check, pay, release. `start(draws=...)` makes the run; `skip` allows the public rows to stand in for the private ones."""
+    """Check, pay, release. `start(draws=...)` makes the run; `skip` allows the public rows to stand in for the private ones.
+
+    `whole`: for the error of the whole vector in data units.
+    """
     n_pub, dim = public.shape
     run = start(draws=draws(dim))
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
@@ -171,6 +197,6 @@ def mean_of_columns(
     warn_before(name, shares, n_pub)
     warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():
-        result = learn(run, public, shares, bounds=bounds, neutral=neutral)
+        result = learn(run, public, shares, bounds=bounds, neutral=neutral, whole=whole)
     warn_about(name, result)
     return result

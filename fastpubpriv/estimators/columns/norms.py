@@ -10,8 +10,6 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.balls import choose_ball
-from fastpubpriv.estimators.columns.clips import FAR_REACH, unseen_far
-from fastpubpriv.estimators.columns.report import TAIL
 from fastpubpriv.estimators.columns.scales import (
     Column,
     doubtful_sum,
@@ -29,6 +27,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.session import Run
 
 LOG2_PARTS = 1
+LAW_OCTAVES = 6  # beyond the last norm that stands out, which the law of the tail goes on for
 LEAST, MOST = -480, 480  # exponents of the norms that are told apart: their squares are ordinary numbers
 OCTAVES = 10
 _FIRST, _LAST = ((exponent + 1022 << LOG2_PARTS) + (1 << LOG2_PARTS) for exponent in (LEAST, MOST))
@@ -43,7 +42,7 @@ class Norms:
 
     `status` is that of the norms as of a column of numbers. Beyond the radius rows add up to at most `tail`, as far as the counts
     and the tail that they show can tell; `doubt` is what rows that do not stand out, but may be there, add up to; up to `unseen`
-    rows may lie anywhere.
+    rows may lie anywhere. `law` says how norms fall off, None where nothing stands out.
     """
 
     radius: float
@@ -54,20 +53,104 @@ class Norms:
     doubt: float = 0.0
     tail: float = 0.0
     unseen: float = 0.0
+    law: TailLaw | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TailLaw:
+    """How norms go on beyond the last one that stands out: sums of |z| - R over the rows beyond a radius R.
+
+    `counts` (k,) are released rows of the shells with these `middles` (k,), up to `end`, each with noise of `std` rows; `inner`
+    and `outer` those of the last octave but one and of the last that stands out, `later` (6,) those of the octaves beyond it.
+    """
+
+    middles: FloatArray
+    counts: FloatArray
+    std: float
+    end: float
+    inner: float
+    outer: float
+    later: FloatArray
+
+    @property
+    def octave_std(self) -> float:
+        """Noise of the count of an octave."""
+        return math.sqrt(2.0) * self.std
+
+    @property
+    def fall(self) -> float:
+        """Rows of the last octave over those of the one before it."""
+        return max(self.outer, self.octave_std) / max(self.inner, self.octave_std)
+
+    def beyond(self, radius: float) -> float:
+        """The sum that is expected: what was counted, and octaves that fall off faster and faster."""
+        return self._sum(radius, max(self.outer, self.octave_std), min(self.fall, 0.7), 0.65)
+
+    def most(self, radius: float, leeway: float = 1.0) -> float:
+        """The sum of a tail as heavy as the counts allow: where they fall off slowly, a power law with `leeway` deviations more."""
+        slow = self.fall - 0.15
+        allowed = leeway * min(max(5.0 * slow, 0.0), 1.0) * self.octave_std
+        outer, inner = (max(each, self.octave_std) for each in (self.outer, self.inner))
+        first = min(0.75, (outer + allowed) / max(inner - allowed, self.octave_std))
+        return self._sum(radius, outer + allowed, first, min(max(0.65 + 2.0 * slow, 0.65), 1.0))
+
+    def _sum(self, radius: float, rows: float, first: float, bend: float) -> float:
+        """Counted excess and that of octaves of `rows` times first, times first times bend, ..., none above what was counted."""
+        over = np.maximum(self.middles - radius, 0.0)
+        found, ratio = max(float(over @ self.counts), 0.0), first
+        for octave, counted in enumerate(self.later.tolist()):
+            rows = min(rows * ratio, max(counted, 0.0) + self.octave_std)
+            ratio *= bend
+            found += rows * max(1.3 * self.end * 2.0**octave - radius, 0.0)
+        return math.hypot(found, 0.5 * self.std * float(np.linalg.norm(over)))
+
+    def ratios(self, radius: float) -> tuple[float, float]:
+        """The sum beyond a radius over that of the part between half of it and it: as expected, and at most."""
+        least = np.finfo(np.float64).tiny
+        here = self.beyond(radius)
+        expected = min(3.0, here / max(self.beyond(radius / 2.0) - here, least))
+        part = self.most(radius / 2.0, 0.0) - self.most(radius, 0.0)
+        return expected, max(expected, min(6.0, self.most(radius) / max(part, least)))
+
+    def counted(self, radius: float) -> float:
+        """What was counted beyond a radius, over the sum of the part between half of it and it."""
+        seen = max(float(np.maximum(self.middles - radius, 0.0) @ self.counts), 0.0)
+        return seen / max(self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny))
+
+    def far(self, radius: float) -> float:
+        """The sum of a few rows far out that no count can show."""
+        return 0.3 * self.octave_std * max(3.0 * self.end - radius, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormCount:
-    """What a count of norms asks and costs, from public numbers; `left` of the allowance is for what comes after."""
+    """What a count of norms asks and costs, from public numbers; `left` of the allowance is for what comes after.
+
+    `noise` is that of one of the `dim` coordinates of what comes after, for rows clipped to norm 1; None is that of a plain sum.
+    With `squared`, norms are those of y y^T, |y|^2: shells and radius are in units of it.
+    """
 
     shares: Shares
     dim: int
+    noise: float | None = None
+    squared: bool = False
 
     @classmethod
     def of(cls, account: Account, n: int, dim: int, part: Fraction = Fraction(1)) -> NormCount:
         """Divide a part of the allowance of an account."""
         shares = divide(1, n, part * account.allowance, pure=account.pure)
         return cls(shares=replace(shares, log2_parts=LOG2_PARTS), dim=dim)
+
+    @classmethod
+    def costing(
+        cls, cost: Fraction, left: Fraction, n: int, dim: int, *, pure: bool, noise: float, squared: bool = False
+    ) -> NormCount:
+        """A count of this cost, before something that costs what is `left`."""
+        std = math.sqrt(8.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
+        shares = Shares(
+            n=n, dim=1, pure=pure, cells=cost, shells=Fraction(0), total=left, log2_parts=LOG2_PARTS, count_std=std
+        )
+        return cls(shares=shares, dim=dim, noise=noise, squared=squared)
 
     @property
     def left(self) -> Fraction:
@@ -76,12 +159,17 @@ class NormCount:
 
     def check_grids(self, account: Account) -> None:
         """Raise now, before the debit, unless the count and one sum have a grid."""
-        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
+        self.check_grid()
         check_sum_grids(account, [self.left], self.dim, self.shares.n)
 
-    def look(self, run: Run, affine: AffineMap, public: FloatArray) -> Norms:
+    def check_grid(self) -> None:
+        """The same for the count alone."""
+        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
+
+    def look(self, run: Run, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
         """Release the count, and say what it shows. `public` norms (m,) help."""
-        found = run.release(ShellCounts(affine=affine, edges=EDGES), name="norms of rows", cost=self.shares.cells)
+        edges = np.sqrt(EDGES) if self.squared else EDGES
+        found = run.release(ShellCounts(affine=affine, edges=edges), name=name, cost=self.shares.cells)
         column = column_of(found.value, public, self.shares)
         (scale,) = scales_of([column], [self.shares])
         last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
@@ -94,46 +182,45 @@ class NormCount:
         edges = edges_of(LOG2_PARTS)[last + 2 - OCTAVES * self.shares.parts : last + 2]
         inside = column.above[last + 2 - len(edges) : last + 1]
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
-        ball = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim))
+        ball = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise)
         end = float(edges[-1])
         squares = float((np.maximum(inside, 0.0) * (edges[1:] / end) ** 2).sum())
         rms = end * min(1.0, (squares / n) ** 0.5)
-        beyond = _beyond(column, last, ball.radius, self.shares)
+        root, heavy, faint = _side_of(column, last, self.shares)
+        law = self._law(column.above, last)
         return Norms(
-            radius=ball.radius, bias=ball.bias, end=end, rms=max(rms, beyond.rms),
-            status=("faint" if scale.outlying or beyond.faint else "heavy_tail" if beyond.heavy else "resolved")
+            radius=ball.radius, bias=ball.bias, end=end, rms=max(rms, root),
+            status=("faint" if scale.outlying or faint else "heavy_tail" if heavy else "resolved")
             if scale.anchored else "unresolved",
-            doubt=doubtful_sum(column, scale, self.shares), tail=beyond.tail, unseen=unseen,
+            doubt=doubtful_sum(column, scale, self.shares), tail=law.most(ball.radius) + law.far(ball.radius),
+            unseen=unseen, law=law,
+        )  # fmt: skip
+
+    def _law(self, counts: FloatArray, last: int) -> TailLaw:
+        """The law of the norms whose outermost cell that stands out is `last`."""
+        parts, edges = self.shares.parts, edges_of(LOG2_PARTS)
+        begin, end = max(last + 1 - OCTAVES * parts, 0), last + 1
+
+        def octave(ends: int) -> float:
+            return float(counts[max(ends - parts, 0) : max(ends, 0)].sum())
+
+        return TailLaw(
+            middles=(edges[begin:end] + edges[begin + 1 : end + 1]) / 2.0, counts=counts[begin:end],
+            std=self.shares.count_std, end=float(edges[end]), inner=octave(end - parts), outer=octave(end),
+            later=np.array([octave(end + k * parts) for k in range(1, LAW_OCTAVES + 1)]),
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Beyond:
-    """What norms beyond a radius add up to at most, the root of the mean square of all, and what their tail is like."""
-
-    tail: float
-    rms: float
-    heavy: bool
-    faint: bool
-
-
-def _beyond(column: Column, last: int, radius: float, shares: Shares) -> _Beyond:
-    """Norms beyond `radius`, by the tail model of columns; `last` is the outermost cell that stands out."""
+def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool, bool]:
+    """Root of the mean square of all norms, and whether their tail is heavy or faint; `last` is the last cell that stands out."""
     edges = edges_of(LOG2_PARTS)
     exponent = math.frexp(edges[last + 1])[1]
-    cut = math.ldexp(radius, -exponent)
-    given = [column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent])
-    sides = sides_of(*given)
-    excess, _, hidden = (float(part[0, 0]) for part in sides.excess(np.array([[cut]])))
-    _, whole, _, whole_sq = np.concatenate(sides.clipped(np.array([[cut, math.inf]])), axis=1)[0].tolist()
-    mean, rms = whole / shares.n, math.sqrt(max(whole_sq / shares.n, 0.0))
+    sides = sides_of([column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent]))
+    *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
     (side,) = sides.each()
     assert side is not None
-    counted = column.above, column.above_var
-    far = unseen_far((None, side), 1, counted, cut, max(FAR_REACH * rms + mean, 0.0), exponent, shares)
-    most = math.ldexp(1.0, 1000)
-    tail = min(max(excess, 0.0) + TAIL * max(hidden, far), most)
-    return _Beyond(math.ldexp(tail, exponent), math.ldexp(min(rms, most), exponent), side.heavy, side.faint)
+    rms = min(math.sqrt(max(whole_sq / shares.n, 0.0)), math.ldexp(1.0, 1000))
+    return math.ldexp(rms, exponent), side.heavy, side.faint
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:

@@ -25,13 +25,14 @@ class Ladder:
     """A call that is ready: what the public rows say, and the rung to take."""
 
     base: PublicBase
+    public: FloatArray
     view: Outlook
     structure: str
     warnings: tuple[str, ...]
 
     def estimate(self, run: Run) -> GaussianResult:
         """Release what the rung needs, after the debit, and put the result together."""
-        found = learn.climb(run, self.base, self.view, self.structure)
+        found = learn.climb(run, self.base, self.view, self.structure, self.public)
         strength = self.base.strength
         source = f"public rows, ridge {self.base.ridge:.3g}"
         details = {
@@ -52,6 +53,7 @@ class Ladder:
             method=METHOD.name,
             structure=found.structure,
             diagnostics=details,
+            report=found.report,
             columns=run.rows.columns,
             provenance={"center": source, "scale": source, "radius": source},
             **run.fields(strength.n_pub),
@@ -76,7 +78,7 @@ def ladder(run: Run, x_pub: FloatArray, structure: str) -> Ladder:
             f"structure='full' has a predicted relative covariance error of {view.own_error_sq**0.5:.3g} by itself; "
             f"structure='auto' would take {view.best!r}"
         )
-    return Ladder(base, view, taken, tuple(f"estimate_gaussian: {text}" for text in messages))
+    return Ladder(base, x_pub, view, taken, tuple(f"estimate_gaussian: {text}" for text in messages))
 
 
 def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str) -> str:

@@ -6,27 +6,29 @@ Ask `step` what to release, give the released second moment of the rows under `a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import targets
-from fastpubpriv.estimators.ladder.norms import Cut, Norms, chi_beyond, early_cut, gram_cut, tail_edges
+from fastpubpriv.estimators.ladder.norms import Norms, chi_beyond, early_cut
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.schedule import Plan, Step, clip_factor, excess_of
 from fastpubpriv.estimators.ladder.shifts import shift_of, weight_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, spectrum, symmetric
+from fastpubpriv.estimators.moments import LARGEST, RadialMean
+from fastpubpriv.estimators.second_moments import unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.public_draws import chi2_quantile
 
+# Of what is expected beyond the counts, the part that is added: a cluster of rows far out looks like the begin of a long tail.
+UNSEEN_SHARE = 0.3
 # The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
 LEAST_MASS = 0.25
-# Rows are far out where the ball of a single round would leave more squared error than this.
-FAR_BIAS_SQ = 0.02
-# They are also far where the narrow ball of early rounds would take so much more of each column's variance than of white rows.
+# Rows are far out where the narrow ball of early rounds would take so much more of each column's variance than of white rows.
 FAR_EXCESS = 0.03
 
 
@@ -59,6 +61,8 @@ class Resolved:
     least: float
     slack: float
     bias: float = 0.0
+    pieces: RadialMean | None = None
+    map: FloatArray | None = None
 
     @property
     def under_resolved(self) -> bool:
@@ -66,10 +70,25 @@ class Resolved:
         return self.least <= self.slack
 
 
+def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
+    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error that this and sampling leave.
+
+    All of what was counted there is added, and a part of what is expected beyond, as far as noise lets the outer piece be seen. The
+    error is beyond that of noise and of sampling if each coordinate had the mean square `power`.
+    """
+    law, (expected, most) = pieces.norms.law, pieces.ratios
+    length_sq = float(np.sum(np.square(pieces.outer)))
+    shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
+    counted = 0.0 if law is None else min(law.counted(pieces.radius), expected)
+    sampling = max(pieces.norms.rms**2 - power * pieces.dim, 0.0) / pieces.n
+    unknown = (most - counted) / 4.0 * math.sqrt(length_sq * shown)
+    return shown * (counted + UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
+
+
 class FullRung:
     """The rounds of one population or leaf."""
 
-    __slots__ = ("_contraction", "_cut", "_excess", "_far", "_norms", "_spectrum", "base", "left", "made", "plan")
+    __slots__ = ("_contraction", "_excess", "_far", "_norms", "_spectrum", "base", "left", "made", "plan")
 
     def __init__(self, base: PublicBase, plan: Plan) -> None:
         self.base, self.plan = base, plan
@@ -78,7 +97,6 @@ class FullRung:
         self._excess: float | None = None
         self._norms: Norms | None = None
         self._far = False
-        self._cut: Cut | None = None
         self._contraction: FloatArray = np.eye(plan.dim + 1)
 
     @property
@@ -93,10 +111,7 @@ class FullRung:
     def radius(self, share: Fraction | None) -> float:
         """Where the next round clips, if it gets this share or (None) is the last."""
         plan = self.plan
-        if self._norms is not None:
-            if share is None:
-                self._cut = self._last_cut(self._norms, self.left)
-                return self._cut.radius
+        if self._norms is not None and share is not None:
 
             def slack(radius: float) -> float:
                 return plan.slack(plan.std(radius * radius, share))
@@ -109,19 +124,16 @@ class FullRung:
         return math.sqrt(plan.early_radius_sq(share, far=self._far))
 
     @property
-    def edges(self) -> FloatArray:
-        """Edges of the norms of (v, 1) as they are now, for a count before the next round."""
-        rows = self.base.strength.radius_sq(0.25) if self.made == 0 else chi2_quantile(0.25, self.plan.dim)
-        return tail_edges(math.sqrt(1.0 + rows))
+    def amplified(self) -> float:
+        """How many times larger noise is beside the covariance than for rows that are white, as far as is known."""
+        known, white = np.maximum(self._spectrum, 1e-6), np.ones(self.plan.dim)
+        one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
+        return max(one / other, 1.0)
 
     def see(self, norms: Norms) -> None:
-        """Take notice of released norms of the rows: until the next round they say where to clip."""
+        """Take notice of released norms of the rows: until the next round they say where to clip, and whether rows lie far out."""
         self._norms = norms
-        if self.made == 0:
-            # A single round would lose what lies beyond its ball.
-            cut = self._last_cut(norms, self.left)
-            self._excess = math.sqrt(0.01 + cut.bias_sq / self.plan.dim)
-            self._far = cut.bias_sq > FAR_BIAS_SQ or self._narrow_excess(norms) > FAR_EXCESS
+        self._far = self._narrow_excess(norms) > FAR_EXCESS
 
     def _narrow_excess(self, norms: Norms) -> float:
         """What a ball for white rows would cut off, for each column, beyond what it cuts off white rows."""
@@ -139,10 +151,6 @@ class FullRung:
             return plan.white_radius_sq
         seen = norms.quantile_sq(0.9)
         return plan.first_radius_sq if seen is None else min(seen, plan.first_radius_sq)
-
-    def _last_cut(self, norms: Norms, left: Fraction) -> Cut:
-        noise = self.plan.noise_error(np.maximum(self._spectrum, 1e-300), 1.0, left)
-        return gram_cut(norms, self.plan.dim, noise=noise, least=math.sqrt(self._least_sq(norms)))
 
     def absorb(self, released: Released, radius: float, share: Fraction) -> None:
         """Precondition by what an early round released."""
@@ -164,16 +172,22 @@ class FullRung:
         self._norms = None
 
     def finish(self, released: Released, radius: float) -> Resolved:
-        """Mean and covariance of v from the last round, shrunk as far as noise and targets tell."""
+        """Mean and covariance of v from a last round that clips to one ball, shrunk as far as noise and targets tell."""
         dim, n = self.plan.dim, self.plan.n
-        std = released.spectral_std / n
-        second = released.value / n
+        std, second = released.spectral_std / n, released.value / n
+        return self._finish(second, std, clip_factor(second[:dim, :dim], radius * radius, std=std, n=n), 0.0)
+
+    def finish_in_pieces(self, pieces: RadialMean) -> Resolved:
+        """The same from a last round in two pieces, which say what clipping takes."""
+        added, bias_sq = tail_of(pieces, 2.0)
+        second = unpacked(pieces.mean + added * pieces.outer, self.plan.dim + 1)
+        found = self._finish(second, math.hypot(1.0, added) * pieces.noise_std, 1.0, bias_sq)
+        return replace(found, pieces=pieces, map=divided(self._contraction, np.eye(self.plan.dim + 1, order="F")))
+
+    def _finish(self, second: FloatArray, std: float, factor: float, bias_sq: float) -> Resolved:
+        dim, n = self.plan.dim, self.plan.n
         self.made += 1
         least = float(spectrum(second)[0][0])
-        factor = clip_factor(second[:dim, :dim], radius * radius, std=std, n=n)
-        bias_sq = 0.0
-        if self._cut is not None:
-            bias_sq = self._cut.bias_sq
         # Back to rows (v, 1) for the mean, in the last coordinates for the covariance.
         half = divided(self._contraction, np.array(second, order="F"))
         moment = divided(self._contraction, np.array(half.T, order="F"))

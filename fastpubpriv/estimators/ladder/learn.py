@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
-from fastpubpriv.estimators.ladder.looks import Look, count_norms, look
-from fastpubpriv.estimators.ladder.norms import Norms, count_draws, mean_cut
+from fastpubpriv.estimators.columns.norms import DRAWS
+from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map, tail_of
+from fastpubpriv.estimators.ladder.intervals import complete_share, report_of, report_of_public
+from fastpubpriv.estimators.ladder.looks import Look, look
+from fastpubpriv.estimators.ladder.norms import count_draws, mean_cut
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.rungs import (
     Outlook,
@@ -27,8 +29,11 @@ from fastpubpriv.estimators.ladder.rungs import (
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, MOST_ROUNDS, Noise
 from fastpubpriv.estimators.ladder.shifts import Shift, shift_of, weight_of
 from fastpubpriv.estimators.matrices import symmetric
+from fastpubpriv.estimators.moments import RadialPlan
+from fastpubpriv.estimators.second_moments import SquarePlan
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
+    AffineMap,
     Released,
     SecondMoment,
     StatisticSum,
@@ -38,6 +43,7 @@ from fastpubpriv.mechanisms.sums import (
 )
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.session import Run
 
 # Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
@@ -46,6 +52,8 @@ AT_THE_EDGE = 0.7
 TOGETHER = 0.8
 # What the variance along an axis without public spread may be, as a part of what was supposed.
 UNSEEN_PART = 0.02
+# Public rows for each column from which their norms are a guide to those of the private rows.
+HELPING = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +69,7 @@ class Climbed:
     mean_error: float
     rounds: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
+    report: GaussianReport | None = None
 
 
 def status_of(found: Climbed) -> str:
@@ -80,7 +89,7 @@ def status_of(found: Climbed) -> str:
 
 def draws(dim: int) -> int:
     """Upper bound on the noise draws of one population."""
-    return MOST_ROUNDS * (dim + 1) ** 2 + 2 * dim + count_draws(dim)
+    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + count_draws(dim) + 2 * DRAWS
 
 
 def check_grids(run: Run, view: Outlook, structure: str) -> None:
@@ -88,16 +97,17 @@ def check_grids(run: Run, view: Outlook, structure: str) -> None:
     account, dim, n, allowance = run.account, run.rows.dim, run.rows.n, run.account.allowance
     counts = view.counts
     if structure == "full":
-        shares = [*EARLY_SHARES, LEAST_LAST, Fraction(1)]
-        part = 1 - view.mean_share - counts.full
-        check_gram_grids(account, [allowance * part * share for share in shares], dim + 1, n)
-        check_sum_grids(account, [allowance * view.mean_share], dim, n)
+        part = 1 - view.mean_share - counts.vectors
+        check_gram_grids(account, [allowance * part * share for share in EARLY_SHARES], dim + 1, n)
+        for share in (LEAST_LAST, Fraction(1)):
+            SquarePlan.of(account, n, dim + 1, part * share).check_grids(account)
+        RadialPlan.of(account, n, dim, view.mean_share).check_grids(account)
     elif structure != "public":
         rest = allowance * (1 - counts.vectors)
         check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
     if structure != "public":
         grid = laplace_count_grid if account.pure else gaussian_count_grid
-        for share in {counts.first, counts.column, counts.last} - {0}:
+        for share in {counts.first, counts.column} - {0}:
             grid(allowance * share, count_draws(0), n)
 
 
@@ -200,18 +210,22 @@ def full_rung(
     base: PublicBase,
     view: Outlook,
     resolved: Resolved,
-    released: Released,
+    average: FloatArray,
+    std: float,
     n: float,
     rounds: int,
     *,
     radius: float | None = None,
     seen: Look | None = None,
+    bias_sq: float = 0.0,
 ) -> Climbed:
-    """The resolved covariance and a combined mean, from the released sum of whitened rows about the start."""
-    std, dim = released.noise_std / n, len(base.center)
-    average = released.value / n
+    """The resolved covariance and a combined mean, from the released `average` of whitened rows about the start, with noise `std`.
+
+    `bias_sq` is the squared error of that mean beyond noise and the sampling of Gaussian rows.
+    """
+    dim = len(base.center)
     root, inverse = resolved.powers
-    error_sq = dim / n + dim * std * std
+    error_sq = dim / n + dim * std * std + bias_sq
     whitened = inverse @ resolved.start + average
     shift = shift_of(float(np.sum(np.square(whitened))), dim * std * std, base.strength, n)
     weight = weight_of(shift, error_sq)
@@ -267,11 +281,11 @@ def edge(average: FloatArray, std: float, radius: float) -> float:
     return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
 
 
-def climb(run: Run, base: PublicBase, view: Outlook, structure: str) -> Climbed:
+def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: FloatArray) -> Climbed:
     """Make the releases of a rung, all of them on all rows, and put the estimate together."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
-        return public_rung(base, view)
+        return replace(public_rung(base, view), report=report_of_public(x_pub))
     public = base.strength
     seen = look(run, base, view.counts)
     base, norms = seen.base, seen.norms
@@ -291,39 +305,69 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str) -> Climbed:
         both = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
         released = run.release(both, name="mean and axis variances", cost=rest, clip_radius=radius)
         return diagonal_rung(base, view, released, n, radius=radius, seen=seen)
-    part = 1 - view.mean_share - view.counts.full
+    part = 1 - view.mean_share - view.counts.vectors
     rung = FullRung(base, full_plan(public, n, noise.part(part)))
     if norms is not None:
         rung.see(norms.lifted())
-    resolved, norms = _second_moments(run, rung, part, view.counts.last)
-    clip = mean_clip(dim)
-    if norms is not None:
-        error = noise.vector(dim, view.mean_share) * math.sqrt(dim) / n
-        clip = mean_cut(norms, noise=error, least=math.sqrt(chi2_quantile(0.95, dim)), offset=1.0).radius
-    measurement = VectorSum(affine=mean_step_map(base, resolved), radius=clip)
-    released = run.release(measurement, name="mean", cost=allowance * view.mean_share, clip_radius=clip)
-    return full_rung(base, view, resolved, released, n, rung.made, radius=clip, seen=seen)
+    # Norms of public rows help a count where the coordinates are not their own.
+    helping = x_pub if len(x_pub) >= HELPING * dim else x_pub[:0]
+    resolved = _second_moments(run, rung, part, helping)
+    return _with_mean(run, base, view, rung.made, resolved, seen, x_pub, helping)
 
 
-def _second_moments(run: Run, rung: FullRung, part: Fraction, last: Fraction) -> tuple[Resolved, Norms | None]:
-    """Early rounds as long as the plan asks for them, a count of norms if it has a share, then the last round."""
-    norms = None
-    while True:
-        step = rung.step()
-        if step.share is None and last:
-            norms = count_norms(run, rung.affine, rung.edges, last, name="norms before the last round")
-            rung.see(norms)
+def _with_mean(
+    run: Run, base: PublicBase, view: Outlook, rounds: int, resolved: Resolved, seen: Look, x_pub: FloatArray,
+    helping: FloatArray,
+) -> Climbed:  # fmt: skip
+    """Release the mean of whitened rows, and put it together with the covariance, with intervals for both."""
+    n, dim = run.rows.n, run.rows.dim
+    affine = mean_step_map(base, resolved)
+    plan = RadialPlan.of(run.account, n, dim, view.mean_share)
+    share = complete_share(resolved)
+    average = plan.measure(
+        run,
+        affine,
+        np.sqrt(squared_norms(affine, helping)),
+        what="the mean",
+        counted=None if share == 1.0 else share * n,
+    )
+    added, bias_sq = tail_of(average, 1.0)
+    found = full_rung(
+        base, view, resolved, average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std, n, rounds,
+        radius=average.radius, seen=seen, bias_sq=bias_sq,
+    )  # fmt: skip
+    report = report_of(base, resolved, found.mean, average, x_pub, share)
+    # What is not known of a tail is not predicted either.
+    guess = any(reason != "ok" for reason in report.reasons)
+    return replace(found, covariance=found.covariance / share, report=report, details={**found.details, "guess": guess})
+
+
+def squared_norms(affine: AffineMap, rows: FloatArray) -> FloatArray:
+    """|y|^2 of public rows under a map, (m,)."""
+    if not len(rows):
+        return np.zeros(0)
+    moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
+    found: FloatArray = np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
+    return found
+
+
+def _second_moments(run: Run, rung: FullRung, part: Fraction, public: FloatArray) -> Resolved:
+    """Early rounds as long as the plan asks for them, then the last one, in two pieces."""
+    while (step := rung.step()).share is not None:
         radius = rung.radius(step.share)
-        share = rung.left if step.share is None else step.share
         released = run.release(
             SecondMoment(affine=rung.affine, radius=radius),
-            name="last second moment" if step.share is None else f"second moment, round {rung.made + 1}",
-            cost=run.account.allowance * part * share,
+            name=f"second moment, round {rung.made + 1}",
+            cost=run.account.allowance * part * step.share,
             clip_radius=radius,
         )
-        if step.share is None:
-            return rung.finish(released, radius), norms
-        rung.absorb(released, radius, share)
+        rung.absorb(released, radius, step.share)
+    plan = SquarePlan.of(run.account, run.rows.n, run.rows.dim + 1, part * rung.left)
+    pieces = plan.measure(
+        run, rung.affine, squared_norms(rung.affine, public), amplified=rung.amplified,
+        names=("norms before the last round", "last second moment"),
+    )  # fmt: skip
+    return rung.finish_in_pieces(pieces)
 
 
 def _norms(root: FloatArray) -> FloatArray:

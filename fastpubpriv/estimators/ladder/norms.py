@@ -13,31 +13,25 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.public_draws import chi2_quantile
 
 SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
-# Rows over the noise of a shell: what is wanted of an early count and of the last one, and the fewest that say anything.
-SIGNAL, LAST_SIGNAL, LEAST_SIGNAL = 100.0, 800.0, 30.0
+# Rows over the noise of a shell: what is wanted of a count, and the fewest that say anything.
+SIGNAL, LEAST_SIGNAL = 100.0, 30.0
 # Of all columns without a public scale together, and the rows over the noise below which they get none.
 MOST_COLUMN_SHARE, LEAST_COLUMN_SIGNAL = Fraction(1, 10), 20.0
 # Octaves of the norm on each side of the expected median that are told apart.
 OCTAVES, NEAR = 20, 2
-TAIL_OCTAVES = 12
 WINDOW, INNER, OUTER = 4, 6, 12  # shells: of the window that finds the rows, and around it
 # What the outer half of a window of shells must show, in deviations of noise, for the window to reach that far.
 OUTER_HALF = 2.0
-# Squared bias for the squared share of a trace that clipping loses in few directions, and bias for what Gaussian rows lose evenly.
-SPREAD, WHITE_SPREAD = 0.8, 0.15
-# Of what is seen to be lost, so many variances of the noise of the counts are taken off.
-DOUBT = 2.0
 # Bias of a mean for the average length that clipping takes: on real tables most of the rows beyond the ball lie on one side.
 SKEW = 1.0
 
 
-def count_share(n: float, noise: Noise, *, signal: float = SIGNAL) -> Fraction:
+def count_share(n: float, noise: Noise) -> Fraction:
     """The part of an allowance that one count of n rows by their norms gets: 0 where it would show nothing."""
     for share in SHARES:
-        if n / noise.count(share) >= (signal if share < SHARES[-1] else LEAST_SIGNAL):
+        if n / noise.count(share) >= (SIGNAL if share < SHARES[-1] else LEAST_SIGNAL):
             return share
     return Fraction(0)
 
@@ -46,24 +40,17 @@ def count_share(n: float, noise: Noise, *, signal: float = SIGNAL) -> Fraction:
 class CountShares:
     """Shares of the allowance for counts of rows, 0 where they would show nothing; all from public numbers.
 
-    `first` is that of a count of norms before anything else, `column` that of each column whose public values are all equal, `last`
-    that of a count of norms before the last second moment.
+    `first` is that of a count of norms before anything else, `column` that of each column whose public values are all equal.
     """
 
     first: Fraction
     column: Fraction
-    last: Fraction
     columns: int
 
     @property
     def vectors(self) -> Fraction:
-        """What a rung without second moments spends on counts."""
+        """What all of them cost together."""
         return self.first + self.columns * self.column
-
-    @property
-    def full(self) -> Fraction:
-        """What the full rung spends on them."""
-        return self.vectors + self.last
 
     @classmethod
     def of(cls, n: float, noise: Noise, columns: int = 0) -> CountShares:
@@ -72,10 +59,10 @@ class CountShares:
         column = min(first, MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
         if column and n / noise.count(column) < LEAST_COLUMN_SIGNAL:
             column = Fraction(0)
-        return cls(first, column, count_share(n, noise, signal=LAST_SIGNAL), columns)
+        return cls(first, column, columns)
 
 
-NO_COUNTS = CountShares(Fraction(0), Fraction(0), Fraction(0), 0)
+NO_COUNTS = CountShares(Fraction(0), Fraction(0), 0)
 
 
 def scale_edges(anchor: float) -> FloatArray:
@@ -86,16 +73,9 @@ def scale_edges(anchor: float) -> FloatArray:
     return found
 
 
-def tail_edges(anchor: float) -> FloatArray:
-    """Edges of norms from `anchor`, the lower quartile of the rows, outwards."""
-    near, far = np.arange(0, 6) / 4.0, np.arange(1.5, TAIL_OCTAVES + 0.25, 0.5)
-    found: FloatArray = anchor * np.exp2(np.concatenate([near, far]))
-    return found
-
-
 def count_draws(columns: int) -> int:
     """Upper bound on the noise draws of all counts of one population."""
-    return (1 + columns) * (len(scale_edges(1.0)) + 1) + len(tail_edges(1.0)) + 1
+    return (1 + columns) * (len(scale_edges(1.0)) + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +166,6 @@ class Norms:
         # A negative count is noise: it must not make up for rows that are there, or the least radius would look best by chance.
         return float(np.sum(np.maximum(self.rows, 0.0) * np.maximum(norms - radius**power, 0.0))) / self.n
 
-    def beyond_variance(self, radius: float) -> float:
-        """Variance that the noise of the counts gives `beyond` (power 2)."""
-        far = np.maximum(self.squares - radius * radius, 0.0)[: self.last + 1]
-        return (self.std / self.n) ** 2 * float(far @ far)
-
     @property
     def mean_square(self) -> float | None:
         """Mean square of the norms; None where no row stands out from the innermost shell."""
@@ -217,26 +192,6 @@ class Cut:
     radius: float
     lost: float
     bias_sq: float
-
-
-def gram_cut(norms: Norms, dim: int, *, noise: float, least: float) -> Cut:
-    """The cut of rows (y, 1), y white with `dim` columns, with the least predicted error of their second moment.
-
-    `noise` is the error that noise leaves for radius 1, `least` the smallest radius to take. What Gaussian rows would lose is
-    spread evenly, and put right by one factor; what is lost beyond that, and beyond the noise of the counts, may lie in few
-    directions.
-    """
-    quartile = norms.quantile_sq(0.75)
-    unit = 1.0 if quartile is None else max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim)
-
-    def cut(radius: float) -> Cut:
-        lost = norms.beyond(radius, power=2)
-        white = unit * chi_beyond(dim, (radius * radius - 1.0) / unit)
-        excess = math.sqrt(max(max(lost - white, 0.0) ** 2 - DOUBT * norms.beyond_variance(radius), 0.0))
-        # An estimate that is too small is off by less than itself, however far the rows go.
-        return Cut(radius, lost, SPREAD * (excess / (1.0 + excess)) ** 2 + (WHITE_SPREAD * white) ** 2)
-
-    return min(_cuts(norms, cut, least), key=lambda one: (noise * one.radius**2) ** 2 + one.bias_sq)
 
 
 def early_cut(norms: Norms, *, slack: Callable[[float], float], least: float) -> Cut:

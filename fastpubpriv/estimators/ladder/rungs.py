@@ -136,8 +136,13 @@ def _inflation(strength: Strength) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS) -> Outlook:
-    """Predict every rung for n private rows and choose; `counts` is paid for first."""
+def outlook(
+    strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS, *, pieces: bool = True
+) -> Outlook:
+    """Predict every rung for n private rows and choose; `counts` is paid for first.
+
+    With `pieces`, the last second moment and the mean of the full rung are released in two pieces, after a count of norms each.
+    """
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
@@ -160,7 +165,9 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO
     )
     mean_share, own_error_sq = MEAN_SHARES[0], math.inf
     for share in MEAN_SHARES:
-        error_sq = full_plan(strength, n, whole.part(1 - counts.full - share)).step(spectrum, Fraction(1), 0).error_sq
+        error_sq = (
+            full_plan(strength, n, whole.part(1 - counts.vectors - share)).step(spectrum, Fraction(1), 0).error_sq
+        )
         std = mean_clip(dim) * whole.vector(dim, share) / n
         found = Prediction(
             math.sqrt(combined(off + own, error_sq)), mean_error(1.2 * dim * std * std * min(inverse, 1.5))

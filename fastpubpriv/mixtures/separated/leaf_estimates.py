@@ -475,7 +475,7 @@ def learn_leaf_ladder(
 def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
     """Decide the rung of a leaf by its released count."""
     n = max(floor, min(round(count), n_priv))
-    view = outlook(base.strength, n, noise)
+    view = outlook(base.strength, n, noise, pieces=False)
     best = view.best if structure == "auto" else structure
     low = count < floor
     return Leaf(place, base, n, view, "public" if low else best, low)
@@ -540,7 +540,9 @@ def _vectors(
             found.append(learn.diagonal_rung(base, view, answer, leaf.n))
         else:
             inner, rounds = resolved[leaf.place]
-            found.append(learn.full_rung(base, view, inner, answer, leaf.n, rounds))
+            found.append(
+                learn.full_rung(base, view, inner, answer.value / leaf.n, answer.noise_std / leaf.n, leaf.n, rounds)
+            )
     return found
 
 

@@ -112,7 +112,7 @@ def component_errors(shape: Shape, n_priv: int, *, pure: bool, allowance: Fracti
     expected = n_priv * shape.min_weight
     if shape.mode == "practical":
         strength = plain_strength(shape.dim, max(1, round(shape.n_pub * shape.min_weight)))
-        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True))
+        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True), pieces=False)
         return view.rungs[view.best]
     return lifted_errors(
         shape.dim, expected, pure=pure, allowance=allowance, mode="theory", failure_prob=shape.failure_prob

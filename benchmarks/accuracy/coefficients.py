@@ -1,0 +1,199 @@
+"""Coefficients of `linear_regression` beside least squares on all rows of raw tables: coverage, width and excess.
+
+A draw shuffles a table and cuts it into public rows and at most `MOST_ROWS` private ones. The truth is least squares on all rows of
+the cut, for the terms that the public rows have spread in. Intervals also count sampling: they should nearly always hold it.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv as fpp
+from benchmarks.accuracy import tables
+from benchmarks.accuracy.keeping import Task, results
+
+MOST_ROWS = 30_000
+BUDGETS: dict[str, Any] = {
+    "rho 0.05": fpp.ZCDP(0.05),
+    "rho 0.5": fpp.ZCDP(0.5),
+    "rho 5": fpp.ZCDP(5),
+    "(1, 1e-6)": fpp.ApproxDP(1, 1e-6),
+    "epsilon 1": fpp.PureDP(1),
+}
+DEFAULT_BUDGETS = ("(1, 1e-6)", "rho 0.5")
+PUBLIC_SIZES = (50, 200, 1_000)
+# Coverage that is asked for where there is no reason, in the mean of a table and of its worst coefficient, and where there is one.
+MEAN_COVERAGE, LEAST_COVERAGE, FLAGGED_COVERAGE = 0.93, 0.85, 0.90
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Rows (n, p) with names of the columns, and labels (n,)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    names: tuple[str, ...]
+
+
+@cache
+def labelled(name: str) -> Labels:
+    """A regression of the list: numbers, and an indicator for each category but the first."""
+    table = tables.REGRESSIONS[name]
+    frame = tables.raw(table.source)[[table.label, *table.numbers, *table.categories]].dropna()
+    y = frame[table.label].to_numpy(np.float64)
+    columns = {each: frame[each].to_numpy(np.float64) for each in table.numbers}
+    for each in table.categories:
+        values = frame[each].astype(str)
+        for level in sorted(values.unique())[1:]:
+            columns[f"{each}={level}"] = (values == level).to_numpy(np.float64)
+    x = np.column_stack(list(columns.values()))
+    return Labels(x, np.exp(y) if table.exponential else y, tuple(columns))
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """Least squares on rows with a one in front: coefficients, robust deviations, metric, and mean squared error."""
+
+    coefficients: np.ndarray
+    deviations: np.ndarray
+    moment: np.ndarray
+    variance: float
+    n: int
+
+    @classmethod
+    def of(cls, x: np.ndarray, y: np.ndarray) -> LeastSquares:
+        """Fit, in units of the columns, so that none is lost to rounding."""
+        mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-300)
+        rows = np.column_stack([np.ones(len(x)), (x - mean) / scale])
+        found = np.linalg.lstsq(rows, y, rcond=None)[0]
+        left, n = y - rows @ found, len(y)
+        moment = rows.T @ rows / n
+        inverse = np.linalg.pinv(moment)
+        sandwich = inverse @ ((rows * (left * left)[:, None]).T @ rows / n) @ inverse / n
+        inner = np.linalg.pinv(inverse[1:, 1:]) / np.outer(1.0 / scale, 1.0 / scale)
+        return cls(found[1:] / scale, np.sqrt(np.diag(sandwich)[1:]) / scale, inner, float(np.mean(left * left)), n)
+
+    def excess(self, coefficients: np.ndarray) -> float:
+        """What other coefficients add to the mean squared error, over what a sample of as many rows adds by itself."""
+        gap = coefficients - self.coefficients
+        return float(gap @ self.moment @ gap / (len(gap) * self.variance / self.n))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A table, numbers of public and of private rows, and a budget."""
+
+    table: str
+    n_pub: int
+    budget: str
+    n: int = MOST_ROWS
+    method: str = "auto"
+
+
+def draw(setting: Setting, seed: int) -> dict[str, Any]:
+    """One cut: per term coverage, status and width over sampling, and the excess of the private and of the public fit."""
+    data = labelled(setting.table)
+    order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(data.y))
+    order = order[: setting.n + setting.n_pub]
+    x, y, m = np.ascontiguousarray(data.x[order]), data.y[order].copy(), setting.n_pub
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        result = fpp.linear_regression(
+            x[m:], y[m:], x_pub=x[:m], y_pub=y[:m], budget=BUDGETS[setting.budget], method=setting.method,
+            random_state=seed, progress=False, threads=1,
+        )  # fmt: skip
+        kept = [int(term.removeprefix("x")) for term in result.terms]
+        truth = LeastSquares.of(x[:, kept], y)
+        public = LeastSquares.of(x[:m][:, kept], y[:m])
+        lower, upper = result.confidence_interval(0.95)
+    return {
+        "terms": [data.names[j] for j in kept], "status": list(result.status), "method": result.method,
+        "covered": ((lower <= truth.coefficients) & (truth.coefficients <= upper)).tolist(),
+        "width": ((upper - lower) / (3.92 * np.maximum(truth.deviations, 1e-300))).tolist(),
+        "excess": truth.excess(result.coefficients), "public excess": truth.excess(public.coefficients),
+    }  # fmt: skip
+
+
+def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
+    """All draws of one setting, in one line."""
+    found = [draw(setting, seed) for seed in range(draws)]
+    tally: dict[str, list[bool]] = {}
+    flagged: list[bool] = []
+    widths, words = [], Counter[str]()
+    for one in found:
+        for term, status, covered, width in zip(one["terms"], one["status"], one["covered"], one["width"], strict=True):
+            words[status] += 1
+            if np.isnan(width):  # no interval is given
+                continue
+            widths.append(width)
+            if status == "ok":
+                tally.setdefault(term, []).append(covered)
+            else:
+                flagged.append(covered)
+    plain = [covered for each in tally.values() for covered in each]
+    excess, public = (np.array([one[key] for one in found]) for key in ("excess", "public excess"))
+    return {
+        "table": setting.table, "half": tables.REGRESSIONS[setting.table].half, "n_pub": setting.n_pub,
+        "budget": setting.budget, "method": setting.method, "draws": draws, "terms": len(found[0]["terms"]),
+        "ok": len(plain), "coverage": float(np.mean(plain)) if plain else None,
+        "lowest": min(float(np.mean(each)) for each in tally.values()) if plain else None,
+        "flagged": len(flagged), "flagged coverage": float(np.mean(flagged)) if flagged else None,
+        "width": float(np.median(widths)) if widths else None,
+        "excess": float(np.median(excess)), "public excess": float(np.median(public)),
+        "status": ", ".join(f"{count} {word}" for word, count in words.items()),
+    }  # fmt: skip
+
+
+def run(
+    quick: bool,
+    *,
+    draws: int,
+    half: str | None = None,
+    wanted: Sequence[str] = (),
+    budgets: Sequence[str] = DEFAULT_BUDGETS,
+    public: Sequence[int] = PUBLIC_SIZES,
+    processes: int = 1,
+    keep: Path | None = None,
+) -> list[dict[str, Any]]:
+    """All settings, or those of some tables or of one half; `keep` as in `keeping.results`."""
+    chosen = [
+        name
+        for name, table in tables.REGRESSIONS.items()
+        if half in (None, table.half) and (not wanted or name in wanted)
+    ]
+    settings = [
+        Setting(name, m, budget, 4_000 if quick else MOST_ROWS)
+        for budget in budgets
+        for name in chosen
+        for m in (public[1:2] if quick else public)
+    ]
+    tasks = [Task(f"coefficients {each} {draws}", run_setting, (each, draws)) for each in settings]
+    return results(tasks, processes=processes, keep=keep)
+
+
+def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What was asked for, met or not met, of the report half."""
+    report = [line for line in lines if line["half"] == "report"]
+    plain = [line for line in report if line["coverage"] is not None]
+    low = [f"{line['table']} ({line['n_pub']}, {line['budget']})" for line in plain if line["coverage"] < MEAN_COVERAGE]
+    worst = sum(line["lowest"] < LEAST_COVERAGE for line in plain)
+    with_reason = [line for line in report if line["flagged"]]
+    held = sum(line["flagged coverage"] * line["flagged"] for line in with_reason)
+    count = sum(line["flagged"] for line in with_reason)
+    told = [
+        f"report half, terms without a reason: {len(plain) - len(low)} of {len(plain)} settings cover {MEAN_COVERAGE} or more; "
+        f"below: {', '.join(low) or 'none'}",
+        f"a coefficient below {LEAST_COVERAGE}: in {worst} of {len(plain)} settings",
+    ]
+    if count:
+        told.append(f"terms with a reason: {held / count:.3f} of {count:,} covered (asked: {FLAGGED_COVERAGE})")
+    return told

@@ -1,0 +1,203 @@
+"""Intervals of `estimate_gaussian` beside the true means, deviations, covariances and correlations of raw tables.
+
+Rows are drawn from a table with replacement, so that the table is the population and its moments are the truth. A covariance is
+judged without a reason where both of its columns have none.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv as fpp
+from benchmarks.accuracy import tables
+from benchmarks.accuracy.coefficients import BUDGETS, FLAGGED_COVERAGE, MEAN_COVERAGE
+from benchmarks.accuracy.gaussians import errors
+from benchmarks.accuracy.keeping import Task, results
+
+KINDS = ("mean", "standard_deviation", "covariance", "correlation")
+DEFAULT_BUDGETS = ("rho 0.5", "(1, 1e-6)")
+PUBLIC_SIZES = (20, 200)
+SIZES = (10_000,)
+POPULATION = 200_000  # rows of a made-up population
+# A predicted error is right within this factor of the median one.
+FACTOR = 2.0
+MADE_UP: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "normal": lambda rng: rng.standard_normal((POPULATION, 4)) @ np.array(
+        [[2.0, 0.3, 0.0, 0.1], [0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 3.0, 0.2], [0.0, 0.0, 0.0, 0.5]]
+    ),
+    "lognormal": lambda rng: np.exp(rng.standard_normal((POPULATION, 3)) @ np.array([[1.0, 0.3, 0], [0, 0.5, 0.2], [0, 0, 0.8]])),
+    "student": lambda rng: rng.standard_t(5, (POPULATION, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]]),
+    "uniform": lambda rng: rng.uniform(size=(POPULATION, 3)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Population:
+    """Rows (size, dim) with their moments and the deviations that a sample of n rows leaves them, by kind."""
+
+    rows: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    truth: dict[str, np.ndarray]
+    deviations: dict[str, np.ndarray]
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return len(self.mean)
+
+
+@cache
+def population(name: str) -> Population:
+    """A raw table, or a made-up one; deviations are those of one row, from influence functions."""
+    rows = MADE_UP[name](np.random.default_rng(7)) if name in MADE_UP else tables.joint(name)
+    mean, covariance = rows.mean(axis=0), np.cov(rows.T, ddof=0)
+    scale = np.sqrt(np.diag(covariance))
+    white = (rows - mean) / scale
+    correlation = covariance / np.outer(scale, scale)
+    squares = np.square(white)
+    moved = np.einsum("ni,nj->ijn", white, white) - correlation[:, :, None]
+    turned = moved - 0.5 * correlation[:, :, None] * (squares.T[:, None, :] + squares.T[None, :, :] - 2.0)
+    deviations = {
+        "mean": scale, "standard_deviation": scale * squares.std(axis=0) / 2.0,
+        "covariance": np.outer(scale, scale) * moved.std(axis=2), "correlation": turned.std(axis=2),
+    }  # fmt: skip
+    truth = {"mean": mean, "standard_deviation": scale, "covariance": covariance, "correlation": correlation}
+    return Population(rows, mean, covariance, truth, deviations)
+
+
+def half_of(name: str) -> str:
+    """The half of a table; made-up ones are for tuning."""
+    return "tuning" if name in MADE_UP or name in tables.RAW_TUNING else "report"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A population, numbers of private and of public rows, and a budget."""
+
+    table: str
+    n: int
+    n_pub: int
+    budget: str
+
+
+def draw(setting: Setting, seed: int) -> tuple[Any, float, float]:
+    """One sample: the result, its error of the covariance and that of the mean."""
+    of = population(setting.table)
+    rng = np.random.default_rng([zlib.crc32(setting.table.encode()), seed])
+    rows = of.rows[rng.integers(0, len(of.rows), setting.n + setting.n_pub)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = fpp.estimate_gaussian(
+            np.ascontiguousarray(rows[setting.n_pub :]), x_pub=rows[: setting.n_pub].copy(),
+            budget=BUDGETS[setting.budget], random_state=seed, threads=1, progress=False,
+        )  # fmt: skip
+    problem: Any = of
+    return result, *errors(problem, result.mean, result.covariance)
+
+
+def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each number of a kind whether it is covered, whether it has no reason, and its width over that of sampling."""
+    of = population(setting.table)
+    lower, upper = result.confidence_interval(0.95, of=kind)
+    truth, unit = of.truth[kind], 3.92 * of.deviations[kind] / np.sqrt(setting.n)
+    plain = np.array([word == "ok" for word in result.reasons])
+    covered = (lower <= truth) & (truth <= upper)
+    if truth.ndim == 1:
+        return covered, plain, (upper - lower) / unit
+    places = np.triu_indices(of.dim, 1)
+    both = plain[places[0]] & plain[places[1]]
+    return covered[places], both, (upper - lower)[places] / unit[places]
+
+
+def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
+    """All draws of one setting, in one line."""
+    found = [draw(setting, seed) for seed in range(draws)]
+    of = population(setting.table)
+    ratios = np.array([np.diag(result.covariance) / np.diag(of.covariance) for result, *_ in found])
+    off = np.array([error for _, error, _ in found])
+    predicted = np.array([result.predicted_covariance_error for result, *_ in found])
+    line: dict[str, Any] = {
+        "table": setting.table, "half": half_of(setting.table), "n": setting.n, "n_pub": setting.n_pub, "budget": setting.budget,
+        "draws": draws, "error": float(np.median(off)), "predicted": float(np.median(predicted)),
+        "guess": float(np.mean([bool(result.diagnostics.get("guess", False)) for result, *_ in found])),
+        "mean error": float(np.median([error for *_, error in found])),
+        "least variance": float(np.median(ratios, axis=0).min()), "most variance": float(np.median(ratios, axis=0).max()),
+    }  # fmt: skip
+    for kind in KINDS:
+        parts = [judged(result, setting, kind) for result, *_ in found if result.report is not None]
+        if not parts:  # no structure of any draw has intervals
+            nothing = dict.fromkeys(("coverage", "flagged coverage", "width", "lowest"))
+            line |= {f"{kind} {word}": value for word, value in {"ok": 0, "flagged": 0, **nothing}.items()}
+            continue
+        covered, plain, width = (np.array([part[place] for part in parts]) for place in range(3))
+        line[f"{kind} ok"], line[f"{kind} flagged"] = int(plain.sum()), int((~plain).sum())
+        line[f"{kind} coverage"] = float(covered[plain].mean()) if plain.any() else None
+        line[f"{kind} flagged coverage"] = float(covered[~plain].mean()) if (~plain).any() else None
+        line[f"{kind} width"] = float(np.median(width))
+        each = [
+            float(covered[plain[:, j], j].mean()) for j in range(plain.shape[1]) if plain[:, j].sum() >= draws / 2.0
+        ]
+        line[f"{kind} lowest"] = min(each, default=None)
+    words = Counter(word for result, *_ in found for word in result.reasons)
+    line["reasons"] = ", ".join(f"{count} {word}" for word, count in words.items())
+    return line
+
+
+def run(
+    quick: bool,
+    *,
+    draws: int,
+    half: str | None = None,
+    wanted: Sequence[str] = (),
+    budgets: Sequence[str] = DEFAULT_BUDGETS,
+    public: Sequence[int] = PUBLIC_SIZES,
+    processes: int = 1,
+    keep: Path | None = None,
+) -> list[dict[str, Any]]:
+    """All settings, or those of one half or of some tables; `keep` as in `keeping.results`."""
+    names = [name for name, (*_, columns) in tables.RAW_TABLES.items() if columns] + list(MADE_UP)
+    chosen = [name for name in names if half in (None, half_of(name)) and (not wanted or name in wanted)]
+    settings = [
+        Setting(name, n, m, budget)
+        for budget in budgets
+        for name in chosen
+        for n in ((2_000,) if quick else SIZES)
+        for m in (public[:1] if quick else public)
+    ]
+    tasks = [Task(f"covariances {each} {draws}", run_setting, (each, draws)) for each in settings]
+    return results(tasks, processes=processes, keep=keep)
+
+
+def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What was asked for, met or not met, of the report half."""
+    report = [line for line in lines if line["half"] == "report"]
+    told = []
+    for kind in KINDS:
+        plain = [line for line in report if line[f"{kind} coverage"] is not None]
+        low = [_name(line) for line in plain if line[f"{kind} coverage"] < MEAN_COVERAGE]
+        flagged = sum(line[f"{kind} flagged"] for line in report)
+        held = sum(line[f"{kind} flagged"] * (line[f"{kind} flagged coverage"] or 0.0) for line in report)
+        share = f"; with one {held / flagged:.3f} (asked: {FLAGGED_COVERAGE})" if flagged else ""
+        told.append(
+            f"{kind} without a reason covered {MEAN_COVERAGE} or more: {len(plain) - len(low)} of {len(plain)} settings; "
+            f"below: {', '.join(low) or 'none'}{share}"
+        )
+    near = [1.0 / FACTOR <= line["predicted"] / line["error"] <= FACTOR or line["guess"] > 0.5 for line in lines]
+    told.append(
+        f"predicted covariance errors within a factor {FACTOR:g}, or a guess: {sum(near)} of {len(near)} settings"
+    )
+    return told
+
+
+def _name(line: dict[str, Any]) -> str:
+    return f"{line['table']} ({line['n_pub']}, {line['budget']})"

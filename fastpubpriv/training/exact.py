@@ -1,0 +1,400 @@
+"""Least squares, or the maximum likelihood, of all private rows: one step from a start, by the radial mean of scores.
+
+Newton steps at a fifth of the budget are the start. Clipped residuals make it that of a robust regression, which does not matter:
+the curvature H of the private rows and the mean of their scores at the start, far rows included, lead on to the exact
+coefficients, up to noise and to what tails hide. Intervals are about these. Public rows are pooled where they agree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import LEVEL
+from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
+from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, count_share
+from fastpubpriv.losses import Loss
+from fastpubpriv.mechanisms.group_covariances import total_times
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
+from fastpubpriv.release.account import Account
+from fastpubpriv.session import Run
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.views import each_row
+from fastpubpriv.training.newton_logistic import LogisticPosterior
+from fastpubpriv.training.problem import Ends, Fitted, Problem
+from fastpubpriv.training.public_logistic import chances
+
+START, GRAM, GRAM_COUNT = (
+    Fraction(1, 5),
+    Fraction(3, 50),
+    Fraction(2, 5),
+)  # shares of the budget; and of that of the Gram matrix
+MOST_STEPS, PASSES = 8, 4  # of the start, whose error hardly matters; and beyond it
+MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
+# Variance of noise over that of sampling, public rows for each coordinate, and variance over that of public rows by themselves,
+# from which the latter are taken alone: pooled with them, private rows could gain a tenth.
+_HOPELESS, _MANY_PUBLIC, _DROWNED = 30.0, 10, 10.0
+_POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
+_LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
+_CLIPPED_GRAM = 0.6
+_MOSTLY_TAIL = 1.96  # deviations of an estimate
+_ALIKE, _BY_CHANCE = 2.5, 1e-3
+_SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactPlan:
+    """The start, and what comes after it, from public numbers."""
+
+    start: Any  # NewtonPlan or LogisticPlan, at the share START
+    count: NormCount  # of |u|^2, before the Gram matrix
+    radial: RadialPlan
+    share: Fraction  # of the budget for the sum of scores
+    predicted: float
+    hopeless: bool  # noise is so large that public rows alone are as good
+
+    @property
+    def steps(self) -> int:
+        """Passes over the private rows."""
+        return int(self.start.steps) + PASSES
+
+
+def draws(dim: int) -> int:
+    """Most draws of noise after the start."""
+    return 2 * DRAWS + dim * dim + 2 * dim
+
+
+def plan_exact(problem: Problem, account: Account, left: Fraction, start: Any, noise: float) -> ExactPlan:
+    """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it.
+
+    Raises before the debit where something has no grid.
+    """
+    dim, n, pure = problem.dim, problem.n_priv, account.pure
+    counted = Fraction(7, 10) * count_share(dim)
+    pieces = 1 - START - GRAM - counted
+    gram = left * GRAM * (1 - GRAM_COUNT)
+    entries = math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
+    count = NormCount.costing(
+        left * GRAM * GRAM_COUNT, gram, n, dim * (dim + 1) // 2, pure=pure, noise=entries, squared=True
+    )
+    radial = RadialPlan(dim=dim, n=n, pure=pure, count=left * counted, pieces=left * pieces)
+    count.check_grid()
+    check_gram_grids(account, [gram], dim, n)
+    radial.check_grids(account)
+    relative = 16.0 * dim * noise**2 / problem.counted
+    risk = 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
+    known, m = problem.posterior, len(problem.posterior.labels)
+    drowned = relative > _HOPELESS and m >= _MANY_PUBLIC * dim and risk > _DROWNED * problem.counted / m
+    row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
+    return ExactPlan(
+        start=start, count=count, radial=radial, share=pieces,
+        predicted=dim * row / (problem.counted / risk + m),
+        hopeless=drowned,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowAtStart:
+    """The public map of a labelled row (z, label), and its weight, in the coordinates of a problem, at given coefficients.
+
+    To its score, minus the gradient of the loss, (D,); or, for `curvature`, to the vector whose square is the second derivative.
+    The logistic loss counts four times, so that the curvature of a row is at most |z|^2. A row without a label is zero.
+    """
+
+    loss: Loss
+    slope: FloatArray
+    step: float
+    weighted: bool
+    curvature: bool = False
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Rows (k, D + 1) as (k, D) float64."""
+        dim = len(self.slope)
+        with np.errstate(all="ignore"):
+            scores = total_times(chunk[:, :dim].T, self.slope * self.step)
+            factor = self.factors(scores, chunk[:, dim].astype(np.float64))
+            if self.weighted:
+                weight = chunk[:, -1].astype(np.float64)
+                factor = factor * (np.sqrt(weight) if self.curvature else weight)
+            factor = np.where(np.isfinite(factor), factor, 0.0) * self.step
+            return np.multiply(chunk[:, :dim], factor[:, None], dtype=np.float64)
+
+    def factors(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
+        """What z is multiplied by, (k,), from predictions and labels."""
+        found = self.loss.residuals_of(scores, labels)
+        if not self.loss.classes:
+            return np.where(np.isfinite(found), 1.0, np.nan) if self.curvature else found
+        if not self.curvature:
+            return 4.0 * found
+        p = chances(scores)
+        # The residual of a class is its weight times the chance of the other class.
+        other = np.where(labels == 1.0, 1.0 - p, p)
+        weight = np.abs(found) / np.maximum(other, np.finfo(np.float64).tiny)
+        return 2.0 * np.sqrt(np.minimum(weight, 1.0) * p * (1.0 - p))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curvature:
+    """The second moment of the private rows, (D, D), pooled with that of public rows where they agree.
+
+    `noise` is that of an entry, `clipped` what clipping may have taken, `few` says that some direction is hardly seen; `plain` and
+    `plain_noise` are those of the private rows alone.
+    """
+
+    matrix: FloatArray
+    noise: float
+    clipped: float
+    few: bool
+    plain: FloatArray
+    plain_noise: float
+
+    def power(self, exponent: float) -> FloatArray:
+        """A power of the matrix."""
+        values, vectors = np.linalg.eigh(self.matrix)
+        found: FloatArray = (vectors * values**exponent) @ vectors.T
+        return found
+
+
+def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: FloatArray, affine: AffineMap) -> Curvature:
+    """Release it; `affine` maps the rows of the run to vectors whose squares are added up, as those (m, D) of public rows are."""
+    dim, m, n = problem.dim, len(public), problem.counted
+    norms = plan.count.look(run, affine, np.sum(public**2, axis=1), name="norms of the rows' curvature")
+    longest = problem.rotation.row_map.limit * problem.rotation.step
+    radius = min(max(norms.radius, 1.0 / LARGEST), longest**2)
+    found = run.release(
+        SecondMoment(affine=affine, radius=math.sqrt(radius)),
+        name="curvature",
+        cost=plan.count.left,
+        clip_radius=math.sqrt(radius),
+    )
+    noise = found.noise_std / n / (1.0 if run.account.pure else math.sqrt(2.0))
+    clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
+    matrix, error = plain, noise
+    near = public.T @ public / m
+    sizes, along = np.linalg.eigh(near)
+    flat = along[
+        :, sizes < _LEAST_CURVATURE
+    ]  # directions that no row has, as where all categories of a column have a term
+    if not problem.loss.classes:
+        near = np.eye(dim) - flat @ flat.T  # whitened rows
+    if m > 2 * dim:
+        doubt = _CURVATURE / m
+        if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
+            weight = doubt / (noise**2 + doubt)
+            matrix = weight * plain + (1.0 - weight) * near
+            error, clipped = noise * math.sqrt(weight), clipped * weight
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
+    held = (vectors * np.maximum(values, least)) @ vectors.T
+    low = vectors[:, values < least]
+    few = bool(np.any(np.sum((flat.T @ low) ** 2, axis=0) < 0.5))
+    return Curvature(matrix=held, noise=error, clipped=clipped, few=few, plain=plain, plain_noise=noise)
+
+
+def is_elsewhere(problem: Problem, found: Curvature) -> bool:
+    """Whether the mean of the private rows is outside the range of public ones, or they have categories that no public row has."""
+    axis, turn = problem.posterior.turn[0], problem.posterior.turn
+    share = float(axis @ found.plain @ axis)
+    if not share > _SEEN * found.plain_noise:
+        return False
+    back = np.linalg.inv(problem.whitener.root)
+    to_terms = back @ turn[1:]
+    mean = problem.whitener.mean + to_terms @ (found.plain @ axis) / share
+    doubt = (_SEEN * found.plain_noise + found.clipped) * np.sqrt(np.sum(to_terms**2, axis=1)) / share
+    public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
+    if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
+        return True
+    design = problem.design
+    for column in np.unique(design.source[design.role >= LEVEL]):
+        places = np.flatnonzero((design.role >= LEVEL) & (design.source == column))
+        named = float(np.sum(design.centre[places] + design.scale[places] * mean[places]))
+        unsure = float(np.linalg.norm(design.scale[places] @ to_terms[places])) / share
+        whole = float(np.sum(design.centre[places] + design.scale[places] * public.mean(axis=0)[places]))
+        if named < min(whole, 1.0) - _UNNAMED - (_SEEN * found.plain_noise + found.clipped) * unsure:
+            return True
+    return False
+
+
+def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
+    """Release curvature and scores at the start, and go on from there; `rows` are those of the problem's coordinates."""
+    known, rotation, dim = problem.posterior, problem.rotation, problem.dim
+    score = RowAtStart(loss=problem.loss, slope=start.mean, step=rotation.step, weighted=rotation.weighted)
+    bend = replace(score, curvature=True)
+    predicted = known.rows @ start.mean
+    public = known.rows * bend.factors(predicted, known.labels)[:, None]
+    on_bends, affine = run.on(each_row(rows, bend, dim)), AffineMap(dim=dim)
+    if not problem.loss.classes and not rotation.weighted:
+        # Rows as they are; one without a label is not finite, and counts for nothing.
+        select = np.hstack([rotation.step * np.eye(dim), np.zeros((dim, 1))])
+        on_bends, affine = run.on(rows), AffineMap(dim=dim + 1, matrix=select)
+    curvature = measure_curvature(on_bends, problem, plan, public, affine)
+    half = curvature.power(-0.5)
+    scores = known.rows * score.factors(predicted, known.labels)[:, None]
+    found = plan.radial.measure(
+        run.on(each_row(rows, score, dim)),
+        AffineMap(dim=dim, matrix=half),
+        np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
+        what="scores",
+        counted=problem.counted,
+    )
+    elsewhere = is_elsewhere(problem, curvature)
+    step = _Step(problem=problem, start=start, curvature=curvature, half=half, found=found, elsewhere=elsewhere)
+    return step.fitted(plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Step:
+    """From released numbers to coefficients and what is known of them.
+
+    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature.
+    """
+
+    problem: Problem
+    start: Fitted
+    curvature: Curvature
+    half: FloatArray
+    found: RadialMean
+    elsewhere: bool  # see `is_elsewhere`
+
+    @property
+    def _m(self) -> int:
+        return len(self.problem.posterior.labels)
+
+    @property
+    def _noise_sq(self) -> float:
+        return self.found.noise_std**2
+
+    @property
+    def _length(self) -> float:
+        """Of the step, as far as it stands out of its noise."""
+        dim = self.found.dim
+        seen = max(float(np.sum(self.found.mean**2)) - dim * self._noise_sq, 0.0)
+        return math.sqrt(seen + math.sqrt(2.0 * dim) * self._noise_sq)
+
+    @property
+    def _bent_sq(self) -> float:
+        """What the noise of the curvature makes of the step."""
+        return (self.curvature.noise * self._length) ** 2
+
+    def _clipped(self, lengths: FloatArray) -> FloatArray:
+        """What the clip of the curvature may make of the step."""
+        most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
+        return lengths * most
+
+    def fitted(self, plan: ExactPlan) -> Fitted:
+        """Coefficients, and their intervals in the units of the table."""
+        problem = self.problem
+        own, to_user = self.found.functional(self.half), problem.to_user @ self.half
+        given = self.found.functional(to_user)
+        lengths = np.sqrt(np.sum(to_user**2, axis=1))
+        tail = given.tail + self._clipped(lengths)
+        mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
+        public = self._public_fit()
+        apart = self._disagreement(public - self.start.mean - own.value, mean_tail)
+        shifted = self.elsewhere or self._is_drift(apart)
+        agree = not shifted and apart < _ALIKE and self._m >= _POOLED * self.found.dim
+        trust, worth = self._trust(plan), self._public_worth(mean_tail) if agree else 0.0
+        alone = problem.in_units(public)
+        exact = problem.in_units(self.start.mean) + given.value
+        moved = problem.in_units(self.start.mean) + trust * given.value
+        point_worth = self._point_worth(plan, trust, mean_tail) if agree else 0.0
+        center = exact + worth * (alone - exact)
+        estimate = moved + point_worth * (alone - moved)
+        mean = self.start.mean + trust * own.value
+        sampling = self.found.sampling_std**2
+        unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq
+        inverse = self.half @ self.half
+        return Fitted(
+            mean=mean + point_worth * (public - mean),
+            covariance=unit * inverse,
+            noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
+            drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
+            steps=plan.steps,
+            ends=Ends(
+                estimate=estimate,
+                center=center,
+                below=(1.0 - worth) * (tail - np.minimum(given.extra, 0.0)),
+                above=(1.0 - worth) * (tail + np.maximum(given.extra, 0.0)),
+                status=self._status(tail + np.abs(given.extra), math.sqrt(unit) * lengths, shifted=shifted),
+            ),
+        )
+
+    def _status(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> tuple[str, ...]:
+        """Of each estimate: the first reason why all intervals may not hold, else whether its tail is most of it."""
+        reason = self._reason(shifted=shifted)
+        if reason:
+            return (reason,) * len(tail)
+        return tuple(np.where(tail > _MOSTLY_TAIL * std, "heavy_tail", "ok").tolist())
+
+    def _reason(self, *, shifted: bool) -> str:
+        """The first reason why no interval may hold, or nothing."""
+        dim = self.found.dim
+        if self.found.reason in ("unresolved", "point_mass"):
+            return "unresolved"
+        if shifted:
+            return "shifted"
+        if self.curvature.few or (dim > _MANY and self._m < _FEW_FOR_MANY * dim):
+            return "few_rows"
+        return self.found.reason
+
+    @property
+    def _public_sq(self) -> float:
+        """Of what public rows say by themselves."""
+        return self.found.sampling_std**2 * self.found.n / self._m
+
+    def _start_sq(self, plan: ExactPlan) -> float:
+        """Of the start, as predicted."""
+        noise = 0.25 * self._noise_sq * float(plan.share / START)
+        return 1.0 / (1.0 / max(noise, 1.0 / LARGEST) + 1.0 / (self.start.drift * self._public_sq + 1.0 / LARGEST))
+
+    def _beyond(self, plan: ExactPlan) -> float:
+        """Squared error of the start, beyond what was predicted, that the step shows."""
+        dim = self.found.dim
+        usual = (self._noise_sq + self._start_sq(plan)) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
+        return max(0.0, float(np.mean(self.found.mean**2)) - usual)
+
+    def _trust(self, plan: ExactPlan) -> float:
+        """Part of the step that is taken: all of it where the start is seen to be far off."""
+        start = self._start_sq(plan) + self._beyond(plan)
+        return start / (start + self._noise_sq)
+
+    def _public_fit(self) -> FloatArray:
+        """Coefficients of the public rows alone, (D,): least squares, or what stands for the maximum likelihood."""
+        known = self.problem.posterior
+        if isinstance(known, LogisticPosterior):
+            return known.mean
+        return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0], dtype=np.float64)
+
+    def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
+        """Squared distance of the public fit from the exact coefficients, over what is expected of it."""
+        usual = self._public_sq + self._noise_sq + self.found.sampling_std**2 + mean_tail**2
+        return min(float(np.mean(np.linalg.solve(self.half, apart) ** 2)) / max(usual, 1.0 / LARGEST), LARGEST)
+
+    def _is_drift(self, disagreement: float) -> bool:
+        """Whether this is more than chance makes of public rows like the private ones, of which a few tell their own scale."""
+        dim = self.found.dim
+        return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self._m - dim, 1.0 - _BY_CHANCE)))
+
+    def _public_worth(self, mean_tail: float) -> float:
+        """Weight of the public fit beside the exact coefficients, where they agree: by inverse variance."""
+        own = self.found.sampling_std**2 + self._noise_sq + self._bent_sq + (mean_tail / 2.0) ** 2
+        return own / (own + self._public_sq)
+
+    def _point_worth(self, plan: ExactPlan, trust: float, mean_tail: float) -> float:
+        """The same beside the estimate, whose start knows the public rows already."""
+        noise, start, beyond = self._noise_sq, self._start_sq(plan), self._beyond(plan)
+        pooled = (
+            trust**2 * noise + (1.0 - trust) ** 2 * (start + beyond)
+            if beyond > 0.0
+            else 1.0 / (1.0 / start + 1.0 / max(noise, 1.0 / LARGEST))
+        )
+        own = self.found.sampling_std**2 + pooled + (trust * mean_tail / 2.0) ** 2
+        return trust * own / (own + self._public_sq)

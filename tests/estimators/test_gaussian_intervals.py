@@ -1,0 +1,232 @@
+"""Intervals and reasons of `estimate_gaussian`: two pieces of the last second moment, and what intervals cover."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.estimators import second_moments
+from fastpubpriv.estimators.second_moments import OuterPart, SquarePlan, packed, unpacked
+from fastpubpriv.mechanisms.sums import AffineMap
+
+KINDS = ("mean", "standard_deviation", "covariance", "correlation")
+RHO_HALF = ZCDP(0.5)
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+
+
+def normal(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 3)) @ np.array([[2.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.2]]) + 5.0
+
+
+def released(rows, m=20, budget=RHO_HALF, seed=0, **options):
+    public, private = rows[:m].copy(), np.ascontiguousarray(rows[m:])
+    return seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
+
+
+def truth(rows):
+    covariance = np.cov(rows.T, ddof=0)
+    scale = np.sqrt(np.diag(covariance))
+    return {
+        "mean": rows.mean(axis=0), "standard_deviation": scale, "covariance": covariance,
+        "correlation": covariance / np.outer(scale, scale),
+    }  # fmt: skip
+
+
+def test_the_two_pieces_of_a_row_add_up_to_it_inside_and_to_the_sphere_outside():
+    rows = np.random.default_rng(1).normal(size=(500, 3)) * [3.0, 1.0, 0.1]
+    rows[:3] = [[1e9, 0.0, 0.0], [0.0, 0.0, 0.0], [np.nan, 1.0, 1.0]]
+    radius = 4.0
+    squares = np.nan_to_num(np.sum(rows**2, axis=1))
+    part = np.clip(squares, 0.0, radius) - np.clip(squares, 0.0, radius / 2.0)
+    far = part > 0.0
+    outer = OuterPart.of(AffineMap(dim=3), radius)(rows)
+    assert len(outer) == far.sum()
+    assert np.allclose(np.sum(outer**2, axis=1), part[far], atol=1e-5)
+    # Directions are those of the rows.
+    assert np.allclose(np.einsum("ij,ij->i", outer, rows[far]), np.sqrt(part * squares)[far], rtol=1e-4)
+    # A row is mapped by itself.
+    one = int(np.flatnonzero(far)[3])
+    assert np.array_equal(OuterPart.of(AffineMap(dim=3), radius)(rows[one : one + 1]), outer[3:4])
+
+
+def test_packed_matrices_keep_their_length():
+    matrix = np.cov(np.random.default_rng(2).normal(size=(9, 4)).T)
+    assert np.linalg.norm(packed(matrix)) == pytest.approx(np.linalg.norm(matrix))
+    assert np.allclose(unpacked(packed(matrix), 4), matrix)
+
+
+@pytest.mark.parametrize("budget", [RHO_HALF, ApproxDP(1, 1e-6), PureDP(2)])
+def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
+    found = []
+    measure = SquarePlan.measure
+
+    def kept(plan, *arguments, **options):
+        pieces = measure(plan, *arguments, **options)
+        found.append((pieces.noise_std, plan.noise * pieces.radius / plan.n))
+        return pieces
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SquarePlan, "measure", kept)
+        result = released(normal(20_000), budget=budget)
+    ((noise, planned),) = found
+    assert noise == pytest.approx(planned, rel=0.05)
+    names = [each["name"] for each in result.releases]
+    assert names[-5:] == [
+        "norms before the last round", "last second moment, inside", "last second moment, outside", "norms of the mean",
+        "two pieces of the mean",
+    ]  # fmt: skip
+
+
+def test_with_a_large_budget_intervals_are_those_of_sampling_and_hold_the_truth():
+    rows = normal(20_000)
+    result = released(rows, budget=ZCDP(1e4))
+    assert result.reasons == ("ok",) * 3
+    known = truth(rows)
+    width = {
+        "mean": 3.92 * known["standard_deviation"] / np.sqrt(len(rows)),
+        "standard_deviation": 3.92 * known["standard_deviation"] / np.sqrt(2.0 * len(rows)),
+    }
+    for kind in KINDS:
+        lower, upper = result.confidence_interval(0.95, of=kind)
+        assert np.all((lower <= known[kind] + 1e-12) & (known[kind] - 1e-12 <= upper)), kind
+        if kind in width:
+            assert np.all(upper - lower >= 0.95 * width[kind])
+            assert np.all(upper - lower <= 2.0 * width[kind])
+    narrow, wide = (np.diff(result.confidence_interval(level, of="covariance"), axis=0) for level in (0.5, 0.99))
+    assert np.all(narrow < wide)
+
+
+def test_the_unit_of_the_rows_does_not_matter():
+    rows = normal(10_000)
+    plain, scaled = released(rows), released(1024.0 * rows)
+    assert plain.reasons == scaled.reasons
+    for kind, unit in zip(KINDS, (2.0**10, 2.0**10, 2.0**20, 1.0), strict=True):
+        # Last bits of the public scales may turn axes around, and the noise with them.
+        one, other = (np.subtract(*found.confidence_interval(of=kind)) for found in (plain, scaled))
+        assert np.allclose(other, unit * one, rtol=0.3, atol=1e-9 * unit)
+
+
+def with_a_tail(n, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 3))
+    rows[:, 1] = np.exp(1.2 * rows[:, 1])
+    return rows
+
+
+def test_a_heavy_tail_is_said_of_its_column_alone_and_kept():
+    rows = with_a_tail(20_000, 3)
+    result = released(rows, m=200)
+    assert result.reasons == ("ok", "heavy_tail", "ok")
+    assert result.diagnostics["guess"]
+    lower, upper = result.confidence_interval(of="standard_deviation")
+    true = rows.std(axis=0)
+    assert np.all((lower <= true) & (true <= upper))
+    assert (upper - lower)[1] > 4.0 * (upper - lower)[0]
+    assert "heavy_tail" in result.summary()
+
+
+def test_rows_with_missing_cells_do_not_shrink_variances():
+    rows = normal(20_000)
+    rows[1000:11_000:2, 0] = np.nan
+    result = released(rows, budget=ZCDP(5.0))
+    complete = rows[~np.isnan(rows).any(axis=1)]
+    lower, upper = result.confidence_interval(of="standard_deviation")
+    assert np.all((lower <= complete.std(axis=0)) & (complete.std(axis=0) <= upper))
+    assert np.allclose(np.sqrt(np.diag(result.covariance)), complete.std(axis=0), rtol=0.05)
+
+
+def test_public_rows_alone_have_intervals_of_their_own():
+    rows = normal(5000)
+    found = released(rows, m=400, structure="public")
+    assert found.reasons == ("ok",) * 3
+    assert found.releases == ()
+    known = truth(normal(200_000, 9))
+    inside = []
+    for seed in range(20):
+        result = released(normal(500, seed), m=400, structure="public")
+        for kind in KINDS:
+            lower, upper = result.confidence_interval(of=kind)
+            inside.extend(((lower <= known[kind] + 1e-9) & (known[kind] - 1e-9 <= upper)).ravel().tolist())
+    assert np.mean(inside) > 0.9
+    assert released(rows, m=20, structure="public").reasons == ("few_rows",) * 3
+    assert released(rows, m=6, structure="public").report is None
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal"])
+def test_simpler_structures_have_no_intervals(structure):
+    result = released(normal(2000), structure=structure)
+    assert result.report is None
+    assert result.reasons == ("few_rows",) * 3
+    for kind in KINDS:
+        assert all(np.isnan(end).all() for end in result.confidence_interval(of=kind))
+    assert "reason" not in result.to_frame().columns
+
+
+def test_reports_travel_as_json_and_bad_ones_are_refused():
+    result = released(normal(5000))
+    again = GaussianResult.from_json(result.to_json())
+    for kind in KINDS:
+        for one, other in zip(result.confidence_interval(of=kind), again.confidence_interval(of=kind), strict=True):
+            assert np.array_equal(one, other)
+    assert again.reasons == result.reasons
+    broken = json.loads(result.to_json())
+    broken["report"]["reasons"] = ["fine"] * 3
+    with pytest.raises(InputError, match="known reason"):
+        GaussianResult.from_json(json.dumps(broken))
+    with pytest.raises(InputError, match="of must be"):
+        result.confidence_interval(of="variance")
+    with pytest.raises(InputError, match="level"):
+        result.confidence_interval(1.5)
+
+
+def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
+    original = second_moments.SquarePlan.measure
+
+    def peeking(plan, run, affine, public, **options):
+        largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
+        return original(plan, run, replace(affine, offset=affine.offset * largest), public, **options)
+
+    monkeypatch.setattr(SquarePlan, "measure", peeking)
+    rows = normal(300)
+    other = rows.copy()
+    other[40] = 1e4
+    with pytest.raises(ReplayError, match="moved by"):
+        record_replay(lambda x: released(x, structure="full"), rows, other, budget=RHO_HALF)
+
+
+def coverage(make, draws, budget, m=20, n=10_000):
+    """Over columns without a reason, the share of intervals of deviations that hold those of the population; and how many."""
+    known = make(400_000, 99).std(axis=0)
+    inside = []
+    for seed in range(draws):
+        result = released(make(n + m, 100 + seed), m=m, budget=budget, seed=seed)
+        lower, upper = result.confidence_interval(of="standard_deviation")
+        plain = np.array([reason == "ok" for reason in result.reasons])
+        inside.extend(((lower <= known) & (known <= upper))[plain].tolist())
+    return float(np.mean(inside)), len(inside)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("budget", [RHO_HALF, ApproxDP(1, 1e-6), PureDP(1)])
+def test_intervals_hold_the_deviations_of_populations(budget, monkeypatch):
+    # Seeded: no false alarm.
+    for make in (normal, with_a_tail, lambda n, seed: np.random.default_rng(seed).standard_t(5, (n, 3))):
+        share, count = coverage(make, 20, budget)
+        assert share >= 0.93
+        assert count >= 10
+
+    # The control: without the outer piece in value and tail, as one ball would have it.
+    def inside_alone(*arguments, **options):
+        pieces = measure(*arguments, **options)
+        return replace(
+            pieces, outer=np.zeros_like(pieces.outer), norms=replace(pieces.norms, law=None), piece_std=1e-12
+        )
+
+    measure = SquarePlan.measure
+    monkeypatch.setattr(SquarePlan, "measure", inside_alone)
+    assert coverage(with_a_tail, 8, budget)[0] < 0.8

@@ -1,0 +1,225 @@
+"""Regressions aim at exact coefficients of all private rows: oracles, intervals, reasons against them, and planted faults."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
+from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.training import exact, public_logistic
+from fastpubpriv.training.exact import Curvature, _Step
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+HUGE = ZCDP(1e6)
+
+
+def gaussian(seed, n=6000):
+    rng = np.random.default_rng([1, seed])
+    x = rng.normal(size=(n, 3)) * [1.0, 10.0, 0.1]
+    return x, x @ [1.0, 0.2, -3.0] + 2.0 + rng.normal(size=n)
+
+
+def multiplied(seed, n=10_000):
+    """The label is its column times a lognormal factor: residuals of a Newton step are clipped, and least squares is 2.05."""
+    rng = np.random.default_rng([2, seed])
+    x = rng.exponential(size=(n, 1))
+    return x, x[:, 0] * rng.lognormal(0.0, 1.2, size=n)
+
+
+def least_squares(x, y):
+    """[intercept, slopes], and the deviations that sampling gives the slopes."""
+    rows = np.column_stack([np.ones(len(x)), x])
+    found = np.linalg.lstsq(rows, y, rcond=None)[0]
+    inverse = np.linalg.inv(rows.T @ rows)
+    squares = (rows * ((y - rows @ found) ** 2)[:, None]).T @ rows
+    return found, np.sqrt(np.diag(inverse @ squares @ inverse))[1:]
+
+
+def fitted(x, y, m, function=linear_regression, **given):
+    return seeded(function, x[m:], y[m:], x_pub=x[:m].copy(), y_pub=y[:m].copy(), **{"budget": HUGE, **given})
+
+
+@pytest.mark.parametrize("law", [gaussian, multiplied])
+def test_without_noise_the_answer_is_least_squares(law):
+    """20 public rows: they are few, so that next to nothing of them is pooled; a bad start costs nothing."""
+    x, y = law(0)
+    result = fitted(x, y, 20)
+    wanted, deviation = least_squares(x[20:], y[20:])
+    pooled = 20.0 / len(x) * np.abs(result.public_coefficients - wanted[1:])
+    assert np.all(np.abs(result.coefficients - wanted[1:]) < pooled + 0.05 * deviation)
+    light = fitted(x, y, 20, tails="light")
+    if law is multiplied:
+        assert abs(light.coefficients[0] - wanted[1]) > 1.5 * deviation[0]
+
+
+def test_without_noise_the_answer_is_the_likeliest():
+    rng = np.random.default_rng(3)
+    x = rng.lognormal(0.0, 1.0, size=(8000, 2))
+    y = (rng.random(8000) < 1.0 / (1.0 + np.exp(-np.log(x) @ [1.0, -1.0]))).astype(float)
+    result = fitted(x, y, 100, logistic_regression)
+    rows = np.column_stack([np.ones(7900), x[100:]])
+    wanted = public_logistic.fit(rows, y[100:], np.ones(7900), 1e-9 * np.eye(3), np.zeros(3))
+    p = public_logistic.chances(rows @ wanted)
+    deviation = np.sqrt(np.diag(np.linalg.inv((rows.T * (p * (1.0 - p))) @ rows)))[1:]
+    assert np.all(np.abs(result.coefficients - wanted[1:]) < 0.6 * deviation)
+    lower, upper = result.confidence_interval()
+    assert np.all((lower < wanted[1:]) & (wanted[1:] < upper))
+
+
+def test_weights_of_rows_and_classes_are_those_of_the_exact_answer():
+    x, y = gaussian(1)
+    weights = np.random.default_rng(5).uniform(0.2, 1.0, len(x))
+    given = {"weights_pub": weights[:100], "weights_priv": weights[100:], "weight_cap": 1.0}
+    result = fitted(x, y, 100, **given)
+    rows = np.column_stack([np.ones(len(x) - 100), x[100:]]) * np.sqrt(weights[100:])[:, None]
+    wanted = np.linalg.lstsq(rows, y[100:] * np.sqrt(weights[100:]), rcond=None)[0]
+    assert np.all(np.abs(result.coefficients - wanted[1:]) < 0.3 * result.standard_error)
+    labels = (y > 3.0).astype(float)
+    result = fitted(x, labels, 200, logistic_regression, class_weight={0: 1.0, 1: 4.0})
+    rows, factors = np.column_stack([np.ones(len(x) - 200), x[200:]]), np.where(labels[200:] > 0.0, 1.0, 0.25)
+    wanted = public_logistic.fit(rows, labels[200:], factors, 1e-9 * np.eye(4), np.zeros(4))
+    assert np.all(np.abs(result.coefficients - wanted[1:]) < result.standard_error)
+
+
+def test_units_and_signs_carry_over():
+    x, y = gaussian(2)
+    one = fitted(x, y, 50)
+    scaled = fitted(x * [8.0, 0.5, 1024.0] + 16.0, 4.0 * y - 7.0, 50)
+    assert np.allclose(scaled.coefficients * [8.0, 0.5, 1024.0] / 4.0, one.coefficients, atol=1e-3)
+    turned = fitted(x, -y, 50)
+    assert np.allclose(turned.coefficients, -one.coefficients, atol=1e-3)
+
+
+def covered(budget, m, runs, law=multiplied, **given):
+    """Share of intervals that hold least squares, and the median error in deviations of sampling."""
+    inside, errors = [], []
+    for seed in range(runs):
+        x, y = law(seed)
+        result = fitted(x, y, m, budget=budget, random_state=seed, **given)
+        wanted, deviation = least_squares(x[m:], y[m:])
+        lower, upper = result.confidence_interval()
+        inside.append((lower < wanted[1:]) & (wanted[1:] < upper))
+        errors.append(np.abs(result.coefficients - wanted[1:]) / deviation)
+    return float(np.mean(inside)), float(np.median(errors))
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)], ids=str)
+def test_intervals_hold_where_few_rows_decide(budget):
+    """Newton steps alone held a sixth to a third of them."""
+    share, error = covered(budget, 50, 8)
+    assert share >= 0.85
+    assert error < 4.0
+    assert covered(budget, 50, 8, tails="light")[0] < 0.6
+
+
+def test_auto_spends_where_public_rows_seem_to_be_enough():
+    x, y = multiplied(7)
+    result = fitted(x, y, 500, budget=ZCDP(1e4))
+    wanted, deviation = least_squares(x[500:], y[500:])
+    assert result.method == "newton"
+    assert abs(result.coefficients[0] - wanted[1]) < 0.5 * deviation[0]
+    drowned = fitted(x[:1000], y[:1000], 500, budget=ZCDP(1e-4))
+    assert drowned.method == "throw_away"
+    assert float(drowned.spent.amounts[0]) == 0.0
+
+
+def test_public_rows_from_elsewhere_are_not_pooled(monkeypatch):
+    x, y = gaussian(3)
+    y[:200] += 3.0
+    result = fitted(x, y, 200, budget=ZCDP(0.5))
+    wanted, _ = least_squares(x[200:], y[200:])
+    assert set(result.status) == {"shifted"}
+    assert result.public_drift > 5.0
+    assert "from somewhere else" in result.summary()
+    assert abs(result.intercept - wanted[0]) < 0.1
+    monkeypatch.setattr(_Step, "_disagreement", lambda self, apart, tail: 1.0)  # planted: they always agree
+    assert abs(fitted(x, y, 200, budget=ZCDP(0.5)).intercept - wanted[0]) > 0.05
+
+
+def test_private_rows_beyond_the_range_of_public_ones():
+    x, y = gaussian(4)
+    x[200:, 1] += 80.0
+    assert set(fitted(x, y, 200, budget=ZCDP(5)).status) == {"shifted"}
+
+
+def test_a_category_that_no_public_row_has():
+    rng = np.random.default_rng(6)
+    x = np.column_stack([rng.normal(size=8000), rng.integers(0, 4, 8000)])
+    y = x[:, 0] + 2.0 * (x[:, 1] == 3.0) + rng.normal(size=8000)
+    given = {"label": -1, "categories": {"x1": "public"}, "budget": ZCDP(0.5)}
+    table = np.column_stack([x, y])
+    alike = seeded(linear_regression, table[300:], x_pub=table[:300].copy(), **given)
+    assert set(alike.status) == {"ok"}
+    public = table[:300][table[:300, 1] < 3.0]
+    assert set(seeded(linear_regression, table[300:], x_pub=public, **given).status) == {"shifted"}
+
+
+def test_a_curvature_taken_from_few_public_rows_is_caught(monkeypatch):
+    """Planted: whitened rows are taken to have the second moment that they have in public."""
+    right = covered(ZCDP(50), 20, 6)
+    plain = exact.measure_curvature
+
+    def identity(*given):
+        found = plain(*given)
+        return dataclasses.replace(found, matrix=np.eye(len(found.matrix)), noise=0.0, clipped=0.0)
+
+    monkeypatch.setattr(exact, "measure_curvature", identity)
+    wrong = covered(ZCDP(50), 20, 6)
+    assert right[0] >= 0.8
+    assert wrong[1] > 2.0 * right[1]
+
+
+def test_directions_that_hardly_vary_are_held():
+    found = Curvature(matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, few=False, plain=np.eye(2), plain_noise=0.0)
+    assert np.allclose(found.power(-0.5), np.diag([0.5, 2.0]))
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(3000, 2))
+    x[100:, 1] *= 0.01  # private rows hardly vary where public ones do
+    result = fitted(x, x[:, 0] + rng.normal(size=3000), 100, budget=ZCDP(0.5))
+    assert set(result.status) <= {"few_rows", "shifted"}
+
+
+def test_the_plan_is_known_before_the_debit():
+    x, y = gaussian(5)
+    result = fitted(x, y, 100, budget=ZCDP(0.5))
+    names = [each["name"] for each in result.releases]
+    assert names[-4:] == ["norms of the rows' curvature", "curvature", "norms of scores", "two pieces of scores"]
+    assert 1 <= len(names) - 4 <= exact.MOST_STEPS
+    assert result.numerics["noise_draws"] >= sum(each.get("draws", 0) for each in result.releases)
+    details = plan("train", dim=3, n_pub=100, n_priv=5900, budget=ZCDP(0.5)).details
+    assert details["takes_newton"] == 1.0
+    assert details["steps"] == len(names)
+
+
+def test_results_read_back_and_old_steps_have_no_tails(tmp_path):
+    x, y = multiplied(9)
+    result = fitted(x, y, 100, budget=ZCDP(0.5))
+    again = TrainingResult.from_json(result.to_json())
+    assert again.to_dict() == result.to_dict()
+    assert np.array_equal(again.confidence_interval(), result.confidence_interval())
+    assert result.tail_above[1] > 0.0
+    lower, upper = result.confidence_interval()
+    assert lower[0] < result.coefficients[0] < upper[0]
+    inner = result.confidence_interval(0.5)
+    assert lower[0] < inner[0][0] < inner[1][0] < upper[0]
+    light = fitted(x, y, 100, budget=ZCDP(0.5), tails="light")
+    assert not light.tail_above.any()
+    assert np.array_equal(light.interval_center[1:], light.coefficients)
+    huber = seeded(train, x[100:], y[100:], x_pub=x[:100], y_pub=y[:100], budget=ZCDP(0.5), loss="huber")
+    assert huber.coefficients[0] < 0.8 * result.coefficients[0]  # a robust slope
+    with pytest.raises(InputError, match="tails must be one of"):
+        fitted(x, y, 100, tails="heavy")
+
+
+def test_hostile_rows_give_finite_numbers():
+    x, y = gaussian(6, n=400)
+    for cell in (1e308, -1e300, np.inf, np.nan):
+        bad, label = x.copy(), y.copy()
+        bad[50:60, 1], label[60:70] = cell, cell
+        result = fitted(bad, label, 40, budget=ZCDP(1e-3), method="newton")
+        assert np.all(np.isfinite(result.coefficients))
+        assert math.isfinite(result.intercept)
+        assert np.all(np.isfinite(result.covariance))
