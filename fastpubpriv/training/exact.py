@@ -307,7 +307,10 @@ class _Step:
         moved = problem.in_units(self.start.mean) + trust * given.value
         point_worth = self._point_worth(plan, trust, mean_tail) if agree else 0.0
         center = exact + worth * (alone - exact)
+        # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to.
+        lean = worth if self._reason(shifted=shifted) else 0.0
         estimate = moved + point_worth * (alone - moved)
+        estimate += lean * (center - estimate)
         mean = self.start.mean + trust * own.value
         sampling = self.found.sampling_std**2
         unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq
