@@ -21,7 +21,7 @@ def split(x, y, m):
 
 
 def covered(law, method, *, columns="normal", epsilon=0.5, runs=RUNS):
-    """120 fits of nine columns with true slopes and intercept: coverage of each, excess, and its prediction."""
+    """120 fits of nine columns by the steps alone, with true slopes and intercept: coverage of each, excess, and its prediction."""
     rng = np.random.default_rng(21)
     mixing = np.linalg.cholesky(np.full((9, 9), 0.5) + 0.5 * np.eye(9))
     draw = {
@@ -34,7 +34,11 @@ def covered(law, method, *, columns="normal", epsilon=0.5, runs=RUNS):
         base = rng.normal(size=(20_500, 9)) if columns == "normal" else rng.standard_t(3, size=(20_500, 9)) / np.sqrt(3)
         x, beta = base @ mixing.T, rng.normal(size=9)
         result = seeded(
-            linear_regression, **split(x, x @ beta + 2.0 + draw(), 500), budget=ApproxDP(epsilon, 1e-5), method=method
+            linear_regression,
+            **split(x, x @ beta + 2.0 + draw(), 500),
+            budget=ApproxDP(epsilon, 1e-5),
+            method=method,
+            tails="light",
         )
         lower, upper = result.confidence_interval()
         slopes += list((lower < beta) & (beta < upper))
@@ -173,6 +177,7 @@ def few_for_each(*, m, runs, alike):
             **split(x, x @ beta + rng.normal(size=6_000), m),
             budget=ApproxDP(4, 1e-5),
             method="newton",
+            tails="light",
         )
         lower, upper = result.confidence_interval()
         hits += list((lower < beta) & (beta < upper))
