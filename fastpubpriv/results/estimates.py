@@ -600,7 +600,7 @@ class GaussianResult(Result):
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        flagged = self.status == "ok" and any(reason != "ok" for reason in self.reasons)
+        flagged = self.status == "ok" and self.report is not None and set(self.reasons) != {"ok"}
         status = "ok, but for the columns with a reason" if flagged else self.status
         found = [("Predicted error", text), ("Status", status), ("Method", self.method)]
         told = self.diagnostics
