@@ -17,7 +17,7 @@ from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.bounded import Box, narrowed
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.learners import coinpress_rounds
-from fastpubpriv.estimators.matrices import spectrum
+from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.radii import Mode, budget_shares, chi_radius, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger

@@ -9,11 +9,11 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.bounded import bounded_gaussian, checked_bounds
-from fastpubpriv.estimators.ladder.estimate import METHOD as LADDER
-from fastpubpriv.estimators.ladder.estimate import ladder
-from fastpubpriv.estimators.ladder.rungs import STRUCTURES
+from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
+from fastpubpriv.estimators.ladder.learn import ladder
+from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS
-from fastpubpriv.estimators.preconditioned import DEFAULT_COND_MAX, Options, preconditioned
+from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options, preconditioned
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import GaussianResult

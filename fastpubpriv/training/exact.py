@@ -27,9 +27,9 @@ from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.newton_logistic import LogisticPosterior
+from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import Ends, Fitted, Problem
-from fastpubpriv.training.public_logistic import chances
+from fastpubpriv.training.public_fits import chances
 
 START, GRAM, GRAM_COUNT = (
     Fraction(1, 5),

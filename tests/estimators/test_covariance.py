@@ -15,9 +15,8 @@ from spies import refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
 from fastpubpriv.estimators import components, learners
-from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
-from fastpubpriv.estimators.preconditioned import public_frame
-from fastpubpriv.estimators.preconditioner import precondition, trace_bound
+from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_bound
 from fastpubpriv.mechanisms.sums import AffineMap
 
 

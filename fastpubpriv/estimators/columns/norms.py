@@ -1,4 +1,4 @@
-"""A clip radius for rows about a known centre, from private counts of their norms: no scale has to be known."""
+"""Clip radii of whole rows from private counts of their norms, or of shells about a center: no scale has to be known."""
 
 from __future__ import annotations
 
@@ -9,22 +9,72 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.columns.balls import choose_ball
+from fastpubpriv.estimators.columns.clips import sides_of
 from fastpubpriv.estimators.columns.scales import (
+    SHELLS,
     Column,
+    Shares,
+    divide,
     doubtful_sum,
     edges_of,
     pooled_counts,
     scales_of,
     undetected_rows,
 )
-from fastpubpriv.estimators.columns.shares import Shares, divide
-from fastpubpriv.estimators.columns.tails import sides_of
 from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Run
+
+SHELLS_AN_OCTAVE = 8
+STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7
+HIDDEN = 1.5
+TYPICAL = 1.5  # norm of a row of ordinary columns, in roots of their number, where no shell stands out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBall:
+    """Radius, and how far the sum may be off for rows beyond it."""
+
+    radius: float
+    bias: float
+
+
+def shell_edges(top: float) -> FloatArray:
+    """Norms between shells, ascending; the last is that of the corner of all boxes."""
+    return np.asarray(top * 2.0 ** (-np.arange(SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE))
+
+
+def choose_ball(
+    counts: FloatArray, edges: FloatArray, std: float, shares: Shares, noise: float | None = None
+) -> RowBall:
+    """The radius of least predicted error, from counts (edges + 1,) whose noise is `std` rows.
+
+    `noise` is that of one of the `shares.dim` coordinates of what is released next, for radius 1; None is that of a plain sum.
+    """
+    noise = shares.noise_per_radius if noise is None else noise
+    top = float(edges[-1])
+    uppers = np.append(edges, top)
+    middles = np.append(edges[0] / 2.0, np.append((edges[:-1] + edges[1:]) / 2.0, top))
+    last = -1
+    limit = STANDS_OUT_PURE if shares.pure else STANDS_OUT
+    for width in (1, 2, 4):
+        sums = np.convolve(counts, np.ones(width), "valid")
+        found = np.flatnonzero(sums > limit * std * math.sqrt(width))
+        last = max(last, int(found[-1]) + width - 1 if len(found) else -1)
+    if last < 0:
+        radius = min(top, TYPICAL * math.sqrt(shares.dim))
+        return RowBall(radius=radius, bias=0.0)
+    over = np.maximum(middles[: last + 1] - edges[:, None], 0.0)
+    excess = np.maximum((over * counts[: last + 1]).sum(axis=1), 0.0)
+    excess_std = std * np.sqrt((over**2).sum(axis=1))
+    hidden = HIDDEN * std * np.maximum(uppers[min(last + 2, len(uppers) - 1)] - edges, 0.0)
+    bias = np.sqrt(excess**2 + (excess_std / 2.0) ** 2 + (hidden / 2.0) ** 2)
+    error = bias**2 + shares.dim * (noise * edges) ** 2
+    best = int(np.argmin(error))
+    return RowBall(radius=float(edges[best]), bias=float(bias[best]))
+
 
 LOG2_PARTS = 1
 LAW_OCTAVES = 6  # beyond the last norm that stands out, which the law of the tail goes on for

@@ -1,9 +1,11 @@
-"""What the gradient methods start from: the units of the fit, public rows in them, and what these say about gradients."""
+"""What a gradient method starts from: the units of the fit, public rows in them, and their own minimum."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,14 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
-from fastpubpriv.losses import Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.privacy import Budget
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.training.design import Design, make_design
+from fastpubpriv.training.coordinates import label_values
+from fastpubpriv.training.inputs import Design, Stated, class_list, make_design
 from fastpubpriv.training.problem import FEW, with_labels
-from fastpubpriv.training.rotated import label_values
-from fastpubpriv.training.stated import Stated, class_list
+from fastpubpriv.training.public_fits import marginal_likelihood
 
 MOST_CLASSES = 1000
 
@@ -196,3 +200,165 @@ def _classes(labels: FloatArray, classes: Any, *, two: bool) -> tuple[float, ...
         wanted = "two are needed" if two else f"2 to {MOST_CLASSES} are needed"
         raise InputError(f"the labels have {len(found)} classes, and {wanted}: pass classes=[...] with the numbers")
     return tuple(float(each) for each in found)
+
+
+_STRENGTHS = (1e-2, 1.0, 100.0)  # ridges, in rows of unit length
+_FOLDS = 5
+_MOST_PASSES = 200
+_LARGEST = 1e30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicFit:
+    """What public rows alone say."""
+
+    # in the shape of the weights, the minimum of the public loss plus a ridge; zero where the loss has no values
+    # to minimise
+    weights: FloatArray
+    residuals: FloatArray  # (m, outputs), of each public row, at weights that it had no part in
+    penalty: float  # the strength of the ridge, on the sum of the losses
+
+
+def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
+    """The public fit, its ridge chosen by public rows."""
+    nothing = np.zeros(problem.shape)
+    if problem.loss is None or problem.loss.values is None:
+        coefficients, _ = problem.gradients(nothing)
+        return PublicFit(weights=nothing, residuals=coefficients, penalty=0.0)
+    if problem.loss is LOSSES["squared"]:
+        return _least_squares(problem, l2)
+    m = len(problem.x)
+    fold, best = np.arange(m) % min(_FOLDS, m), None
+    for strength in _STRENGTHS:
+        scores = np.empty((m, *problem.shape[:-1]))
+        for k in np.unique(fold):
+            inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+            found = _minimum(problem, inside, strength + l2 * len(inside), nothing)
+            scores[outside] = problem.x[outside] @ found.T
+        with np.errstate(all="ignore"):
+            total = float(np.sum(problem.loss.values(scores, problem.y)))
+        if best is None or total < best[0]:
+            best = total, strength, problem.loss.residuals_of(scores, problem.y).reshape(m, -1)
+    assert best is not None
+    penalty = best[1] + l2 * m
+    return PublicFit(weights=_minimum(problem, slice(None), penalty, nothing), residuals=best[2], penalty=penalty)
+
+
+def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
+    """The ridge of each weight; the intercept is as good as free."""
+    shape = np.full(problem.units.width, max(penalty, 1e-12 * m))
+    if problem.units.design is not None:
+        shape[0] = 1e-6 * m
+    return shape
+
+
+def _least_squares(problem: GradientProblem, l2: float) -> PublicFit:
+    """The ridge by marginal likelihood, and residuals with the row itself left out."""
+    x, y, m = problem.x, problem.y, len(problem.x)
+    inner = x if problem.units.design is None else x[:, 1:]
+    noise, spread = marginal_likelihood(inner - inner.mean(axis=0), y - y.mean())
+    penalty = noise / max(spread, 1e-12 * max(noise, 1e-300)) + l2 * m
+    shape = _shape(problem, penalty, m)
+    if m >= len(shape):
+        inverse = np.linalg.solve(x.T @ x + np.diag(shape), x.T)
+    else:
+        # Fewer rows than columns: the same by the smaller system.
+        scaled = x / shape
+        inverse = np.linalg.solve(x @ scaled.T + np.eye(m), scaled).T
+    weights = inverse @ y
+    leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), 1.0 - 1e-3)
+    residuals = (y - x @ weights) / (1.0 - leverage)
+    return PublicFit(weights=weights, residuals=residuals[:, None], penalty=penalty)
+
+
+def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatArray) -> FloatArray:
+    """The minimum of the loss of some public rows plus the ridge."""
+    loss, x, y = problem.loss, problem.x[rows], problem.y[rows]
+    assert loss is not None
+    assert loss.values is not None
+    values, shape = loss.values, _shape(problem, penalty, len(x))
+
+    def value(flat: FloatArray) -> tuple[float, FloatArray]:
+        w = flat.reshape(problem.shape)
+        scores = x @ w.T
+        total = float(np.sum(values(scores, y))) + 0.5 * float(np.sum(shape * w * w))
+        slope = shape * w - loss.residuals_of(scores, y).T @ x
+        if not (np.isfinite(total) and np.isfinite(slope).all()):
+            return _LARGEST, np.zeros(flat.size)
+        return total, slope.ravel()
+
+    from scipy import optimize  # slow to import, and plans and fits by squares do not need it
+
+    with np.errstate(all="ignore"):
+        found = optimize.minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES})
+    result: FloatArray = np.asarray(found.x).reshape(problem.shape)
+    return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GradientTask:
+    """A loss, public rows, and the settings of a method."""
+
+    problem: GradientProblem  # the loss and public rows, in the units of the fit
+    settings: Any  # a value such as `SemiDP(...)`; None where public rows are all that is used
+    # the private rows, of which a plan looks at facts such as their number; None where there are none yet
+    rows: Rows | None = None
+    table: FloatArray | None = None  # (m, dim + 1), public rows as they were given, for the digest of a checkpoint
+    budget: Budget | None = None  # as it was given, for the same
+    executor: Executor | None = None  # of the run
+    files: ExitStack = field(default_factory=ExitStack)  # closes what a plan has opened
+    known: PublicFit | None = None  # the public fit, where it has been made before
+
+    @cached_property
+    def public(self) -> PublicFit:
+        """The minimum of the public loss."""
+        if self.known is not None:
+            return self.known
+        return public_fit(self.problem, float(getattr(self.settings, "public_l2", 0.0)))
+
+    @property
+    def excess_unit(self) -> float:
+        """Of a predicted excess, in the units of the table: squared labels for a loss that grows as a square of them."""
+        loss = self.problem.loss
+        squares = loss is not None and loss.name in ("squared", "huber")
+        return self.problem.units.scale**2 if squares else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit."""
+
+    public: PublicFit  # the public fit
+    # with public_excess: excess of the loss, of the method and of the public fit, in the units of the fit; None for a
+    # loss without values
+    predicted: float | None
+    public_excess: float | None
+    steps: int  # with clip_norm, batch_rows, step_size and priv_weight: as in `DescentResult`
+    clip_norm: float
+    batch_rows: int
+    step_size: float = 0.0
+    priv_weight: float = 1.0
+    ranges: Mapping[str, str]  # where the clip and the start come from
+    reads: bool = True  # whether private rows are read
+    resumed: bool = False  # whether an earlier call, which this one goes on with, has paid
+    more: Any = None  # what the method itself needs
+
+    def beats(self, part: float) -> bool:
+        """Whether less than this part of the public rows' error is left, as far as can be predicted."""
+        if self.predicted is None or self.public_excess is None:
+            return True
+        return self.predicted < part * self.public_excess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Descended:
+    """What a method has learnt: weights, the noise on its sums (or on the weights), and steps that a crash has lost."""
+
+    weights: FloatArray
+    noise_std: float = 0.0
+    lost_steps: int = 0
+
+
+def excess_part(problem: GradientProblem) -> float:
+    """Excess of the loss over the squared error of weights in its curvature; for the squared loss, that of the squared error."""
+    return (1.0 if problem.loss is LOSSES["squared"] else 0.5) * problem.outputs
