@@ -120,7 +120,7 @@ def same_rows(ratio: float, epsilon: float) -> str:
     x, y = data.x.astype(np.float64), data.y.astype(np.float64)
     m = round(ratio * data.size.n)
     found = linear_regression(
-        *(x[m:], y[m:]), x_pub=x[:m].copy(), y_pub=y[:m].copy(), method="newton", random_state=0,
+        *(x[m:], y[m:]), x_pub=x[:m].copy(), y_pub=y[:m].copy(), method="newton", tails="light", random_state=0,
         budget=ApproxDP(epsilon, beyond.DELTA),
     )  # fmt: skip
     newton = beyond.loss(np.ravel(found.coefficients), float(found.intercept), data.truth.astype(np.float64))

@@ -195,11 +195,11 @@ class AccuracyWarning(UserWarning):
     >>> import warnings
     >>> import numpy as np
     >>> import fastpubpriv as fpp
-    >>> x = np.random.default_rng(0).normal(size=(300, 2))
+    >>> rows = np.random.default_rng(0).normal(size=(300, 3))
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     result = fpp.linear_regression(
-    ...         x[200:], x[200:, 0], x_pub=x[:200], y_pub=x[:200, 1], budget=fpp.ZCDP(rho=1e-9), method="newton"
+    ...         rows[200:], x_pub=rows[:200].copy(), label=-1, budget=fpp.ZCDP(rho=1e-9), method="newton"
     ...     )
     >>> any(warning.category is fpp.AccuracyWarning for warning in caught)
     True

@@ -136,7 +136,7 @@ classes : numbers or texts, optional
     The labels of the classes; by default those that the public rows have. A private row with another label counts for nothing.""",
     "labelled_budget": """\
 budget : ZCDP, ApproxDP or PureDP
-    Spent whole, and debited before `x_priv` is read, unless noise is sure to drown what private rows say.""",
+    Spent whole, and debited before `x_priv` is read, unless `method` takes public rows alone.""",
     "tails": """\
 tails : "any" or "light"
     "any": far rows count as in least squares, or the maximum likelihood, of all private rows, and intervals are about that.

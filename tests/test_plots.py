@@ -49,7 +49,10 @@ def test_a_grid_of_ellipses(dim, tmp_path):
         assert np.allclose(mark.get_xydata()[0], found.mean[[column, row]])
         low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
         assert np.all((points > low) & (points < high))
-        assert axes.texts[0].get_text() == f"r = {found.correlation[row, column]:+.2f}"
+        lower, upper = (end[row, column] for end in found.confidence_interval(of="correlation"))
+        value = found.correlation[row, column]
+        assert lower <= value <= upper
+        assert axes.texts[0].get_text() == f"r = {value:+.2f}\n{lower:+.2f} to {upper:+.2f}"
     assert next(pairs, None) is None
 
 
@@ -61,7 +64,8 @@ def test_a_heat_map_with_the_noise_level(dim, tmp_path):
     axes = figure.axes[0]
     assert np.array_equal(axes.images[0].get_array(), found.correlation)
     assert axes.images[0].get_clim() == (-1.0, 1.0)
-    level = found.predicted_covariance_error / np.sqrt(dim * (dim + 1))
+    lower, upper = found.confidence_interval(of="correlation")
+    level = np.median((upper - lower)[np.triu_indices(dim, 1)]) / 2.0
     assert f"±{level:.2g}" in axes.get_title()
     assert [label.get_text() for label in axes.get_yticklabels()] == [f"x{j}" for j in range(dim)]
     assert len(axes.texts) == (dim * dim if dim <= 12 else 0)

@@ -121,6 +121,7 @@ def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> 
         y_pub=labels[:m].copy(),
         budget=ApproxDP(epsilon, DELTA),
         method="newton",
+        tails="light",
         random_state=noise_seed(size.dim, run, round(100 * ratio)),
         progress=False,
     )

@@ -430,7 +430,7 @@ class TrainingResult(Result):
             found.append(
                 (
                     "Drift",
-                    f"public rows disagree with private ones; their variance counts {self.public_drift:.3g} times",
+                    f"public rows disagree with private ones, by {self.public_drift:.3g} times the variance that chance explains",
                 )
             )
         return found

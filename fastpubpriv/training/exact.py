@@ -38,9 +38,9 @@ START, GRAM, GRAM_COUNT = (
 )  # shares of the budget; and of that of the Gram matrix
 MOST_STEPS, PASSES = 8, 4  # of the start, whose error hardly matters; and beyond it
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
-# Variance of noise over that of sampling, public rows for each coordinate, and variance over that of public rows by themselves,
-# from which the latter are taken alone: pooled with them, private rows could gain a tenth.
-_HOPELESS, _MANY_PUBLIC, _DROWNED = 30.0, 10, 10.0
+# Variance of noise over that of sampling, and predicted error over that of public rows by themselves, from which the latter are
+# taken alone: pooled with them, private rows could gain a tenth.
+_HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
 _CLIPPED_GRAM = 0.6
@@ -90,13 +90,13 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Any, n
     radial.check_grids(account)
     relative = 16.0 * dim * noise**2 / problem.counted
     risk = 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
-    known, m = problem.posterior, len(problem.posterior.labels)
-    drowned = relative > _HOPELESS and m >= _MANY_PUBLIC * dim and risk > _DROWNED * problem.counted / m
+    known = problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
+    private = dim * row * risk / problem.counted
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces,
-        predicted=dim * row / (problem.counted / risk + m),
-        hopeless=drowned,
+        predicted=1.0 / (1.0 / private + 1.0 / known.excess),
+        hopeless=relative > _HOPELESS and private > _DROWNED * known.excess,
     )  # fmt: skip
 
 
@@ -307,7 +307,10 @@ class _Step:
         moved = problem.in_units(self.start.mean) + trust * given.value
         point_worth = self._point_worth(plan, trust, mean_tail) if agree else 0.0
         center = exact + worth * (alone - exact)
+        # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to.
+        lean = worth if self._reason(shifted=shifted) else 0.0
         estimate = moved + point_worth * (alone - moved)
+        estimate += lean * (center - estimate)
         mean = self.start.mean + trust * own.value
         sampling = self.found.sampling_std**2
         unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq

@@ -393,7 +393,7 @@ def _result(
         classes=frozen(problem.rotation.classes or ()),
         design=named_design(problem.design, problem.rotation.classes, problem.class_names),
         columns=features,
-        provenance=_provenance(run, problem),
+        provenance=_provenance(run, problem, exact=ends is not None),
         **shared,
     )
 
@@ -409,9 +409,11 @@ def _status(problem: Problem, fitted: Fitted) -> tuple[str, ...]:
     return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
 
 
-def _provenance(run: running.Run, problem: Problem) -> dict[str, str]:
+def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str, str]:
     """Where numbers come from."""
     found = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
+    if exact:
+        found |= {"curvature": "released", "radius of scores": "released"}
     if problem.rotation.weighted:
         released = any(each["name"] == SUM_OF_WEIGHTS for each in run.log)
         found["sum of weights"] = "released" if released else "public rows"

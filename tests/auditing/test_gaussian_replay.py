@@ -332,8 +332,8 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
 def test_catches_a_mean_that_bypasses_release_of_ladder(monkeypatch):
     original = learn.climb
 
-    def leaky(run, base, view, structure):
-        found = original(run, base, view, structure)
+    def leaky(run, base, view, structure, x_pub):
+        found = original(run, base, view, structure, x_pub)
         return replace(found, mean=found.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     monkeypatch.setattr(learn, "climb", leaky)

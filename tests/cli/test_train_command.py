@@ -123,7 +123,7 @@ COST, ILL = "--rho 0.5 --label cost", "--rho 0.5 --label ill --loss logistic"
     ("--rho 0.5", "--label"),
     ("--rho 0.5 --label name", "'name'"),
     ("--label cost", "no privacy budget"),
-    (f"{COST} --method x", "sufficient_statistics"),
+    (f"{COST} --method x", "throw_away"),
     (f"{COST} --loss logistic", "two are needed"),
     (f"{COST} --categories zebra", "zebra"),
     (f"{COST} --columns dose --categories age", "leaves it out"),

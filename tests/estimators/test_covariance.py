@@ -197,7 +197,7 @@ def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     assert {name: result.provenance[name] for name in ("center", "radius")} == {"center": center, "radius": radius}
     assert ("second_moment" in result.provenance) == ("x_pub" in options)
     assert result.spent == ZCDP(0.1)
-    assert len(result.releases) == (2 if radius == "released" else 1)
+    assert len(result.releases) == (3 if radius == "released" else 1)
     assert result.n_pub == (12 if "x_pub" in options else 0)
     if radius == "released":
         # The third and fourth directions have one variance: what they are is noise, and that is said.
@@ -206,6 +206,29 @@ def test_a_ball_from_public_rows_or_a_count(options, center, radius):
         assert result.releases[-1]["clip_radius"] < 60.0
     assert "status" in result.to_frame()
     assert type(result).from_json(result.to_json()).status == result.status
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.1), ApproxDP(1, 1e-6), PureDP(1)])
+def test_intervals_along_components_hold_what_is_there_and_heavy_tails_are_named(budget):
+    rng = np.random.default_rng(4)
+    light = rng.standard_normal((20_000, 4)) * [5.0, 2.0, 1.0, 1.0]
+    heavy = light.copy()
+    heavy[:, 0] *= np.exp(rng.standard_normal(20_000)) / 2.0
+    for rows, word in ((light, "ok"), (heavy, "heavy_tail")):
+        result = seeded(private_pca, rows, budget=budget, n_components=2, center=0.0, radius="auto")
+        assert result.reasons[0] == word
+        lower, upper = result.confidence_interval()
+        along = np.mean(np.square(rows @ result.components.T), axis=0)
+        assert np.all((lower <= along) & (along <= upper))
+        assert np.all((lower <= result.eigenvalues) & (result.eigenvalues <= upper))
+        again = type(result).from_json(result.to_json()).confidence_interval()
+        assert np.array_equal(again, (lower, upper))
+        assert {"lower", "upper", "reason"} <= {*result.to_frame().columns}
+    # The control: a ball alone loses a part of the heavy direction, and no interval says so.
+    told = seeded(private_pca, heavy, budget=budget, n_components=2, center=0.0, radius=12.0)
+    assert told.reasons == ()
+    assert np.isnan(told.confidence_interval()).all()
+    assert told.eigenvalues[0] < 0.7 * np.mean(np.square(heavy @ told.components[0]))
 
 
 def error_of_second_moment(result, rows):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from scipy import stats
-from spies import SpyLedger, SpyRows, seeded
+from spies import SpyLedger, SpyRows, refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, estimate_mean, plan, weighted_mean
+from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.mean import public_ball
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy
@@ -258,6 +259,50 @@ def test_laplace_intervals_are_wider():
     for result, quantile in ((gauss, 1.959964), (laplace, math.log(20) / math.sqrt(2))):
         lower, upper = result.confidence_interval()
         assert (upper - lower) / 2 == pytest.approx(quantile * result.standard_error, rel=1e-6)
+
+
+def unequal(seed, n=2000, dim=100):
+    """Rows whose deviations are 1 / j, and 20 public ones."""
+    rows = np.random.default_rng(seed).normal(size=(n + 20, dim)) / np.arange(1, dim + 1)
+    return {"x_priv": rows[20:], "x_pub": rows[:20].copy(), "budget": ZCDP(0.2)}
+
+
+def means_for(objective, seeds=range(5)):
+    return [seeded(estimate_mean, random_state=seed, objective=objective, **unequal(seed)) for seed in seeds]
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_noise_is_spread_for_the_whole_vector_where_that_is_asked_for():
+    each, whole = means_for("columns"), means_for("l2")
+    assert np.median([np.linalg.norm(found.mean) for found in whole]) < 0.7 * np.median(
+        [np.linalg.norm(found.mean) for found in each]
+    )
+    # In data units noise falls with the root of the deviation in place of the deviation: columns in small units pay.
+    ratio = np.median([found.noise_std[0] / found.noise_std[80] for found in whole])
+    assert 4.0 < ratio < 20.0 < np.median([found.noise_std[0] / found.noise_std[80] for found in each])
+    for found in whole:
+        lower, upper = found.confidence_interval()
+        assert np.mean((lower <= 0.0) & (upper >= 0.0)) > 0.93
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_the_objective_of_a_call_is_checked_and_its_releases_cost_the_same():
+    refused(
+        estimate_mean, "objective must be", np.zeros((9, 2)), x_pub=np.ones((1, 2)), budget=ZCDP(1), objective="max"
+    )
+    refused(
+        estimate_mean, "objective= belongs to", np.zeros((9, 2)), x_pub=np.ones((1, 2)), budget=ZCDP(1), objective="l2",
+        variance=1.0,
+    )  # fmt: skip
+    rows = np.random.default_rng(3).normal(size=(60, 2)) * [1.0, 50.0]
+    other = rows.copy()
+    other[7] = [1e6, -1e6]
+    record_replay(
+        lambda x: seeded(estimate_mean, x, x_pub=rows[:1] + 0.5, budget=ZCDP(2), objective="l2"),
+        rows,
+        other,
+        budget=ZCDP(2),
+    )
 
 
 # ---- `weighted_mean`: the closed forms of paper B, its special cases, and the noise laws ----------------------------

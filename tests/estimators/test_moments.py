@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
-from fastpubpriv import run as running
+from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.columns.norms import NormCount
@@ -193,7 +193,7 @@ def test_faults_are_caught(monkeypatch, fault):
     plain = TwoPieces.__call__
     if fault == "longer":
         # Rows of the pieces that are added up twice, past the check of the integers.
-        from fastpubpriv.mechanisms.statistics import StatisticQuery
+        from fastpubpriv.mechanisms.sums import StatisticQuery
 
         add = StatisticQuery.add
         monkeypatch.setattr(

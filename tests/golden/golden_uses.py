@@ -35,6 +35,10 @@ GAUSSIAN: dict[str, Use] = {
     "sample": lambda result: result.sample(4, random_state=3),
     "log_prob": lambda result: result.log_prob(points(result.mean)),
     "from_json": back("mean", "covariance", "mean_noise_std"),
+    "confidence_interval": lambda result: [
+        list(result.confidence_interval(0.9, of=kind)) for kind in ("mean", "standard_deviation", "correlation")
+    ],
+    "reasons": lambda result: list(result.reasons),
 }
 MIXTURE: dict[str, Use] = {
     "n_components": lambda result: result.n_components,
@@ -58,7 +62,10 @@ USES: dict[str, dict[str, Use]] = {
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
     },
     "CovarianceResult": {"correlation": lambda result: result.correlation},
-    "PCAResult": {"transform": lambda result: result.transform(points(result.center))},
+    "PCAResult": {
+        "transform": lambda result: result.transform(points(result.center)),
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+    },
     "GaussianResult": GAUSSIAN,
     "MixtureResult": MIXTURE,
     "SelectionResult": {

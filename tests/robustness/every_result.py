@@ -30,6 +30,7 @@ MADE = {
     "CovarianceResult": lambda: seeded(fpp.coinpress_covariance, ROWS, budget=ZCDP(1), scale=400.0),
     "PCAResult": lambda: seeded(fpp.private_pca, ROWS, budget=ZCDP(1), center=[5.0, -7.0], radius=60.0, n_components=1),
     "GaussianResult": lambda: seeded(fpp.estimate_gaussian, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
+    "GaussianReport": lambda: MADE["GaussianResult"]().report,
     "MixtureResult": lambda: seeded(
         fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4)
     ),

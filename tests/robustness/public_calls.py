@@ -319,7 +319,7 @@ CALLS = {
             },
         )
         for name, function, rows, public, more, methods in (
-            ("linear_regression", linear_regression, ROWS, PUBLIC, {}, ("newton", "sufficient_statistics", "auto")),
+            ("linear_regression", linear_regression, ROWS, PUBLIC, {}, ("newton", "auto")),
             ("logistic_regression", logistic_regression, CLASSES, PUBLIC_CLASSES, {}, ("newton", "auto")),
             ("train", train, ROWS, PUBLIC, {"loss": "squared"}, ("newton", "semi_dp")),
         )

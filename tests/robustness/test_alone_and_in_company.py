@@ -103,7 +103,7 @@ def estimators_of(dim):
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
     label = (one[:, :1] > 0.0) + 0.0
     labelled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
-    for method in ("newton", "sufficient_statistics"):
+    for method in ("newton",):
         yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": method}
     for method in TRAINING:
         given = {"loss": "squared", "method": method}

@@ -84,7 +84,7 @@ LABELLED = {
         x, [each > 20.0 for each in np.ravel(y)], x_pub=p, y_pub=[each > 20.0 for each in np.ravel(q)], **GAUSSIAN, **o
     ),
     "train": lambda x, y, p, q, **o: fpp.train(
-        x, y, loss="squared", method="sufficient_statistics", x_pub=p, y_pub=q, **GAUSSIAN, **o
+        x, y, loss="squared", method="newton", x_pub=p, y_pub=q, **GAUSSIAN, **o
     ),
 }
 

@@ -190,7 +190,9 @@ USES = {
     "GaussianResult": [
         lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.confidence_ellipse(),
         lambda r: r.correlation,
+        lambda r: [r.confidence_interval(of=kind) for kind in ("mean", "standard_deviation", "covariance")],
     ],
+    "PCAResult": [lambda r: r.confidence_interval()],
     "MixtureResult": [
         lambda r: r.predict(X[:3]), lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.variances,
     ],

