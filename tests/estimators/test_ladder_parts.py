@@ -12,8 +12,23 @@ from spies import seeded
 
 from fastpubpriv import estimate_gaussian
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.ladder import evidence, full, rungs, targets
-from fastpubpriv.estimators.ladder.norms import (
+from fastpubpriv.estimators.ladder import full, schedule
+from fastpubpriv.estimators.ladder import public_base as evidence
+from fastpubpriv.estimators.ladder.public_base import (
+    Strength,
+    marchenko_pastur,
+    moderated,
+    off_scale,
+    plain_strength,
+    public_base,
+    shift_of,
+    stretch_of,
+    weight_of,
+)
+from fastpubpriv.estimators.ladder.schedule import (
+    EARLY_SHARES,
+    LEAST_LEFT,
+    MOST_ROUNDS,
     CountShares,
     Noise,
     Norms,
@@ -22,6 +37,7 @@ from fastpubpriv.estimators.ladder.norms import (
     clip_factor,
     combined,
     count_share,
+    full_plan,
     mean_cut,
     mean_weight,
     outlook,
@@ -321,7 +337,7 @@ def test_what_lies_beyond_a_radius():
     for radius in (3.0, 4.0, 7.0):
         exact = np.mean(np.maximum(lengths**2 - radius**2, 0.0))
         # A shell is half an octave wide.
-        assert schedule.beyond(radius, power=2) == pytest.approx(exact, rel=0.5)
+        assert norms.beyond(radius, power=2) == pytest.approx(exact, rel=0.5)
     assert chi_beyond(6, 3.0) == pytest.approx(np.mean(np.maximum(rng.chisquare(6, 10**6) - 3.0, 0.0)), rel=0.01)
 
 

@@ -5,12 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from fastpubpriv.results.training import TrainingResult
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import exact, public_logistic
+from fastpubpriv.training import exact, public_fits
 from fastpubpriv.training.exact import Curvature, _Step
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")

@@ -16,11 +16,10 @@ from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression, train
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import SemiDP, huber_loss, leverage, methods, newton, newton_state, public_linear, whitening
-from fastpubpriv.training.design import make_design
-from fastpubpriv.training.newton import plan_newton
-from fastpubpriv.training.newton_state import State
-from fastpubpriv.training.normal_clips import normal_clips
+from fastpubpriv.training import SemiDP, huber_loss, methods, newton, public_fits, whitening
+from fastpubpriv.training import problem as leverage
+from fastpubpriv.training.inputs import Stated, make_design
+from fastpubpriv.training.newton import State, plan_newton
 from fastpubpriv.training.problem import make_problem
 from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior, normal_clips
 from fastpubpriv.training.whitening import QUANTILE, Whitener, quantile, water_filled, weighting
