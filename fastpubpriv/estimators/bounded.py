@@ -45,8 +45,7 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
         most = np.maximum((means - low) * (high - means), (LEAST_WIDTH * (high - low)) ** 2)
         most = np.where(np.isfinite(high - low), most, np.inf)
         shrink = np.clip(np.nan_to_num(np.sqrt(most) / spreads, nan=1.0), LEAST_FACTOR, 1.0)
-    found: FloatArray = covariances * shrink[:, :, None] * shrink[:, None, :]
-    return found
+    return covariances * shrink[:, :, None] * shrink[:, None, :]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -277,8 +277,7 @@ class OuterPart:
 def packed(matrix: FloatArray) -> FloatArray:
     """A symmetric matrix (d, d) as a vector (d (d + 1) / 2,) of the same length."""
     rows, columns = np.triu_indices(len(matrix))
-    found: FloatArray = matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
-    return found
+    return matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def unpacked(vector: FloatArray, side: int) -> FloatArray:

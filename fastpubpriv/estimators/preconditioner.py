@@ -98,8 +98,7 @@ class Preconditioner(Value):
     @property
     def scale(self) -> FloatArray:
         """The lower factor sqrt(eig_upper) * factor: its inverse brings the private covariance below the identity."""
-        scaled: FloatArray = math.sqrt(self.eig_upper) * self.factor
-        return scaled
+        return math.sqrt(self.eig_upper) * self.factor
 
     def whitening(self) -> FloatArray:
         """Inverse of `scale`, lower triangular, (dim, dim)."""
@@ -303,8 +302,7 @@ class Frame:
     def covariance_back(self, covariance: FloatArray) -> FloatArray:
         """A covariance of v in squared data units."""
         if self.scale.ndim == 0:
-            scaled: FloatArray = covariance * float(self.scale) ** 2
-            return scaled
+            return covariance * float(self.scale) ** 2
         return symmetric(self.scale @ covariance @ self.scale.T)
 
 

@@ -67,8 +67,7 @@ class Stated:
         if not np.all(found >= 0.0) or not found.any():
             raise InputError("weights_pub must not be negative, and not all zero")
         largest = float(found.max()) if self.weight_cap is None else float(self.weight_cap)
-        weights: FloatArray = np.minimum(found / largest, 1.0)
-        return weights
+        return np.minimum(found / largest, 1.0)
 
     def checked_weights(self) -> Stated:
         """The same, after the form of what says how much private rows count."""

@@ -96,8 +96,7 @@ class Centred:
     def covariance_back(self, covariance: FloatArray) -> FloatArray:
         """The covariance (D, D) of `back`."""
         half = covariance - np.outer(self.axis, self.moved @ covariance)
-        found: FloatArray = half - np.outer(half @ self.moved, self.axis)
-        return found
+        return half - np.outer(half @ self.moved, self.axis)
 
 
 def release_centre(run: Run, problem: Problem, cost: Fraction) -> Centred:

@@ -171,8 +171,7 @@ class State:
     def noise(self) -> FloatArray:
         """The part of `covariance` that is noise for privacy, (D, D)."""
         gain = self._agreed * self.private_precision
-        found: FloatArray = (gain / self.noise_precision) @ gain.T
-        return found
+        return (gain / self.noise_precision) @ gain.T
 
     def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
         """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature.
@@ -262,8 +261,7 @@ def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> flo
     It acts on what is left of the error, and small steps leave most of that as it was: of errors with correlation r from one to the
     next, a mean has (1 + r) / (1 - r) times the variance.
     """
-    found: float = _repeats_each(variance[None], noise_variance[None], np.array([steps])).item()
-    return found
+    return _repeats_each(variance[None], noise_variance[None], np.array([steps])).item()
 
 
 def _repeats_each(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:

@@ -136,8 +136,7 @@ class Strength:
         """Eigenvalues (dim,) that the private covariance is expected to have in units of the public one."""
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
-        found: FloatArray = 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
-        return found
+        return 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
 
 
 def plain_strength(dim: int, n_pub: int) -> Strength:

@@ -118,8 +118,7 @@ def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, Floa
 
 
 def _standardized(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
-    z: FloatArray = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
-    return z
+    return (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
 
 
 def _inside(z: FloatArray) -> FloatArray:

@@ -198,8 +198,7 @@ def _preconditioner(problem: GradientProblem, settings: Descent) -> FloatArray |
     x, dim = problem.x, problem.units.width
     ridge = float(getattr(settings, "ridge", 0.0))
     inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
-    found: FloatArray = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
-    return found
+    return np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
 
 
 def public_curvature(

@@ -291,8 +291,7 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
 
     with np.errstate(all="ignore"):
         found = optimize.minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES})
-    result: FloatArray = np.asarray(found.x).reshape(problem.shape)
-    return result
+    return np.asarray(found.x).reshape(problem.shape)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

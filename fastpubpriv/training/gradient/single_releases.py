@@ -100,15 +100,13 @@ def spread_models(problem: GradientProblem, settings: Exponential, public: Publi
         points = sobol_points(size, math.ceil(math.log2(settings.candidates + 1)))
         normals = special.ndtri(np.clip(points[1 : settings.candidates], 1e-6, 1.0 - 1e-6))
         moved = (normals * np.sqrt(known.unknown)) @ known.turn.T
-        found: FloatArray = np.vstack([public.weights[None], public.weights + moved])
-        return found
+        return np.vstack([public.weights[None], public.weights + moved])
     given = np.asarray(settings.candidates)
     if given.dtype.kind not in "iuf" or given.ndim != 2 or given.shape[1:] != problem.shape or len(given) < 1:
         raise InputError(f"candidates must be a number or an array (models, {problem.size}), got shape {given.shape}")
     if len(given) > MOST_CANDIDATES or not np.isfinite(given).all():
         raise InputError(f"candidates must be at most {MOST_CANDIDATES} finite models")
-    listed: FloatArray = np.array(given, dtype=np.float64)
-    return listed
+    return np.array(given, dtype=np.float64)
 
 
 def clip_of(problem: GradientProblem, settings: Exponential, models: FloatArray) -> float:
