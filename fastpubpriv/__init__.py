@@ -25,8 +25,7 @@ from fastpubpriv.errors import (
 
 if _TYPE_CHECKING:
     from fastpubpriv.estimators.components import private_pca
-    from fastpubpriv.estimators.covariance import coinpress_covariance
-    from fastpubpriv.estimators.gaussian import estimate_gaussian
+    from fastpubpriv.estimators.gaussian import coinpress_covariance, estimate_gaussian
     from fastpubpriv.estimators.mean import coinpress_mean, estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
@@ -112,7 +111,7 @@ __all__ = [
 _HOMES = {
     name: f"fastpubpriv.{module}"
     for module, names in (
-        ("estimators.covariance", "coinpress_covariance"),
+        ("estimators.gaussian", "coinpress_covariance"),
         ("estimators.components", "private_pca"),
         ("estimators.gaussian", "estimate_gaussian"),
         ("estimators.mean", "coinpress_mean estimate_mean"),

@@ -14,7 +14,7 @@ _LATE = (
     "fastpubpriv.auditing",
     "fastpubpriv.estimators.mean",
     "fastpubpriv.estimators.components",
-    "fastpubpriv.estimators.covariance",
+    "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.mean",
     "fastpubpriv.estimators.weighted_mean",

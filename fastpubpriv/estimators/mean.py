@@ -16,8 +16,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, mean_of_columns, with_report
-from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.linalg import Whitening, known_root
+from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,

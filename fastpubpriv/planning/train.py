@@ -29,9 +29,9 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import noise_per_radius
-from fastpubpriv.training.gradient.descents import STEPWISE
-from fastpubpriv.training.gradient.private_gradients import noise_of
+from fastpubpriv.training.gradient.descents import STEPWISE, noise_of
 from fastpubpriv.training.gradient.problem import (
+    Descent,
     GradientProblem,
     GradientTask,
     Prepared,
@@ -39,7 +39,6 @@ from fastpubpriv.training.gradient.problem import (
     make_gradient_problem,
     public_fit,
 )
-from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS, candidates, least, prepare
 from fastpubpriv.training.problem import WORTH, Problem, make_problem

@@ -1,4 +1,4 @@
-"""Labelled rows in the coordinates of a model, and rows under a map kept in memory where they fit.
+"""Coordinates chosen by public rows, whitened so that fresh rows are white too, and labelled rows in them.
 
 Labelled rows in the coordinates of a model: standardised, whitened and turned by public numbers, as whole numbers of grid steps.
 A row has the same bits whatever lies beside it: entry by entry up to the standard units, then by the C library's fixed order.
@@ -21,6 +21,219 @@ from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, OfChunk, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_out, share_stream
 from fastpubpriv.training.inputs import Design
+
+_FLOOR, _FLAT = 1e-6, 1e-10  # of the largest eigenvalue of the covariance
+_FOLDS, _SMALL = 5, 200  # folds, and columns up to which so many are affordable
+# Fewer public rows are next to none.
+_NEXT_TO_NONE = 60
+_MOST_PUBLIC = 1000  # public rows that quantiles and shares are computed from
+QUANTILE = 0.9
+
+
+def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each vector is positive.
+
+    LAPACK leaves signs open, and the noise of a coordinate would follow them.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    largest = np.argmax(np.abs(vectors), axis=0)
+    return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
+
+
+def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
+
+    Those of the rows themselves are too small or too large, the more so the fewer rows there are: directions of a part of the rows
+    are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed to rise. Shrinking towards a
+    multiple of the identity would blow up directions in which columns nearly agree.
+
+    The third answer is the share of the rows' own differences between directions that fresh rows confirm, squared: the error that
+    they bring. Of next to no rows it is one, as they do not show all differences.
+    """
+    m, p = centred.shape
+    few = next_to_none(m, p)
+    own, along = directions(centred.T @ centred)
+    folds = min(_FOLDS if p <= _SMALL else 2, m)
+    fold = np.arange(m) % folds
+    found = np.zeros(p)
+    for k in range(folds):
+        part, others = centred[fold != k], centred[fold == k]
+        if few:
+            found += _tried(part, others) / folds
+            continue
+        _, tried = np.linalg.eigh(part.T @ part)
+        found += np.mean((others @ tried) ** 2, axis=0) / folds
+    rising = risen(found)
+    claimed = float(np.var(own / m))
+    if few:
+        return rising, along, 1.0
+    return rising, along, min(1.0, float(np.var(rising)) / claimed) if claimed > 0.0 else 0.0
+
+
+def next_to_none(m: int, p: int) -> bool:
+    """Whether a line goes through m public rows in p columns, and they are too few to say how large errors and residuals are."""
+    return m <= p + 1 and m < _NEXT_TO_NONE
+
+
+def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
+    """Variances (p,) of other rows along the principal directions of a part of the rows, in ascending order of theirs.
+
+    About the mean of that part, as fresh rows would be tried: about the mean of all, the one row left out is the sum of the others
+    with its sign changed. It lies in their span, and along all other directions rows seem not to vary at all. In those the part's
+    own order is arbitrary, and they count alike.
+    """
+    middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
+    _, along = np.linalg.eigh((part - middle).T @ (part - middle))
+    found: FloatArray = np.mean(((others - middle) @ along) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
+    if unseen:
+        found[:unseen] = found[:unseen].mean()
+    return found
+
+
+def risen(values: FloatArray) -> FloatArray:
+    """The closest sequence that never falls (pool adjacent violators)."""
+    means: list[float] = []
+    counts: list[int] = []
+    for value in values.tolist():
+        mean, count = value, 1
+        while means and means[-1] >= mean:
+            before, length = means.pop(), counts.pop()
+            mean, count = (mean * count + before * length) / (count + length), count + length
+        means.append(mean)
+        counts.append(count)
+    return np.repeat(np.array(means, dtype=np.float64), counts)
+
+
+def weighted_mean(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Of rows (m,) or (m, p)."""
+    found: FloatArray = (rows.T * weights).sum(axis=-1) / weights.sum()
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Whitener:
+    """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept."""
+
+    mean: FloatArray  # (p,), of the standardised public terms
+    root: FloatArray  # (p, p), with inverse: the inverse square root of their covariance, and its inverse covariance
+    inverse: FloatArray  # (p, p)
+    # share, squared, of the public rows' own differences between directions that the covariance uses: the part of
+    # their error that it has
+    confirmed: float
+
+    @classmethod
+    def of(cls, terms: FloatArray, weights: FloatArray) -> Whitener:
+        """The whitener of public terms (m, p) with weights (m,)."""
+        mean = weighted_mean(terms, weights)
+        values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
+        # A row with a category that no public row has leaves the plane on which these lie: it must not seem to be far out.
+        flat = values < _FLAT * values[-1]
+        values = np.where(flat, values.mean(), np.maximum(values, _FLOOR * values[-1]))
+        root, inverse = (vectors / np.sqrt(values)) @ vectors.T, (vectors / values) @ vectors.T
+        return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
+
+    def __call__(self, terms: FloatArray) -> FloatArray:
+        """Public terms (m, p) as (m, p + 1)."""
+        return np.hstack([np.ones((len(terms), 1)), (terms - self.mean) @ self.root])
+
+    def ridge(self, intercept: float) -> FloatArray:
+        """The precision, in these coordinates, of independent coefficients of unit variance of the terms, (p + 1, p + 1)."""
+        found = np.zeros((len(self.mean) + 1,) * 2)
+        found[0, 0] = intercept
+        found[1:, 1:] = self.inverse
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weighting:
+    """How a row is weighted before it is added up, and what the weighting does to a gradient, by public rows."""
+
+    spread: FloatArray  # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
+    radius: float  # longer weighted rows are shortened to it
+    share: float  # with shares: part of the second moment that is left, in all and per coordinate
+    shares: FloatArray  # (D,)
+    lever: FloatArray  # (m,), factor of each of the public rows it was computed from
+
+
+def some(rows: FloatArray) -> FloatArray:
+    """Up to 1,000 of the public rows, spread over all of them."""
+    return rows[:: max(1, -(-len(rows) // _MOST_PUBLIC))]
+
+
+def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
+    """The weighting of public rows (m, D) by `spread`.
+
+    Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know
+    little of (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
+    """
+    found = weighting_each(public, spread[None])
+    return Weighting(
+        spread=spread,
+        radius=float(found.radius[0]),
+        share=float(found.share[0]),
+        shares=found.shares[0],
+        lever=found.lever[0],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weightings:
+    """Several of them: radius and share (k,), shares (k, D) and lever (k, m)."""
+
+    radius: FloatArray
+    share: FloatArray
+    shares: FloatArray
+    lever: FloatArray
+
+
+def weighting_each(public: FloatArray, spreads: FloatArray) -> Weightings:
+    """The same for each of several spreads (k, D)."""
+    squares = public**2
+    moments = squares.mean(axis=0)
+    missing = np.maximum(1.0 - moments, 0.0)
+    # Products of vectors, as each has the bits that it has alone.
+    norms = np.sqrt(np.array([squares @ each + missing @ each for each in spreads**2]))
+    radius = quantile(norms, QUANTILE)
+    lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
+    left = np.array([each @ squares for each in lever]) / len(public)
+    shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
+    share = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1)
+    return Weightings(radius=radius, share=share, shares=np.maximum(shares, 1e-3), lever=lever)
+
+
+def quantile(values: FloatArray, chance: float) -> FloatArray:
+    """The numbers that `np.quantile` finds in each row, in a twentieth of its time: a plan asks for thousands of them."""
+    place = (values.shape[1] - 1) * chance
+    below = min(int(place), max(0, values.shape[1] - 2))
+    above = min(below + 1, values.shape[1] - 1)
+    ordered = np.partition(values, [below, above], axis=1)
+    low, high, part = ordered[:, below], ordered[:, above], place - below
+    found: FloatArray = low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part)
+    return found
+
+
+def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
+    """Precisions (D,) that add up to `precision` and leave the least sum of 1 / (1 / variance + precision).
+
+    A part `floor` of it is spread evenly. What is least known gets most: precision_j = (level - 1 / variance_j)_+.
+    """
+    found: FloatArray = water_filled_each(variance[None], np.array([precision]), floor)[0]
+    return found
+
+
+def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float) -> FloatArray:
+    """The same for each of several variances (k, D) and precisions (k,)."""
+    count, dim = variance.shape
+    held = 1.0 / variance
+    known = np.sort(held, axis=1)
+    budget = (1.0 - floor) * precision
+    levels = (budget[:, None] + known.cumsum(axis=1)) / np.arange(1, dim + 1)
+    above = (levels > known) * np.arange(dim)
+    filled = np.maximum(levels[np.arange(count), above.max(axis=1)][:, None] - held, 0.0)
+    filled *= (budget / np.maximum(np.add.reduce(filled, axis=1), 1e-300))[:, None]
+    found: FloatArray = filled + (floor * precision / dim)[:, None]
+    return found
+
 
 KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are kept in memory up to this, else made again in each pass
 

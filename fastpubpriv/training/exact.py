@@ -17,8 +17,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import LEVEL
-from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
-from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, count_share
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids

@@ -38,14 +38,13 @@ from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import exact
 from fastpubpriv.training import newton as logistic
 from fastpubpriv.training import newton as steps
-from fastpubpriv.training.coordinates import Rotation, capped, rotated_rows
+from fastpubpriv.training.coordinates import Rotation, capped, rotated_rows, weighting
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, is_stepwise, prepare_public
 from fastpubpriv.training.gradient.problem import Descended, GradientTask
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior, State
 from fastpubpriv.training.problem import WORTH, Fitted, Problem, TrainingMethod, counted_bias
 from fastpubpriv.training.public_fits import FixedClip, Posterior
-from fastpubpriv.training.whitening import weighting
 
 _FEW = 5.0  # coordinates for each public row, from which the mean is released where it is cheap
 _FEWER, _CHEAP = 8.0, Fraction(1, 20)  # and from which it is at any price; share of the budget that is cheap

@@ -17,9 +17,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.training.inputs import Importance
-from fastpubpriv.training.public_fits import Bound, Clip, Posterior, chances, fit, normal_clips, ridge_precision
-from fastpubpriv.training.whitening import (
+from fastpubpriv.training.coordinates import (
     Weighting,
     Whitener,
     directions,
@@ -30,6 +28,8 @@ from fastpubpriv.training.whitening import (
     weighting,
     weighting_each,
 )
+from fastpubpriv.training.inputs import Importance
+from fastpubpriv.training.public_fits import Bound, Clip, Posterior, chances, fit, normal_clips, ridge_precision
 
 _FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
 _SEEN = 3.0  # standard deviations from which a difference counts as seen

@@ -24,12 +24,11 @@ from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.session import Method
-from fastpubpriv.training.coordinates import Rotation, label_values, rotation_map
+from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import Design, Importance, Stated, class_list, make_design
 from fastpubpriv.training.newton import FEW as FEW_ROWS
 from fastpubpriv.training.newton import FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
-from fastpubpriv.training.whitening import Whitener, some
 
 WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
 

@@ -23,8 +23,8 @@ from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.training.coordinates import Whitener, directions, next_to_none, some, weighted_mean
 from fastpubpriv.training.inputs import Importance
-from fastpubpriv.training.whitening import Whitener, directions, next_to_none, some, weighted_mean
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 LEAST_INSIDE = 0.05

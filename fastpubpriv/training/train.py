@@ -19,7 +19,7 @@ from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.training.gradient.descents import chosen_loss, fit, is_stepwise
-from fastpubpriv.training.gradient.settings import Descent
+from fastpubpriv.training.gradient.problem import Descent
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, Stated, named_design, opened
 from fastpubpriv.training.methods import (

@@ -12,7 +12,7 @@ from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, Pur
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns import learn
-from fastpubpriv.estimators.columns.norms import DRAWS, EDGES
+from fastpubpriv.estimators.moments import DRAWS, EDGES
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGETS = [ZCDP(0.1), ApproxDP(1, 1e-6), PureDP(1)]

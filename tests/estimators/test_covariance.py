@@ -75,7 +75,7 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
 
 @pytest.mark.parametrize("steps", [3, 4, 5])
 def test_the_wrong_matrix_order_is_caught(monkeypatch, steps):
-    monkeypatch.setattr("fastpubpriv.estimators.covariance.coinpress_rounds", wrong_order)
+    monkeypatch.setattr("fastpubpriv.estimators.gaussian.coinpress_rounds", wrong_order)
     assert median_error(5, steps=steps, n=20_000, condition=100.0, scale=300.0) > 0.2
 
 

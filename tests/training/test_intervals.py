@@ -16,13 +16,13 @@ from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression, train
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import SemiDP, huber_loss, methods, newton, public_fits, whitening
+from fastpubpriv.training import SemiDP, coordinates, huber_loss, methods, newton, public_fits
 from fastpubpriv.training import problem as leverage
+from fastpubpriv.training.coordinates import QUANTILE, Whitener, quantile, water_filled, weighting
 from fastpubpriv.training.inputs import Stated, make_design
 from fastpubpriv.training.newton import State, plan_newton
 from fastpubpriv.training.problem import make_problem
 from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior, normal_clips
-from fastpubpriv.training.whitening import QUANTILE, Whitener, quantile, water_filled, weighting
 
 BUDGET = ApproxDP(1, 1e-5)
 RUNS = 120
@@ -566,15 +566,15 @@ def test_auto_with_next_to_no_public_rows(dim, m, epsilon):
 
 def test_rows_left_out_vary_in_directions_that_the_others_do_not_show():
     rows = np.random.default_rng(3).normal(size=(5, 9))
-    values = whitening.principal_variances(rows - rows.mean(axis=0))[0]
+    values = coordinates.principal_variances(rows - rows.mean(axis=0))[0]
     assert values.min() > 0.2
     assert values.max() < 5.0
 
 
 def test_planted_fault_about_the_mean_of_all_rows_they_do_not_vary_there(monkeypatch):
-    monkeypatch.setattr(whitening, "next_to_none", lambda m, p: False)
+    monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
     rows = np.random.default_rng(3).normal(size=(5, 9))
-    assert whitening.principal_variances(rows - rows.mean(axis=0))[0].min() < 1e-9
+    assert coordinates.principal_variances(rows - rows.mean(axis=0))[0].min() < 1e-9
 
 
 def test_planted_fault_the_likeliest_public_fit_is_believed(monkeypatch):

@@ -21,7 +21,7 @@ from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import methods, public_fits, whitening
+from fastpubpriv.training import coordinates, methods, public_fits
 from fastpubpriv.training import methods as centre
 from fastpubpriv.training import newton as newton_logistic
 from fastpubpriv.training.inputs import Stated
@@ -129,7 +129,7 @@ def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
     law = {"shift": 3.0, "strength": 6.0}
     assert errors(20, 6, [2], **law)[0, 0] < 0.6
     monkeypatch.setattr(State, "settle", lambda self, wary: None)
-    monkeypatch.setattr(whitening, "next_to_none", lambda m, p: False)
+    monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
     monkeypatch.setattr(newton_logistic, "FEW", 0)
     monkeypatch.setattr(public_fits, "_MODEST", 0.0)
     assert errors(20, 6, [2], **law)[0, 0] > 2.0

@@ -21,7 +21,6 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.clips import Map, map_of
-from fastpubpriv.estimators.columns.norms import Norms, RowBall, choose_ball, shell_edges
 from fastpubpriv.estimators.columns.scales import (
     MOST_MOVES,
     MOVE_COUNTS,
@@ -41,6 +40,7 @@ from fastpubpriv.estimators.columns.scales import (
     undetected_at,
     undetected_rows,
 )
+from fastpubpriv.estimators.moments import Norms, RowBall, choose_ball, shell_edges
 from fastpubpriv.estimators.radii import MOST_BEYOND, expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.columns.norms import DRAWS
 from fastpubpriv.estimators.ladder.full import (
     FullRung,
     Resolved,
@@ -52,7 +51,7 @@ from fastpubpriv.estimators.ladder.schedule import (
     scale_edges,
 )
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import RadialPlan, SquarePlan
+from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,

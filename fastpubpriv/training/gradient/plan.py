@@ -15,8 +15,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.training.gradient.problem import GradientProblem, PublicFit, excess_part, public_fit
-from fastpubpriv.training.gradient.settings import Descent
+from fastpubpriv.training.gradient.problem import Descent, GradientProblem, PublicFit, excess_part, public_fit
 
 QUANTILE = 0.9
 _FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
