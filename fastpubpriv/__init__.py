@@ -24,20 +24,17 @@ from fastpubpriv.errors import (
 )
 
 if _TYPE_CHECKING:
-    from fastpubpriv.estimators.coinpress import coinpress_mean
     from fastpubpriv.estimators.components import private_pca
-    from fastpubpriv.estimators.covariance import coinpress_covariance
-    from fastpubpriv.estimators.gaussian import estimate_gaussian
-    from fastpubpriv.estimators.mean import estimate_mean
+    from fastpubpriv.estimators.gaussian import coinpress_covariance, estimate_gaussian
+    from fastpubpriv.estimators.mean import coinpress_mean, estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.histograms import BinGrid, DyadicBins, ProductBins, stable_histogram
     from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
     from fastpubpriv.mixtures.select import Hypotheses, select_hypothesis
-    from fastpubpriv.mixtures.separated.baselines import no_public_baseline, public_only
-    from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
+    from fastpubpriv.mixtures.separated.learn import learn_separated_mixture, no_public_baseline, public_only
     from fastpubpriv.mixtures.separated.public_shapes import Ball, supercluster, terrific_ball
-    from fastpubpriv.mixtures.separated.tree import ClusterTree
+    from fastpubpriv.mixtures.separated.search_state import ClusterTree
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -114,19 +111,17 @@ __all__ = [
 _HOMES = {
     name: f"fastpubpriv.{module}"
     for module, names in (
-        ("estimators.coinpress", "coinpress_mean"),
-        ("estimators.covariance", "coinpress_covariance"),
+        ("estimators.gaussian", "coinpress_covariance"),
         ("estimators.components", "private_pca"),
         ("estimators.gaussian", "estimate_gaussian"),
-        ("estimators.mean", "estimate_mean"),
+        ("estimators.mean", "coinpress_mean estimate_mean"),
         ("estimators.preconditioner", "Preconditioner precondition"),
         ("estimators.weighted_mean", "weighted_mean"),
         ("mixtures.separated.public_shapes", "Ball terrific_ball supercluster"),
-        ("mixtures.separated.baselines", "no_public_baseline public_only"),
         ("results.mixture", "MixtureResult SelectionResult"),
         ("mixtures.axis_aligned.learn", "learn_axis_aligned_mixture"),
-        ("mixtures.separated.learn", "learn_separated_mixture"),
-        ("mixtures.separated.tree", "ClusterTree"),
+        ("mixtures.separated.learn", "learn_separated_mixture no_public_baseline public_only"),
+        ("mixtures.separated.search_state", "ClusterTree"),
         ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
         ("results.histogram", "HistogramResult"),
         ("mixtures.select", "Hypotheses select_hypothesis"),

@@ -12,9 +12,9 @@ from fastpubpriv.losses import LOSSES, Loss
 # What `import fastpubpriv` leaves for first calls: its own parts, and parts of SciPy that functions import when needed.
 _LATE = (
     "fastpubpriv.auditing",
-    "fastpubpriv.estimators.coinpress",
+    "fastpubpriv.estimators.mean",
     "fastpubpriv.estimators.components",
-    "fastpubpriv.estimators.covariance",
+    "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.mean",
     "fastpubpriv.estimators.weighted_mean",
@@ -23,7 +23,7 @@ _LATE = (
     "fastpubpriv.mixtures.axis_aligned.learn",
     "fastpubpriv.mixtures.list_decoding",
     "fastpubpriv.mixtures.select",
-    "fastpubpriv.mixtures.separated.baselines",
+    "fastpubpriv.mixtures.separated.learn",
     "fastpubpriv.mixtures.separated.learn",
     "fastpubpriv.mixtures.separated.public_shapes",
     "fastpubpriv.planning",

@@ -214,7 +214,7 @@ def train(**settings: Any) -> None:
 @in_words_of_options()
 def _train(settings: dict[str, Any]) -> None:
     from fastpubpriv.cli import inputs, outputs
-    from fastpubpriv.training.opened import class_texts, column_texts
+    from fastpubpriv.training.inputs import class_texts, column_texts
 
     label, path = settings["label"], settings["public_path"]
     loss, stated = _loss(settings), options.given({**settings, "x_bounds": dict(settings["x_bounds"]) or None}, *STATED)

@@ -1,4 +1,4 @@
-"""What means and covariances can be where the caller says what the columns can hold: post-processing of released moments."""
+"""What means, covariances and mixtures can be where the caller says what the columns can hold: post-processing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
+from fastpubpriv.results.mixture import MixtureResult
 
 # No deviation is made smaller than this part of the distance between the bounds; the factor only keeps it from being zero.
 LEAST_WIDTH, LEAST_FACTOR = 1e-3, 1e-100
@@ -44,8 +45,7 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
         most = np.maximum((means - low) * (high - means), (LEAST_WIDTH * (high - low)) ** 2)
         most = np.where(np.isfinite(high - low), most, np.inf)
         shrink = np.clip(np.nan_to_num(np.sqrt(most) / spreads, nan=1.0), LEAST_FACTOR, 1.0)
-    found: FloatArray = covariances * shrink[:, :, None] * shrink[:, None, :]
-    return found
+    return covariances * shrink[:, :, None] * shrink[:, None, :]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,4 +90,21 @@ def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
         covariance=frozen(found.covariances[0]),
         status=status,
         diagnostics={**result.diagnostics, "bounds": found.told, "outside_bounds": bool(found.outside[0])},
+    )
+
+
+def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = False) -> MixtureResult:
+    """The mixture with its means inside the bounds, (dim,) each, and no component wider than its mean and the bounds allow.
+
+    A component whose mean lay more than one of its deviations outside says "clipped".
+    """
+    if box is None:
+        return result
+    found = within(result.means, result.covariances, box, known_covariance=known_covariance)
+    return replace(
+        result,
+        means=frozen(found.means),
+        covariances=frozen(found.covariances),
+        status=found.status(result.status),
+        diagnostics={**result.diagnostics, "bounds": found.told, "outside_bounds": found.outside.tolist()},
     )

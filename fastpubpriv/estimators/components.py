@@ -15,16 +15,12 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.columns.norms import DRAWS
-from fastpubpriv.estimators.ladder.full import tail_of
-from fastpubpriv.estimators.ladder.intervals import OUTER
+from fastpubpriv.estimators.ladder.full import OUTER, tail_of
 from fastpubpriv.estimators.ladder.learn import HELPING, squared_norms
-from fastpubpriv.estimators.ladder.norms import count_share
-from fastpubpriv.estimators.ladder.schedule import Noise
-from fastpubpriv.estimators.matrices import spectrum
-from fastpubpriv.estimators.moments import LARGEST, RadialMean
+from fastpubpriv.estimators.ladder.schedule import Noise, count_share
+from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, unpacked
 from fastpubpriv.estimators.radii import size
-from fastpubpriv.estimators.second_moments import SquarePlan, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen

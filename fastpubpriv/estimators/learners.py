@@ -1,8 +1,54 @@
-"""The methods of `estimate_gaussian` on public coordinates: each takes rows v and returns their mean and covariance."""
+"""The methods of `estimate_gaussian` on public coordinates: each takes rows v and returns their mean and covariance.
+
+A private centre of the covariances of many groups as preconditioner, then the default learner (paper A: the role of AL21).
+Experimental: its stability bound is proved here and in the notes, and not in the literature.
+
+ApproxDP only, up to six columns, and very many rows: thousands of groups of about 100 rows for each column, so from some 3e5 rows
+(one column) or 1e6 (two columns) at epsilon 1, about a third of that at epsilon 4. What it buys is independence of the range of the
+covariance: the public rows choose coordinates and bound the mean, and a covariance far larger than they allow does no harm, as it
+would to the default; a mean far outside of its bound still does. The rows must agree with one covariance; if the private test of
+that fails, the rest of the budget goes to the default learner in the public frame.
+
+What it substitutes for:
+The published learner masks the weighted mean covariance by (I + eta G)(I + eta G)^T, for which there is no exact sampler. Here its
+matrix logarithm is released on an integer grid with exact Gaussian noise, twice, the second time in the coordinates that the first
+one whitens. A logarithm moves by no more than the relative change of the matrix, so the same stability bound pays for it. The test
+uses discrete Laplace noise and a margin instead of the truncated Laplace law; group constants are our own.
+
+A recursive preconditioner on pair differences, then CoinPress for the mean (paper A: the role of KLSU19).
+Every budget, any number of columns, and many rows: each round takes only the factor 0.6 off the range K of the eigenvalues, where a
+CoinPress round takes all that its noise leaves. With d + 1 public rows the rounds can be trusted from about 1.9e4, 4.1e4 and 7.9e4
+rows in 2, 5 and 10 columns at rho 0.5, from three times as many at (1, 1e-6), and from 3e5, 1.4e6 and 5.3e6 under pure epsilon 1;
+fewer rows are refused before anything is paid. Above that its covariance error is that of `pairs`, with more passes than the
+default. Use it to compare with the literature or to check the default. The predicted covariance error is a bound for the least
+favorable covariance in the public range.
+
+What it substitutes for:
+The published learner has unspecified constants and a coordinate-wise mean. The constants 0.6, 1/2, 1/20 and 100 are those of a
+proof of our own: if the error of a round is at most k / 20, it maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no
+eigenvalue by more than 6 % while k >= 100. The mean is CoinPress in whitened coordinates; the budget is split as in the default,
+1/10 for the mean and 6/10 of the rest for the last round. In mode "practical" clip radius and error are those of practice, not of
+the proof.
+
+Hypothesis selection over a cover of Gaussians on the line, under pure DP, for one or two columns (paper A: the role of BKSW19).
+PureDP or ZCDP, one or two columns, about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: from about
+2,000 rows at epsilon 1 in one column, 3,000 in two, below which it refuses. Its price grows with the logarithm of the number of
+hypotheses, so it fails gracefully: with one column, 50 public rows and epsilon 0.3 the median covariance error was 0.22 at 3,000
+rows and 0.08 at 5,000, where noise on moments still hides the answer (the default's errors were 3,000 and 28). From 20,000 rows on
+the default under `PureDP` is closer, by a factor of 5 and more: the answer is a point of a grid whose total-variation width `alpha`
+is chosen as fine as the guarantee allows at n, and predicted errors are that width.
+
+What it substitutes for:
+The paper calls a selection from a cover of all d-dimensional Gaussians. Here: one column has that cover, with Scheffe sets rounded
+to public cells, and the (3 + zeta) alpha guarantee of the textbook proof. For two columns there is no cover of planes: the three
+marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget, and determine mean and covariance; the
+guarantee is for each marginal, not for the joint law. Three columns and more are refused.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -10,14 +56,419 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection, lifted
-from fastpubpriv.estimators.ladder import estimate as ladder
+from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
+from fastpubpriv.estimators import lifted
+from fastpubpriv.estimators.ladder import learn as ladder
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
-from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
-from fastpubpriv.estimators.radii import chi_radius
+from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
+from fastpubpriv.estimators.radii import LARGEST_SIZE, chi_radius
+from fastpubpriv.mechanisms import group_covariances as mechanism
+from fastpubpriv.mechanisms.group_covariances import LOG_CAP
+from fastpubpriv.mechanisms.selection import Cover, CoverChoice
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
-from fastpubpriv.session import Method, Registry, Run
+from fastpubpriv.privacy import ApproxDP, Budget
+from fastpubpriv.session import Method, Registry, Run, noise_per_radius
 from fastpubpriv.sources.views import pair_rows
+
+TEST_SHARE = Fraction(1, 8)
+MASK_SHARE = Fraction(1, 4)
+MASK_ROUNDS = 2
+MAX_COLUMNS = 6
+MAX_GROUPS = 8192
+ROWS_PER_COLUMN = 100
+EXTRA_ROWS = 20
+# Spectral size of the noise on the logarithm: above this the centre is no better than a wide public frame.
+MAX_LOG_NOISE = 0.75
+MAX_MARGIN = 0.1
+
+
+def reserved(budget: Budget) -> ApproxDP:
+    """The part of the budget that pays for the test."""
+    assert isinstance(budget, ApproxDP)  # `needs_delta`
+    return ApproxDP(epsilon=budget.epsilon * TEST_SHARE, delta=budget.delta * TEST_SHARE)
+
+
+def groups_for(problem: Problem) -> int:
+    """Groups of about 100 rows for each column, at most MAX_GROUPS."""
+    return min(MAX_GROUPS, problem.n // (ROWS_PER_COLUMN * problem.dim + EXTRA_ROWS))
+
+
+def log_noise(dim: int, groups: int, cost: Fraction) -> float:
+    """Spectral norm of the noise on a released logarithm, about sqrt(2 dim) of its diagonal standard deviation."""
+    return math.sqrt(2.0 * dim) * mechanism.log_sensitivity(dim, groups) / math.sqrt(2.0 * float(cost))
+
+
+def mask_cost(run: Run) -> Fraction:
+    """Price of one release of a logarithm."""
+    return run.account.allowance * MASK_SHARE / MASK_ROUNDS
+
+
+def narrowed(problem: Problem, noise: float) -> tuple[Problem, float]:
+    """The problem after preconditioning, and the upper bound on the eigenvalues there."""
+    upper = (1.0 + mechanism.TOLERANCE) * math.exp(2.0 * noise)
+    return replace(problem, condition=upper * upper), upper
+
+
+def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+    """Refuse, from public numbers, what has too few groups for the noise."""
+    dim = problem.dim
+    if dim > MAX_COLUMNS:
+        raise InputError(
+            f'group_covariances is offered for up to {MAX_COLUMNS} columns, got {dim}; pass method="lifted_coinpress"'
+        )
+    price, cost, groups = reserved(run.account.budget), mask_cost(run), groups_for(problem)
+
+    def enough(count: int) -> bool:
+        margin = mechanism.pass_margin(count, price.epsilon, price.delta)
+        return margin <= MAX_MARGIN and log_noise(dim, count, cost) <= MAX_LOG_NOISE
+
+    needed = mechanism.MIN_GROUPS
+    while not enough(needed):
+        needed = math.ceil(1.05 * needed)
+    if groups < needed:
+        per_group = ROWS_PER_COLUMN * dim + EXTRA_ROWS
+        most = f" (at most {MAX_GROUPS} are used)" if needed > MAX_GROUPS else ""
+        raise InputError(
+            f"group_covariances needs about {needed} groups of {per_group} rows{most} at this budget, {needed * per_group} rows, "
+            f'and has {problem.n}; pass more rows, a larger budget, or method="lifted_coinpress"'
+        )
+    warnings.warn(
+        "group_covariances is experimental: its privacy proof is our own (see the notes of the mechanisms) and its constants are "
+        "not tuned",
+        ExperimentalWarning,
+        stacklevel=3,
+    )
+    return lifted.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest(run))
+
+
+def rest(run: Run) -> Fraction:
+    """What is left for the default learner."""
+    return run.account.allowance * (1 - MASK_SHARE)
+
+
+def _norm(matrix: FloatArray) -> float:
+    """Spectral norm of a released matrix."""
+    return math.sqrt(max(float(spectrum(matrix @ matrix.T)[0][-1]), 0.0))
+
+
+def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+    """Test, release the centre, and run the default learner in its coordinates; in the public frame if the test fails."""
+    dim, groups = problem.dim, groups_for(problem)
+    price, cost = reserved(run.account.budget), mask_cost(run)
+    agreement = run.release(
+        mechanism.GroupAgreement(base=base, groups=groups),
+        name="group agreement",
+        cost=(price.epsilon, price.delta),
+        groups=groups,
+    )
+    noise = lifted.gram_noise(problem.lifted, pure=False, allowance=rest(run))
+    if not agreement.passed:
+        rounds, _ = lifted.choose_rounds(problem, noise)
+        return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest(run)), rounds=rounds)
+    whitener, unwhitener = np.eye(dim), np.eye(dim)
+    for index in range(MASK_ROUNDS):
+        name = f"logarithm of the centre, round {index + 1} of {MASK_ROUNDS}"
+        center = mechanism.GroupCenter(base=base, groups=groups, whitener=whitener)
+        released = run.release(center, name=name, cost=cost)
+        values, vectors = spectrum(released.value)
+        halves = np.exp(np.clip(values, -2.0 * LOG_CAP, 2.0 * LOG_CAP) / 2.0)
+        whitener = (vectors / halves) @ vectors.T @ whitener
+        unwhitener = unwhitener @ ((vectors * halves) @ vectors.T)
+    inner, upper = narrowed(problem, log_noise(dim, groups, cost))
+    whitener /= math.sqrt(upper)
+    unwhitener *= math.sqrt(upper)
+    inner = replace(inner, mean_radius=min(problem.mean_radius * _norm(whitener), LARGEST_SIZE))
+    preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
+    # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
+    rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])
+    learned = lifted.learn(run, preconditioned, inner, rounds=rounds, allowance=rest(run))
+    return Learned(
+        mean=unwhitener @ learned.mean,
+        covariance=symmetric(unwhitener @ learned.covariance @ unwhitener.T),
+        mean_noise_std=learned.mean_noise_std,
+        covariance_noise_std=learned.covariance_noise_std,
+        mean_factor=unwhitener @ learned.mean_factor,
+        rounds=rounds,
+    )
+
+
+GROUP_COVARIANCES = Method(
+    name="group_covariances",
+    learn=learn_groups,
+    draws=lifted.draws,
+    prepare=prepare_groups,
+    reserved=reserved,
+    needs_public=True,
+    needs_delta=True,
+)
+
+
+SHRINK = 0.6
+LEAST_RANGE = 100.0
+TRUSTED_ERROR = 1.0 / 20.0
+KEPT = 0.94
+MAX_RECURSION = 100
+
+
+def recursion(condition: float) -> int:
+    """Rounds before the last one: ceil(log(K / 100) / log(1 / 0.6)), at least none."""
+    return max(0, math.ceil(math.log(condition / LEAST_RANGE) / -math.log(SHRINK)))
+
+
+def of_pairs(problem: Problem) -> Problem:
+    """The problem of the differences: half as many rows, centred."""
+    return replace(problem, n=problem.n // 2, mean_radius=0.0)
+
+
+def clip(problem: Problem, rounds: int) -> float:
+    """Clip radius of a row in units of the root of the largest eigenvalue."""
+    failure = problem.failure_prob / (4.0 * problem.n * rounds) if problem.mode == "theory" else lifted.ROW_FAILURE
+    return chi_radius(problem.dim, failure)
+
+
+def round_error(problem: Problem, rounds: int, noise: lifted.GramNoise) -> float:
+    """Spectral error of an early round relative to its range: sampling and noise."""
+    early = lifted.round_shares(rounds)[0]
+    return problem.sampling_slack(rounds) + problem.noise_slack(clip(problem, rounds) ** 2 * noise(early), rounds)
+
+
+def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+    """Refuse, from public numbers, a recursion whose rounds are not accurate enough to be trusted."""
+    if rounds is not None:
+        raise InputError(
+            "recursive_preconditioner takes its number of rounds from the range of the eigenvalues; pass rounds=None"
+        )
+    paired = of_pairs(problem)
+    total = recursion(problem.condition) + 1
+    if total > MAX_RECURSION:
+        raise InputError(
+            f"recursive_preconditioner would need {total} rounds for an eigenvalue range of {problem.condition:.3g}; pass "
+            'dim + 1 public rows in general position, a smaller cond_max, or method="lifted_coinpress"'
+        )
+    pure, allowance = run.account.pure, run.account.allowance
+    noise = lifted.gram_noise(problem.dim, pure=pure, allowance=allowance)
+    error = round_error(paired, total, noise) if total > 1 else 0.0
+    if error > TRUSTED_ERROR:
+        needed = paired
+        while round_error(needed, total, noise) > TRUSTED_ERROR:
+            needed = replace(needed, n=math.ceil(1.1 * needed.n))
+        raise InputError(
+            f"recursive_preconditioner: the error of a round is {error:.3g} of its range, above the {TRUSTED_ERROR} that the "
+            f"recursion allows, with {problem.n} rows and {total} rounds for an eigenvalue range of {problem.condition:.3g}; "
+            f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or method="lifted_coinpress"'
+        )
+    lifted.check_grids(
+        run, problem.dim, problem, [allowance * share for share in lifted.round_shares(total)], allowance
+    )
+    # Against the least eigenvalue that the recursion can leave; the others are known better.
+    d, n = problem.dim, paired.n
+    least = KEPT ** (total - 1)
+    last = (
+        last_range(problem.condition) * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
+    )
+    per_row = noise_per_radius(d, pure=pure, allowance=allowance)
+    step = lifted.mean_clip(d) * per_row(lifted.MEAN_SHARE) / problem.n
+    return Prepared(
+        rounds=total,
+        status="ok",
+        covariance_error=math.sqrt(d * (d + 1) / n + last * last * d * (d + 1) / 2.0),
+        mean_error=math.sqrt(d / problem.n + d * step * step),
+    )
+
+
+def last_range(condition: float) -> float:
+    """Range of the eigenvalues in the last round, at most 100."""
+    return condition * SHRINK ** recursion(condition)
+
+
+def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+    """Halve the large directions round by round, estimate what is left, undo; every release is one second moment of pairs."""
+    dim = problem.dim
+    halves = pair_rows(run.rows)
+    paired = of_pairs(problem)
+    radius = clip(paired, rounds)
+    # In units in which the least eigenvalue is at least one.
+    unit = math.sqrt(problem.condition)
+    contraction, inverse = unit * np.eye(dim), np.eye(dim) / unit
+    limit = problem.condition
+    covariance, noise_std = np.eye(dim), 0.0
+    for index, share in enumerate(lifted.round_shares(rounds)):
+        last = index == rounds - 1
+        name = f"second moment of pairs, round {index + 1} of {rounds}"
+        released = run.on(halves).release(
+            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=radius * math.sqrt(limit)),
+            name=name,
+            cost=run.account.allowance * share,
+            clip_radius=radius * math.sqrt(limit),
+            eigenvalue_range=limit,
+        )
+        if last:
+            second = floored(released.value / halves.n, KEPT ** (rounds - 1) / 2.0)
+            covariance = symmetric(inverse @ second @ inverse.T)
+            noise_std = released.spectral_std / halves.n
+        else:
+            values, vectors = spectrum(released.value / halves.n)
+            halved = np.where(values >= limit / 2.0, 0.5, 1.0)
+            contraction = (vectors * halved) @ vectors.T @ contraction
+            inverse = inverse @ ((vectors / halved) @ vectors.T)
+            limit *= SHRINK
+    mean, mean_noise, root = lifted.coinpress_mean_step(run, base, covariance, problem)
+    return Learned(mean, covariance, mean_noise, noise_std, root)
+
+
+def draws(dim: int) -> int:
+    """Upper bound on the noise draws of `learn`."""
+    return MAX_RECURSION * (dim + 1) ** 2 + 8 * dim
+
+
+RECURSIVE = Method(
+    name="recursive_preconditioner",
+    learn=learn_recursive,
+    draws=draws,
+    prepare=prepare_recursive,
+    needs_public=True,
+    least_rows=2,
+)
+
+
+MAX_HYPOTHESES = 5000
+SLACK = 1.0
+COARSEST = 0.2  # (3 + SLACK) times this is 0.8: beyond it the guarantee says next to nothing
+_LADDER = 0.95
+# Total variation of N(0, 1) from N(0, e^2u) is at most this times u, and from N(t, 1) at most t / sqrt(2 pi).
+SCALE_SLOPE = math.sqrt(2.0 / (math.pi * math.e))
+MEAN_SLOPE = 1.0 / math.sqrt(2.0 * math.pi)
+_CELLS_PER_STD = 64
+_TAIL_STD = 6.0
+_MAX_CUTS = 1 << 21
+_DIRECTIONS = {1: np.ones((1, 1)), 2: np.array([[1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]])}
+
+
+def cover_sizes(problem: Problem, accuracy: float) -> tuple[FloatArray, list[int]]:
+    """Standard deviations of the cover, and how many means each has: alpha/2 of total variation for either."""
+    depth = 0.5 * math.log(max(problem.condition, 1.0))
+    spacing = accuracy / SCALE_SLOPE
+    scales = max(1, math.ceil(depth / spacing))
+    std = np.exp(-(np.arange(scales) + 0.5) * depth / scales)
+    steps = accuracy / MEAN_SLOPE * std * math.exp(-0.5 * depth / scales)
+    return std, [max(1, math.ceil(2.0 * problem.mean_radius / float(step))) for step in steps]
+
+
+def cover_of(problem: Problem, accuracy: float) -> Cover:
+    """Gaussians within total variation `accuracy` of every N(m, s^2) with |m| <= mean_radius and 1/condition <= s^2 <= 1."""
+    stds, counts = cover_sizes(problem, accuracy)
+    radius = problem.mean_radius
+    means = [radius * (2.0 * np.arange(count) + 1.0 - count) / count for count in counts]
+    step = float(stds[-1]) / _CELLS_PER_STD
+    reach = radius + _TAIL_STD
+    step = max(step, 2.0 * reach / (_MAX_CUTS - 1))
+    return Cover(
+        mean=np.concatenate(means),
+        std=np.repeat(stds, counts),
+        accuracy=accuracy,
+        slack=SLACK,
+        low=-reach,
+        step=step,
+        cuts=math.ceil(2.0 * reach / step) + 1,
+    )
+
+
+def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float) -> float:
+    """Rows from which the choice is (3 + SLACK) accuracy-close with probability 1 - failure_prob, if the truth is covered."""
+    sampling = 8.0 * math.log(4.0 * size / failure_prob) / (SLACK * accuracy) ** 2
+    return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (SLACK * accuracy * epsilon)
+
+
+def choices(dim: int) -> int:
+    """Number of selections for `dim` columns."""
+    return len(_DIRECTIONS[dim])
+
+
+def share_epsilon(run: Run, dim: int) -> Fraction:
+    """Price of one selection: all of them together cost at most the allowance."""
+    each = run.account.allowance / choices(dim)
+    if run.account.pure:
+        return each
+    # epsilon^2 / 8 <= each, rounded down
+    return Fraction(math.isqrt(math.floor(each * 8 * 4**60)), 2**60)
+
+
+def finest(problem: Problem, epsilon: float) -> float:
+    """The finest accuracy whose cover is small enough and whose guarantee holds at n rows; raises with the numbers if none."""
+    failure = problem.failure_prob / choices(problem.dim)
+    accuracy, found = COARSEST, 0.0
+    while True:
+        size = sum(cover_sizes(problem, accuracy)[1])
+        needed = rows_needed(size, accuracy, epsilon, failure)
+        if size > MAX_HYPOTHESES or needed > problem.n:
+            break
+        found = accuracy
+        accuracy *= _LADDER
+    if found:
+        return found
+    if size > MAX_HYPOTHESES:
+        raise InputError(
+            f"hypothesis_selection: the public rows leave a cover of {size} Gaussians (eigenvalue range "
+            f"{problem.condition:.3g}, mean radius {problem.mean_radius:.3g}) where at most {MAX_HYPOTHESES} are searched; pass "
+            'more public rows, or method="lifted_coinpress" with the same budget'
+        )
+    raise InputError(
+        f"hypothesis_selection: {problem.n} rows are too few for {size} hypotheses at epsilon {epsilon:.3g} each, about "
+        f'{math.ceil(needed)} are needed; pass a larger budget, more rows, or method="lifted_coinpress"'
+    )
+
+
+def prepare_selection(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+    """Refuse what has no small cover, and choose the accuracy, from public numbers."""
+    if problem.dim not in _DIRECTIONS:
+        raise InputError(
+            f"hypothesis_selection is offered for 1 or 2 columns, got {problem.dim}: its cover grows exponentially with them; "
+            'pass method="lifted_coinpress" with PureDP, or fewer columns'
+        )
+    if isinstance(run.account.budget, ApproxDP):
+        raise BudgetError(
+            "hypothesis_selection has a pure cost: pass PureDP(epsilon=...) or ZCDP(rho=...), or another method for ApproxDP"
+        )
+    if rounds is not None:
+        raise InputError("hypothesis_selection has no rounds; pass rounds=None")
+    accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
+    # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
+    return Prepared(
+        rounds=choices(problem.dim),
+        status="ok",
+        covariance_error=2.0 * accuracy / SCALE_SLOPE,
+        mean_error=accuracy / MEAN_SLOPE,
+    )
+
+
+def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+    """Select a Gaussian for each of `rounds` marginals of v = base(x) and put mean and covariance together."""
+    dim = problem.dim
+    epsilon = share_epsilon(run, dim)
+    accuracy = finest(problem, float(epsilon))
+    cover = cover_of(problem, accuracy)
+    matrix = base.dense
+    means, variances = [], []
+    for index, direction in enumerate(_DIRECTIONS[dim]):
+        name = f"selection, marginal {index + 1} of {rounds}"
+        affine = AffineMap(dim=dim, center=base.center, matrix=(direction @ matrix)[None, :])
+        choice = CoverChoice(affine=affine, cover=cover)
+        chosen = run.release(choice, name=name, cost=epsilon, accuracy=accuracy).index
+        means.append(float(cover.mean[chosen]))
+        variances.append(float(cover.std[chosen]) ** 2)
+    if dim == 1:
+        covariance = np.array([[variances[0]]])
+    else:
+        # Var((v_1 + v_2) / sqrt 2) = (Var v_1 + Var v_2) / 2 + Cov
+        both = variances[2] - (variances[0] + variances[1]) / 2.0
+        covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
+    root = lower_powers(covariance)[0]
+    return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)
+
+
+SELECTION = Method(
+    name="hypothesis_selection", learn=learn_selection, draws=lifted.draws, prepare=prepare_selection, needs_public=True
+)
 
 
 def coinpress_rounds(
@@ -114,8 +565,8 @@ METHODS: Registry[Method] = Registry(
     ladder.METHOD,
     lifted.METHOD,
     PAIRS,
-    learner_recursive.METHOD,
-    learner_group_covariances.METHOD,
-    learner_selection.METHOD,
+    RECURSIVE,
+    GROUP_COVARIANCES,
+    SELECTION,
     auto=True,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,

@@ -13,10 +13,9 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.counted import Counted, student_factor, with_report
-from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
-from fastpubpriv.estimators.radii import LARGEST_SIZE, size
-from fastpubpriv.estimators.regions import Region, clip_region, column_means, column_stds, row_lengths
+from fastpubpriv.estimators.columns.learn import Counted, student_factor, with_report
+from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
+from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, column_means, column_stds, row_lengths, size
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
 from fastpubpriv.privacy import Budget, Grid, Ledger
 from fastpubpriv.results.estimates import MeanResult

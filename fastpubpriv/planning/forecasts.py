@@ -10,16 +10,13 @@ from typing import Any
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.columns.shares import divide, draws
+from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.gaussian import choose_method
-from fastpubpriv.estimators.ladder.estimate import METHOD as LADDER
-from fastpubpriv.estimators.ladder.norms import CountShares
+from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
 from fastpubpriv.estimators.ladder.public_base import plain_strength
-from fastpubpriv.estimators.ladder.rungs import outlook
-from fastpubpriv.estimators.ladder.schedule import Noise
+from fastpubpriv.estimators.ladder.schedule import CountShares, Noise, outlook
 from fastpubpriv.estimators.learners import METHODS as GAUSSIAN_METHODS
-from fastpubpriv.estimators.preconditioned import DEFAULT_COND_MAX, Options
-from fastpubpriv.estimators.preconditioner import precondition_bounds, trace_bounds
+from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options, precondition_bounds, trace_bounds
 from fastpubpriv.estimators.radii import (
     MAX_AUTO_STEPS,
     Mode,

@@ -29,17 +29,20 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import noise_per_radius
-from fastpubpriv.training.gradient.asking import noise_of
-from fastpubpriv.training.gradient.fit import STEPWISE
-from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem
-from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
-from fastpubpriv.training.gradient.settings import Descent
-from fastpubpriv.training.gradient.task import GradientTask, Prepared
+from fastpubpriv.training.gradient.descents import STEPWISE, noise_of
+from fastpubpriv.training.gradient.problem import (
+    Descent,
+    GradientProblem,
+    GradientTask,
+    Prepared,
+    PublicFit,
+    make_gradient_problem,
+    public_fit,
+)
+from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS, candidates, least, prepare
-from fastpubpriv.training.problem import Problem, make_problem
-from fastpubpriv.training.public_linear import Posterior
-from fastpubpriv.training.record import WORTH
-from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.problem import WORTH, Problem, make_problem
+from fastpubpriv.training.public_fits import Posterior
 
 # The minimax rates of a strongly convex loss with public rows (paper B, Theorems 41 and 42): the regime of rows and budget.
 

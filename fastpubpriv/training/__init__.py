@@ -4,9 +4,8 @@
 """
 
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_loss
-from fastpubpriv.training.gradient.choosing import Exponential
-from fastpubpriv.training.gradient.perturbing import OutputPerturbation
-from fastpubpriv.training.gradient.settings import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
+from fastpubpriv.training.gradient.problem import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
+from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 
 __all__ = [
     "DPSGD",

@@ -17,8 +17,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import LEVEL
-from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
-from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, count_share
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
@@ -27,9 +26,9 @@ from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.newton_logistic import LogisticPosterior
+from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import Ends, Fitted, Problem
-from fastpubpriv.training.public_logistic import chances
+from fastpubpriv.training.public_fits import chances
 
 START, GRAM, GRAM_COUNT = (
     Fraction(1, 5),

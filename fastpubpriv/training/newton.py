@@ -1,5 +1,6 @@
-"""Noisy Newton steps in coordinates whitened by public rows, each spending its noise where the public rows know least.
+"""Noisy Newton steps in coordinates whitened by public rows, for the squared loss and the logistic one.
 
+Noisy Newton steps in coordinates whitened by public rows, each spending its noise where the public rows know least.
 Every step measures the coefficients; all measurements are pooled with the public posterior by inverse variance. How many steps, how
 residuals are clipped and how rows are weighted is chosen from public and released numbers.
 """
@@ -10,14 +11,208 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.training.newton_state import FEW, MANY, State
-from fastpubpriv.training.normal_clips import normal_clips
-from fastpubpriv.training.public_linear import Bound, Clip, Posterior
-from fastpubpriv.training.whitening import Weighting, water_filled, water_filled_each, weighting, weighting_each
+from fastpubpriv.training.coordinates import (
+    Weighting,
+    Whitener,
+    directions,
+    next_to_none,
+    some,
+    water_filled,
+    water_filled_each,
+    weighting,
+    weighting_each,
+)
+from fastpubpriv.training.inputs import Importance
+from fastpubpriv.training.public_fits import Bound, Clip, Posterior, chances, fit, normal_clips, ridge_precision
+
+_FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
+_SEEN = 3.0  # standard deviations from which a difference counts as seen
+FEW, FEW_OF_CLASSES = 2, 5  # public rows for each coordinate, up to which no interval is honest
+MANY = 10  # public rows for each coordinate, from which what they leave open of the curvature is small
+
+
+class Known(Protocol):
+    """What a posterior tells a state."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """Coefficients."""
+
+    @property
+    def variance(self) -> FloatArray:
+        """Of the coefficients."""
+
+    @property
+    def unexplained(self) -> float:
+        """Variance of a residual that no coefficients explain."""
+
+    @property
+    def spread(self) -> float:
+        """Sum of the variances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """A measurement of the coefficients, its variance, where it started and the squared error predicted there."""
+
+    value: FloatArray
+    variance: FloatArray
+    start: FloatArray
+    error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slope:
+    """What a step saw of the slope of the loss."""
+
+    start: FloatArray  # (D,), the coefficients where it was measured
+    # with doubt: its squared length without that of the noise, and by how much the noise may change this
+    length_sq: float
+    doubt: float
+    back: float  # how far it points back to the public fit, beyond noise
+
+
+class State:
+    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior.
+
+    Attributes
+    ----------
+    mean, variance : (D,) float64
+        Of the coefficients, public rows and measurements together.
+    drift : float
+        Factor by which the public rows' variance was enlarged, 1 where they agree with the measurements.
+    private_mean, private_precision, noise_precision : (D,) float64
+        Of the measurements alone; and their precision without the sampling of the private rows, which all have in common.
+    lever : (k,) float64
+        Factors of public rows in the last step, see `Weighting`.
+    """
+
+    def __init__(self, posterior: Known) -> None:
+        dim = len(posterior.mean)
+        self._posterior = posterior
+        self._measured: list[Measured] = []
+        self.mean: FloatArray = posterior.mean.copy()
+        self.variance: FloatArray = posterior.variance.copy()
+        self.drift = 1.0
+        self._disagreement = 0.0
+        self.lever: FloatArray = np.ones(0)
+        self.noise_precision: FloatArray = np.zeros(dim)
+        self.private_precision: FloatArray = np.zeros(dim)
+        self.private_mean: FloatArray = np.zeros(dim)
+        self._began: FloatArray = np.zeros(dim)
+        self._unsure: FloatArray = np.zeros((dim, 0))
+        self._slopes: list[Slope] = []
+
+    @property
+    def error(self) -> float:
+        """Predicted excess; the disagreement with public rows counts."""
+        return float(self.variance.sum()) + self._disagreement
+
+    @property
+    def scale(self) -> float:
+        """Predicted size of a residual at the present coefficients, from public numbers and `error`."""
+        return math.sqrt(self._posterior.unexplained + self.error)
+
+    def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
+        """Pool a measurement of the coefficients made at the present ones, and update everything."""
+        self._measured.append(Measured(value=measured, variance=variance, start=self.mean, error=self.error))
+        self._pool(None, sampling)
+        self._pool(self.private_mean, sampling)
+        public, dim = self._posterior, len(measured)
+        apart = (self.private_mean - public.mean) ** 2
+        disagreement = float(np.sum(apart / (public.variance + 1.0 / self.private_precision)))
+        self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
+        trusted = 1.0 / (self.drift * public.variance)
+        self.variance = 1.0 / (trusted + self.private_precision)
+        self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
+        # A drift along few directions is larger there than the enlarged variance says: what of it the pooled mean keeps is seen.
+        kept = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
+        self._disagreement = max(0.0, float(kept)) if self.drift > 1.0 else 0.0
+
+    def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
+        """Pool the measurements by inverse variance.
+
+        An earlier one that started much farther from `now` than was predicted has that distance added to its variance: clipped
+        residuals then did little more than to point the right way.
+        """
+        precision, weighted, started = (np.zeros_like(self.mean) for _ in range(3))
+        for index, each in enumerate(self._measured):
+            variance = each.variance
+            if now is not None and index + 1 < len(self._measured):
+                expected = each.error + float(np.sum(1.0 / self.private_precision))
+                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * expected)
+            precision += 1.0 / variance
+            weighted += each.value / variance
+            started += each.start / variance
+        self.noise_precision = precision
+        self.private_precision = 1.0 / (1.0 / precision + sampling)
+        self.private_mean = weighted / precision
+        self._began = started / precision
+
+    @property
+    def _agreed(self) -> FloatArray:
+        """The covariance of the coefficients where the curvature is as it was taken to be, (D, D)."""
+        return np.diag(self.variance)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the coefficients, (D, D)."""
+        agreed = self._agreed
+        moved = (agreed * self.private_precision) @ self._unsure
+        return agreed + moved @ moved.T
+
+    @property
+    def noise(self) -> FloatArray:
+        """The part of `covariance` that is noise for privacy, (D, D)."""
+        gain = self._agreed * self.private_precision
+        return (gain / self.noise_precision) @ gain.T
+
+    def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
+        """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature.
+
+        It is a mean over m rows, of which D went into the coordinates, and acts on all measurements alike: on the way from where
+        they started, on average, to the best coefficients. `slopes` (k, D) is by how much a row bends a measurement, over its
+        prediction of that way.
+        """
+        seen = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
+        apart = self.private_mean - self._began
+        way = np.sqrt((rows @ apart) ** 2 + rows**2 @ self.variance)
+        self._unsure = (slopes * way[:, None]).T * math.sqrt(seen / len(rows))
+
+    def note_slope(self, slope: FloatArray, noise_variance: FloatArray) -> None:
+        """Keep how long the slope (D,) of the loss is at the present coefficients, and how far it points back, for `settle`."""
+        way = self._posterior.mean - self.mean
+        self._slopes.append(
+            Slope(
+                start=self.mean,
+                length_sq=float(np.sum(slope**2 - noise_variance)),
+                doubt=_SEEN * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
+                back=float(slope @ way) - _SEEN * math.sqrt(float(noise_variance @ way**2)),
+            )
+        )
+
+    def settle(self, *, wary: bool) -> None:
+        """Go back where the last step ran away: to the shortest slope that does not point back to the public fit.
+
+        With few public rows, private ones may bend the loss so much more than was taken that steps end beyond its minimum, farther
+        than they began. The loss is convex: where its slope does not point back, beyond noise, it is no larger than at the start.
+
+        `wary`, with next to no public rows: also where one of the last two slopes is longer than the shortest, beyond noise. Steps
+        then leap to and fro across a minimum, and the last one ends where the slope was not seen. 4 public rows in 5 columns, 2,000
+        private ones, epsilon 4, one draw: an error of 54 after the last step, of 1.6 where the slope was shortest.
+        """
+        shortest = min(self._slopes, key=lambda each: each.length_sq)
+        most = max(0.0, shortest.length_sq + shortest.doubt)
+        restless = wary and any(each.length_sq - each.doubt > most for each in self._slopes[-2:])
+        if self._slopes[-1].back > 0.0 or restless:
+            self.mean = min((each for each in self._slopes if each.back <= 0.0), key=lambda each: each.length_sq).start
+
 
 STEPS = (1, 2, 4, 8, 16, 32)
 MORE_STEPS = (64, 128)  # with fewer public rows than coordinates: the first steps then have a long way to go
@@ -66,8 +261,7 @@ def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> flo
     It acts on what is left of the error, and small steps leave most of that as it was: of errors with correlation r from one to the
     next, a mean has (1 + r) / (1 - r) times the variance.
     """
-    found: float = _repeats_each(variance[None], noise_variance[None], np.array([steps])).item()
-    return found
+    return _repeats_each(variance[None], noise_variance[None], np.array([steps])).item()
 
 
 def _repeats_each(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
@@ -195,4 +389,249 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
         state.settle(wary=posterior.next_to_none)
     elif len(posterior.labels) < MANY * len(posterior.mean):
         state.widen(public, public * weights.lever[:, None] / weights.shares, len(posterior.labels), n_priv)
+    return state
+
+
+LOGISTIC_FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
+_LEAST_CURVATURE = 0.03
+_CURVATURE = 1.5
+_NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogisticPosterior:
+    """A normal approximation of the coefficients given public rows; attributes as in `Posterior`.
+
+    `ridge` (D, D) is the precision of the prior; `curvature` (D,) that of the loss of one row at `mean`. The loss is that of all
+    rows `counted`: (rows, labels, weights). `factors` (m,) are those of the rows' classes, at most 1, and `energy` (D,) the mean
+    square of a weighted residual relative to the curvature: 1 without weights of classes.
+    """
+
+    turn: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    rows: FloatArray
+    labels: FloatArray
+    weights: FloatArray
+    ridge: FloatArray
+    curvature: FloatArray
+    counted: tuple[FloatArray, FloatArray, FloatArray]
+    factors: FloatArray
+    energy: FloatArray
+
+    @property
+    def typical(self) -> FloatArray:
+        """Some of the rows, each no farther out than its weight allows, (k, D)."""
+        return some(self.rows) * np.sqrt(some(self.weights))[:, None]
+
+    @property
+    def unexplained(self) -> float:
+        """A residual is bounded by one."""
+        return 1.0
+
+    @property
+    def spread(self) -> float:
+        """Predicted squared error of the coefficients."""
+        return float(self.variance.sum())
+
+    @property
+    def excess(self) -> float:
+        """Predicted excess of the log-loss over that of the best coefficients."""
+        return 0.5 * float(self.curvature @ self.variance)
+
+    def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each.
+
+        The same matrix without weights of classes. With them, rows of the heavy class make the slope vary more than it bends.
+        """
+        rows, labels, weights = self.counted
+        p = chances(rows @ mean)
+        known = (rows.T * (weights * p * (1.0 - p))) @ rows + self.ridge
+        if np.ptp(self.factors) == 0.0:
+            return known, known
+        return known, (rows.T * (weights * (labels - p)) ** 2) @ rows + self.ridge
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the coefficients by these rows alone, (D, D)."""
+        if np.ptp(self.factors) == 0.0:
+            return np.diag(self.variance)
+        return sandwich(*self.information(self.mean))
+
+
+def logistic_posterior(
+    terms: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    whitener: Whitener,
+    *,
+    importance: Importance | None = None,
+    factors: FloatArray | None = None,
+) -> LogisticPosterior:
+    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,) of 0 and 1.
+
+    With `importance`, rows count as often as it says, and those of its sample stand for the private rows; `factors` (m,) are those
+    of classes.
+    """
+    rows, near = whitener(terms), weights
+    sample: Any = slice(None) if importance is None else importance.sample
+    weights = weights if importance is None else weights * importance.weights
+    ridge = ridge_precision(rows, labels, weights, whitener)
+    mean = fit(rows, labels, weights, ridge, np.zeros(rows.shape[1]))
+    p = chances(rows @ mean)
+    values, turn = directions((rows.T * (weights * p * (1.0 - p))) @ rows + ridge)
+    variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
+    rows = rows @ turn
+    some_factors = (np.ones(len(rows)) if factors is None else factors)[sample]
+    return LogisticPosterior(
+        turn=turn,
+        mean=turn.T @ mean,
+        variance=variance,
+        rows=rows[sample],
+        labels=labels[sample],
+        weights=near[sample],
+        ridge=turn.T @ ridge @ turn,
+        curvature=_curvature(rows[sample], turn.T @ mean, some_factors, len(some_factors)),
+        counted=(rows, labels, weights),
+        factors=some_factors,
+        energy=np.ones(rows.shape[1])
+        if factors is None
+        else _energy(rows[sample], p[sample], labels[sample], some_factors),
+    )
+
+
+def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
+    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,).
+
+    Without weights both are the variance of a label. Rows of a heavy class lie together, so that coordinates differ.
+    """
+    squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
+    least = _LEAST_CURVATURE * float(factors.mean())
+    over_all = float(squares.mean()) / max(float(curvature.mean()), least)
+    along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
+    found: FloatArray = np.maximum(np.maximum(along, over_all), float(factors.min()))
+    return found
+
+
+def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
+    """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,).
+
+    Rows that the coefficients were fitted to look surer than fresh ones, of which whitening says how far scores spread: where
+    public rows are few, the larger curvature counts, as steps beyond the minimum do harm.
+    """
+    scores = rows @ w
+    p = chances(scores)
+    weights = lever * p * (1.0 - p)
+    share, average = min(1.0, (len(w) + 1.0) / m), float(weights.mean())
+    if m < FEW * len(w):
+        # The intercept, the mean of the scores, is not in the spread.
+        middle = float(scores.mean())
+        fresh = chances(middle + math.sqrt(max(float(w @ w) - middle**2, 0.0)) * _NORMAL)
+        average = max(average, float(lever.mean()) * float(np.mean(fresh * (1.0 - fresh))))
+    found = (1.0 - share) * (weights @ rows**2) / len(rows)
+    return found + share * max(average, _LEAST_CURVATURE)
+
+
+class LogisticState(State):
+    """As `State`, with the minimum of the public loss and the measurements together."""
+
+    def __init__(self, posterior: LogisticPosterior) -> None:
+        super().__init__(posterior)
+        self._public = posterior
+
+    def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
+        """See `State.add`."""
+        super().add(measured, variance, sampling)
+        public, precision = self._public, self.private_precision
+        rows, labels, weights = public.counted
+        self.mean = fit(
+            rows,
+            labels,
+            weights / self.drift,
+            public.ridge / self.drift + np.diag(precision),
+            precision * self.private_mean,
+        )
+
+    @property
+    def _agreed(self) -> FloatArray:
+        """By the curvature at the coefficients."""
+        known, score = self._public.information(self.mean)
+        measured = np.diag(self.private_precision)
+        information = known / self.drift + measured
+        return sandwich(information, information if score is known else score / self.drift + measured)
+
+
+def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
+    """The covariance of a minimum by the curvature and the covariance of the slope, (D, D)."""
+    inverse = np.linalg.inv(information)
+    found = inverse if score is information else inverse @ score @ inverse
+    return np.asarray((found + found.T) / 2.0, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogisticPlan:
+    """Number of steps with the least predicted excess of the log-loss."""
+
+    steps: int
+    predicted: float
+
+    @property
+    def share(self) -> Fraction:
+        """Share of the budget for each step."""
+        return Fraction(1, self.steps)
+
+
+def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> LogisticPlan:
+    """The number of steps, at most `most`, with the least predicted error, from public numbers."""
+    m, h = len(posterior.labels), posterior.curvature
+    public, best = posterior.typical, None
+    for steps in (each for each in STEPS if each <= most):
+        per_step = noise(Fraction(1, steps))
+        variance, pooled = posterior.variance, np.zeros_like(h)
+        weights = _weights(public, variance, h, n_priv, per_step)
+        total = (weights.radius * per_step / n_priv) ** -2
+        for _ in range(steps):
+            spread_sq = water_filled(variance, total * float(h.mean()) ** 2, LOGISTIC_FLOOR)
+            spread_sq /= spread_sq.sum()
+            error = (_CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
+            pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
+            variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
+        predicted = 0.5 * float(h @ variance)
+        if best is None or predicted < best.predicted:
+            best = LogisticPlan(steps=steps, predicted=predicted)
+    assert best is not None
+    return best
+
+
+def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float) -> Weighting:
+    """Water-filled weights for the precision that a step has."""
+    radius = 1.0
+    for _ in range(2):
+        total = (radius * noise / (n_priv * float(h.mean()))) ** -2
+        found = weighting(public, np.sqrt(water_filled(variance, total, LOGISTIC_FLOOR) / total))
+        radius = found.radius
+    return found
+
+
+def newton_logistic(
+    posterior: LogisticPosterior, plan: LogisticPlan, n_priv: float, noise: Noise, ask: Ask
+) -> LogisticState:
+    """Run the steps; `ask` releases the answer to a request."""
+    state, public = LogisticState(posterior), posterior.typical
+    m, per_step = len(posterior.labels), noise(plan.share)
+    h, factors = posterior.curvature, some(posterior.factors)
+    for step in range(plan.steps):
+        weights = _weights(public, state.variance, h, n_priv, per_step)
+        h = _curvature(public, state.mean, weights.lever * factors, m)
+        request = Request(slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius)
+        total, noise_std = ask(request, step)
+        unit = 1.0 / (n_priv * h * weights.spread)
+        state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
+        variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * state.error
+        state.add(state.mean + unit * total, variance, posterior.energy / (n_priv * h))
+    if m < MANY * len(h):
+        p = chances(public @ state.mean)
+        state.widen(public, public * (weights.lever * factors * p * (1.0 - p))[:, None] / h, m, n_priv)
+    if m < FEW * len(h):
+        state.settle(wary=next_to_none(m, len(h) - 1))
     return state

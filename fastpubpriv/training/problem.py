@@ -1,29 +1,57 @@
-"""What every method of training starts from and what it returns, in the coordinates that public rows chose."""
+"""What every method of training starts from and returns, its record, and what public rows say of the spread of labels.
+
+How far a robust fit may lie from least squares, by public rows: rows far out count less in it, and long residuals too.
+Where labels are linear in the terms both aim at the same coefficients. Where the line bends, or a column has a long tail, they do
+not; public rows show this as far as they reach.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.columns import LEVEL
+from fastpubpriv.columns import LEVEL, NUMBER
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
-from fastpubpriv.training.design import Design, make_design
-from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
-from fastpubpriv.training.newton_state import FEW as FEW_ROWS
-from fastpubpriv.training.newton_state import FEW_OF_CLASSES
-from fastpubpriv.training.public_huber import FixedClip, huber_posterior
-from fastpubpriv.training.public_linear import Posterior, linear_posterior
-from fastpubpriv.training.public_logistic import chances
-from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
-from fastpubpriv.training.stated import Importance, Stated, class_list
-from fastpubpriv.training.whitening import Whitener
+from fastpubpriv.privacy import Budget
+from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.session import Method
+from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
+from fastpubpriv.training.inputs import Design, Importance, Stated, class_list, make_design
+from fastpubpriv.training.newton import FEW as FEW_ROWS
+from fastpubpriv.training.newton import FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
+from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
+
+WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
+
+
+def whole(budget: Budget) -> Budget:
+    """The budget as it is."""
+    return budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingMethod(Method):
+    """A method of `train`.
+
+    Its functions are called with a task, which is a loss with public rows in the units of the fit: a `Problem` of whitened
+    coordinates or, for a method with `settings`, a `GradientTask`. `draws(task)` bounds the draws of noise; `prepare(task,
+    account)` returns the plan, which has a `predicted` error, None where none can be; `learn(run, task, plan)` releases,
+    and returns a `Fitted` or, for a `GradientTask`, a `Descended`.
+    """
+
+    # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
+    settings: type[Any] | None = None
+    spends: Callable[[Budget], Budget] = whole  # the part of a budget that it can use, as a budget
+
 
 FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 _MOST_NAMED = 6  # classes in a message
@@ -274,3 +302,102 @@ def _classes(labels: FloatArray, classes: Any, names: Sequence[str]) -> tuple[fl
             "classes=[a, b] with the two that count, or train(loss='softmax') for more"
         )
     return float(found[0]), float(found[1])
+
+
+_FEW, _SHARE = 20.0, 0.1  # a coefficient needs so many rows behind it, or this share of the public ones
+_LEAST_ROWS = 3.0
+_SEEN = 2.0  # standard errors from which a difference counts as seen
+
+
+def rows_behind(problem: Problem) -> FloatArray:
+    """About how many public rows the least-squares coefficient of each term rests on, (terms,).
+
+    (sum of h)^2 / (sum of h^2) over the rows' squared influence h: m / 3 for normal columns, a handful for rain by the hour.
+    """
+    known = problem.posterior
+    influence = ((some(known.rows) * known.variance) @ problem.to_user[1:].T) ** 2
+    total, squares = influence.sum(axis=0), (influence**2).sum(axis=0)
+    found: FloatArray = len(known.rows) / len(influence) * total**2 / np.maximum(squares, 1e-300)
+    return found
+
+
+def rests_on_few(problem: Problem) -> FloatArray:
+    """1 for each number whose coefficient rests on few public rows, else 0, (terms,)."""
+    enough = min(_FEW, _SHARE * len(problem.posterior.rows))
+    found: FloatArray = ((rows_behind(problem) < enough) & (problem.design.role == NUMBER)).astype(np.float64)
+    return found
+
+
+def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArray:
+    """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,).
+
+    One step from the public fit is taken by both equations, the robust one and that of least squares (of the Huber loss, where that
+    is the aim); their difference is a mean over public rows, with a standard error. It counts where it is beyond two of these; and,
+    the standard error with it, where the coefficient rests on few rows. `bound` is that on residuals, and `lever` (k,) the factor
+    of each of the typical public rows in the robust equation.
+    """
+    known = problem.posterior
+    assert isinstance(known, Posterior)
+    rows, residuals = some(known.rows), some(known.residuals) / known.scale
+    m, dim = rows.shape
+    if m < 2 * dim:
+        return np.zeros(len(problem.to_user))
+    clip = bound.at(known.scale)
+    clipped = np.clip(residuals, -clip.bound, clip.bound)
+    aimed = residuals if known.threshold is None else clipped
+    lever = lever * np.sqrt(some(known.weights))
+    robust = (rows.T * (lever * (clipped == residuals))) @ rows
+    plain = (rows.T * (aimed == residuals)) @ rows
+    ridge = 1e-6 * np.trace(plain) / dim * np.eye(dim)
+    step = np.linalg.solve(robust + ridge, rows.T * (lever * clipped))
+    step -= np.linalg.solve(plain + ridge, rows.T * aimed)
+    each = problem.to_user @ step * known.scale
+    bias, error = each.sum(axis=1), np.sqrt(m) * each.std(axis=1)
+    # A standard error from few rows is uncertain itself, as Student found.
+    behind = np.maximum(np.append(m, rows_behind(problem)), _LEAST_ROWS)
+    doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
+    few = np.append(0.0, rests_on_few(problem)) > 0.0
+    seen = np.abs(bias) > _SEEN * error
+    found: FloatArray = np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(seen, bias, 0.0))
+    return found
+
+
+MOST_QUANTILES = 200
+_MOST_LEVERAGE = 1.0 - 1e-3
+
+
+def residual_std(problem: Problem) -> float:
+    """Of a label about the best prediction, from public numbers."""
+    known = problem.posterior
+    if not isinstance(known, Posterior):
+        return 0.0
+    return float(np.sqrt(known.unexplained)) * problem.rotation.label_scale
+
+
+def label_quantiles(problem: Problem, fitted: Fitted) -> FloatArray:
+    """Quantiles at 1 / (k + 1), ..., k / (k + 1) of how far public labels lie from their predictions, (k,), ascending.
+
+    Each is in units of the standard deviation that its prediction has under a normal law. A public row had a part in the
+    coefficients: what it would have been off without that part is known from its part in the public fit, of which the private rows
+    leave as much as they leave of the variance along the row. Labels that are all equal, and classes, have none.
+    """
+    known = problem.posterior
+    if not isinstance(known, Posterior) or known.blank:
+        return np.zeros(0)
+    rows = some(known.rows)
+    along = np.einsum("ij,ij->i", rows @ fitted.covariance, rows)
+    part = some(known.leverage) * along / (rows**2 @ known.variance)
+    part = np.minimum(part, _MOST_LEVERAGE)
+    off = some(known.labels) - rows @ fitted.mean
+    most = math.inf if known.threshold is None else known.threshold
+    off = off + part / (1.0 - part) * np.clip(off, -most, most)
+    variance = known.unexplained + along / (1.0 - part) + fitted.bias_sq
+    if fitted.bias is not None and fitted.bias.any():
+        # Of the coefficients in the units of the table; a common part of a column's categories is in the intercept.
+        variance += (rows @ np.linalg.lstsq(problem.to_user, fitted.bias)[0]) ** 2
+    off /= np.sqrt(variance)
+    if len(off) <= MOST_QUANTILES:
+        return np.sort(off)
+    levels = np.arange(1, MOST_QUANTILES + 1) / (MOST_QUANTILES + 1)
+    found: FloatArray = np.quantile(off, levels, method="weibull")
+    return found

@@ -18,20 +18,30 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.training.design import named_design
-from fastpubpriv.training.gradient.choosing import Exponential
-from fastpubpriv.training.gradient.fit import chosen_loss, fit, is_stepwise
-from fastpubpriv.training.gradient.perturbing import OutputPerturbation
-from fastpubpriv.training.gradient.settings import Descent
-from fastpubpriv.training.leverage import rests_on_few, rows_behind
-from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS, asked, candidates, choose, public_fit
-from fastpubpriv.training.newton_state import FEW, FEW_OF_CLASSES
-from fastpubpriv.training.opened import opened
-from fastpubpriv.training.problem import Fitted, Problem, make_problem
-from fastpubpriv.training.record import WORTH
-from fastpubpriv.training.spread import label_quantiles, residual_std
-from fastpubpriv.training.stated import TAILS, Stated
-from fastpubpriv.training.weighing import SUM_OF_WEIGHTS
+from fastpubpriv.training.gradient.descents import chosen_loss, fit, is_stepwise
+from fastpubpriv.training.gradient.problem import Descent
+from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
+from fastpubpriv.training.inputs import TAILS, Stated, named_design, opened
+from fastpubpriv.training.methods import (
+    METHODS,
+    SUM_OF_WEIGHTS,
+    WITHOUT_SETTINGS,
+    asked,
+    candidates,
+    choose,
+    public_fit,
+)
+from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
+from fastpubpriv.training.problem import (
+    WORTH,
+    Fitted,
+    Problem,
+    label_quantiles,
+    make_problem,
+    residual_std,
+    rests_on_few,
+    rows_behind,
+)
 
 
 @shared_docs

@@ -14,7 +14,7 @@ from helpers.neighbors import replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mixtures.axis_aligned import column_modes, univariate
+from fastpubpriv.mixtures.axis_aligned import candidates, column_modes
 from fastpubpriv.mixtures.axis_aligned import learn as axis_aligned
 from fastpubpriv.sources import views
 
@@ -122,18 +122,18 @@ def pair():
 
 
 def test_catches_an_answer_that_bypasses_release(monkeypatch):
-    original = univariate.learn
+    original = candidates.learn
 
     def leaky(task):
         learned, private = original(task), next(iter(task.run.rows.chunks()))
         return replace(learned, means=learned.means + 1e-12 * private[300, 0])
 
-    monkeypatch.setitem(axis_aligned.METHODS, "univariate", replace(univariate.METHOD, learn=leaky))
+    monkeypatch.setitem(axis_aligned.METHODS, "univariate", replace(candidates.METHOD, learn=leaky))
     raises(ReplayError, "leaked past release", record_replay, runner(1, APPROX), *pair(), budget=APPROX)
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
-    original = univariate.CellCounts.release
+    original = candidates.CellCounts.release
 
     def centred(self, payer, rows, executor, **options):
         middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
@@ -143,7 +143,7 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
     rows, other = pair()
     other[300] = 1e6
     record_replay(runner(1, APPROX), rows, other, budget=APPROX)
-    monkeypatch.setattr(univariate.CellCounts, "release", centred)
+    monkeypatch.setattr(candidates.CellCounts, "release", centred)
     raises(ReplayError, "sensitivity", record_replay, runner(1, APPROX), rows, other, budget=APPROX)
 
 
@@ -151,9 +151,9 @@ def test_catches_blocks_that_overlap(monkeypatch):
     def overlapping(rows, *shares):
         return tuple(rows.slice(0, rows.n) for _ in shares)
 
-    monkeypatch.setattr(univariate, "interleave_rows", overlapping)
+    monkeypatch.setattr(candidates, "interleave_rows", overlapping)
     raises(ReplayError, "disjoint", record_replay, runner(1, APPROX), *pair(), budget=APPROX)
-    monkeypatch.setattr(univariate, "interleave_rows", views.interleave_rows)
+    monkeypatch.setattr(candidates, "interleave_rows", views.interleave_rows)
     record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 
 

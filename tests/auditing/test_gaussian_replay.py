@@ -17,7 +17,8 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import learners, lifted
-from fastpubpriv.estimators.ladder import full, learn, looks
+from fastpubpriv.estimators.ladder import full, learn
+from fastpubpriv.estimators.ladder import learn as looks
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.mechanisms import leaves

@@ -20,9 +20,9 @@ from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.release import batches, release
 from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPerturbation, SemiDP
+from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.exact import RowAtStart
 from fastpubpriv.training.gradient.problem import Units
-from fastpubpriv.training.rotated import Rotation
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),

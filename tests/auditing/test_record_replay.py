@@ -19,7 +19,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, coinpress_mean, estimate_mean, precondition, weighted_mean
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, ReplayError, SeededNoiseWarning
-from fastpubpriv.estimators.columns import clips, learn, shares
+from fastpubpriv.estimators.columns import clips, learn, scales
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.mechanisms import cells, sums
@@ -418,7 +418,7 @@ def test_a_cell_that_sees_more_than_one_number_is_caught(bug):
 
 def test_a_cost_that_was_forgotten_is_caught():
     def forgetful(*args, **options):
-        found = shares.divide(*args, **options)
+        found = scales.divide(*args, **options)
         return replace(found, total=found.total + found.shells)
 
     with mock.patch.object(learn, "divide", forgetful), pytest.raises(BudgetError, match="exceed"):

@@ -32,7 +32,7 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.columns import column_order
-from fastpubpriv.estimators import covariance as covariances
+from fastpubpriv.estimators import gaussian as covariances
 from fastpubpriv.sources import open
 
 NAMES = ["carat", "price", "table"]

@@ -8,8 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv.estimators.columns import scales, tails, windows
-from fastpubpriv.estimators.columns.shares import divide
+from fastpubpriv.estimators.columns import clips as tails
+from fastpubpriv.estimators.columns import scales
+from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.kernels.rows import EXPONENTS
 
 
@@ -17,7 +18,7 @@ def test_thresholds_rise_with_the_distance():
     for log2_parts, chance, width, pure in itertools.product(
         range(3), (0.01, 0.001, 0.01 / 160), (1, 2, 4, 8), (False, True)
     ):
-        assert np.all(np.diff(windows.thresholds(log2_parts, chance, width, pure)) > 0.0)
+        assert np.all(np.diff(scales.thresholds(log2_parts, chance, width, pure)) > 0.0)
 
 
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
@@ -27,16 +28,16 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
         column = scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
-        ((found, _),) = windows.find([column], 0.01, shares)
-        assert not windows.stand(found, (), shares, passes=1)[0].any()  # nothing is known
+        ((found, _),) = scales.find([column], 0.01, shares)
+        assert not scales.stand(found, (), shares, passes=1)[0].any()  # nothing is known
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
-        stood, ends = windows.stand(found, known, shares, passes=1)
+        stood, ends = scales.stand(found, known, shares, passes=1)
         below, begin, outer, _ = found[stood].T
         last = begin + np.maximum(2 * outer, 1) - 1
         for side, counts_of in enumerate((column.above, column.below)):
             slowly = set()
             for width in (1, 2, 4, 8)[: shares.log2_parts + 2]:
-                limits = windows.thresholds(shares.log2_parts, 0.01, width, False)
+                limits = scales.thresholds(shares.log2_parts, 0.01, width, False)
                 for begin in range(size - width + 1):
                     total, beyond = (
                         counts_of[begin : begin + width].sum(),
@@ -75,10 +76,10 @@ def test_windows_that_stand_make_others_stand():
         places = 900 + np.cumsum(shares.parts * rng.integers(4, 9, 12))
         counts[:, places] += rng.uniform(6.5, 8.0, 12) * shares.count_std
         (column,) = scales.columns_of(counts, np.zeros((1, 1)), np.zeros(1), [shares])
-        ((found, _),) = windows.find([column], 0.01, shares)
+        ((found, _),) = scales.find([column], 0.01, shares)
         counted.append([])
         for passes in (1, 2, 3, 6):
-            stood, ends = windows.stand(found, {int(places[place])}, shares, passes=passes)
+            stood, ends = scales.stand(found, {int(places[place])}, shares, passes=passes)
             slowly = slowly_stand(found, size, [int(places[place])], passes)
             assert stood.tolist() == slowly.tolist()
             lasts = found[:, 1] + np.maximum(2 * found[:, 2], 1) - 1
@@ -99,19 +100,19 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
             columns.append(scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0])
         for column in columns:
-            ((_, anchor),) = windows.find([column], 0.01, shares)
+            ((_, anchor),) = scales.find([column], 0.01, shares)
             best = -math.inf, -1
             for counts in (column.above, column.below, column.above + column.below):
                 std = shares.count_std * (1.0 if counts is column.above or counts is column.below else math.sqrt(2.0))
                 for width in (1, 2, 4, 8)[: log2_parts + 2]:
                     score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))
                     best = max(best, (float(score.max()), int(score.argmax()) + width - 1))
-            if best[0] > windows.ANCHOR_LEAST:
+            if best[0] > scales.ANCHOR_LEAST:
                 assert math.isclose(anchor[0], best[0], rel_tol=1e-12)
             else:
                 assert anchor == (-math.inf, -1)
             low, high = best[1] - 30, best[1] + 5
-            near = windows.anchor_between(column, low, high, shares)
+            near = scales.anchor_between(column, low, high, shares)
             assert math.isclose(near[0], best[0], rel_tol=1e-12) or near[0] < best[0]
             assert low <= near[1] < high + 2 * shares.parts
 
@@ -121,9 +122,9 @@ def test_a_window_is_found_with_nothing_beside_it():
         for side in range(2):
             counts = np.zeros((2, 2, 2047))
             counts[1, side, place] = 8.0
-            ones = windows.with_both(np.ones(counts.shape))
-            empty, (found, anchor) = windows.find_windows(
-                windows.with_both(counts), ones, np.full((1, 2048), 3.0), 5.0, 1.5
+            ones = scales.with_both(np.ones(counts.shape))
+            empty, (found, anchor) = scales.find_windows(
+                scales.with_both(counts), ones, np.full((1, 2048), 3.0), 5.0, 1.5
             )
             assert found.tolist() == [[side, place, 0, 2048]]
             assert anchor == (8.0, place)
@@ -132,8 +133,8 @@ def test_a_window_is_found_with_nothing_beside_it():
 
 def test_both_sides_together_stand_out_most():
     counts = np.array([np.full((2, 2047), 50.0), np.full((2, 2047), 60.0)])
-    ones = windows.with_both(np.ones(counts.shape))
-    (found, anchor), _ = windows.find_windows(windows.with_both(counts), ones, np.full((2, 2048), 3.0), 5.0, 1.5)
+    ones = scales.with_both(np.ones(counts.shape))
+    (found, anchor), _ = scales.find_windows(scales.with_both(counts), ones, np.full((2, 2048), 3.0), 5.0, 1.5)
     assert len(found) == 2 * (2047 + 2046)
     assert anchor == (100.0, 1)  # two cells: of equals the first
 

@@ -10,9 +10,9 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, coinpress_mean, weighted_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators import regions
-from fastpubpriv.estimators.columns import counted
-from fastpubpriv.estimators.columns.norms import DRAWS, EDGES
+from fastpubpriv.estimators import radii
+from fastpubpriv.estimators.columns import learn
+from fastpubpriv.estimators.moments import DRAWS, EDGES
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGETS = [ZCDP(0.1), ApproxDP(1, 1e-6), PureDP(1)]
@@ -83,17 +83,17 @@ def test_columns_of_many_units_do_not_share_their_noise(budget):
         inside += int(((lower <= 2.0 * UNITS) & (upper >= 2.0 * UNITS)).sum())
     assert np.all(np.mean(np.square(ours), axis=0) < np.mean(np.square(alone), axis=0))
     assert inside >= 38  # of 40: the deviations of five rows are allowed for as Student's law does
-    with mock.patch.object(regions, "units_of", return_value=np.ones(4)):  # planted: one unit for all
+    with mock.patch.object(radii, "units_of", return_value=np.ones(4)):  # planted: one unit for all
         found = weighted(rows, public, budget, random_state=1)
     assert abs(found.mean[0] / UNITS[0] - 2.0) > 10.0
 
 
 def test_a_constant_public_column_takes_the_least_unit_of_the_others():
     public = np.array([[1.0, 5.0, 0.0], [3.0, 5.0, 40.0]])
-    assert np.allclose(regions.units_of(public), [np.sqrt(2.0), np.sqrt(2.0), np.sqrt(800.0)])
-    assert np.array_equal(regions.units_of(public[:1]), np.ones(3))
-    assert np.array_equal(regions.units_of(public[:, :1]), np.ones(1))
-    assert np.array_equal(regions.units_of(np.full((4, 2), 7.0)), np.ones(2))
+    assert np.allclose(radii.units_of(public), [np.sqrt(2.0), np.sqrt(2.0), np.sqrt(800.0)])
+    assert np.array_equal(radii.units_of(public[:1]), np.ones(3))
+    assert np.array_equal(radii.units_of(public[:, :1]), np.ones(1))
+    assert np.array_equal(radii.units_of(np.full((4, 2), 7.0)), np.ones(2))
 
 
 @every_budget
@@ -152,7 +152,7 @@ def test_intervals_hold_on_columns_of_any_shape_and_unit():
     assert plain >= 0.94
     assert told >= 0.97
     assert silent == 0
-    with mock.patch.object(counted, "tails", side_effect=lambda found, n: np.zeros(len(found.unit))):  # planted
+    with mock.patch.object(learn, "tails", side_effect=lambda found, n: np.zeros(len(found.unit))):  # planted
         assert coverage(12)[0] < plain - 0.02
 
 

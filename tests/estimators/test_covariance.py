@@ -15,9 +15,8 @@ from spies import refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
 from fastpubpriv.estimators import components, learners
-from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
-from fastpubpriv.estimators.preconditioned import public_frame
-from fastpubpriv.estimators.preconditioner import precondition, trace_bound
+from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_bound
 from fastpubpriv.mechanisms.sums import AffineMap
 
 
@@ -76,7 +75,7 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
 
 @pytest.mark.parametrize("steps", [3, 4, 5])
 def test_the_wrong_matrix_order_is_caught(monkeypatch, steps):
-    monkeypatch.setattr("fastpubpriv.estimators.covariance.coinpress_rounds", wrong_order)
+    monkeypatch.setattr("fastpubpriv.estimators.gaussian.coinpress_rounds", wrong_order)
     assert median_error(5, steps=steps, n=20_000, condition=100.0, scale=300.0) > 0.2
 
 

@@ -9,11 +9,11 @@ from spies import seeded
 
 import fastpubpriv as fpp
 from benchmarks.accuracy.gaussians import Problem, errors
-from fastpubpriv.estimators import coinpress
-from fastpubpriv.estimators.coinpress import planned_steps, public_path
+from fastpubpriv.estimators import mean
 from fastpubpriv.estimators.ladder import public_base as ladder
 from fastpubpriv.estimators.ladder.public_base import LEAST_POOLED, moderated, plain_strength, public_base
-from fastpubpriv.estimators.regions import column_means, column_stds, row_lengths
+from fastpubpriv.estimators.mean import planned_steps, public_path
+from fastpubpriv.estimators.radii import column_means, column_stds, row_lengths
 from fastpubpriv.privacy import Clusters, CostTally
 
 SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
@@ -74,7 +74,7 @@ def test_released_radii_are_not_kept():
         warnings.simplefilter("ignore")
         fpp.coinpress_mean(rows, budget=fpp.ZCDP(1.0), center=0.0, radius="auto", variance=1.0)
     assert public_path.cache_info().currsize == held
-    assert not hasattr(coinpress.planned_steps, "cache_info")
+    assert not hasattr(mean.planned_steps, "cache_info")
 
 
 def test_a_tally_within_a_limit_leaves_the_old_one():

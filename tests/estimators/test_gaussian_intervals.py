@@ -9,8 +9,8 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators import second_moments
-from fastpubpriv.estimators.second_moments import OuterPart, SquarePlan, packed, unpacked
+from fastpubpriv.estimators import moments
+from fastpubpriv.estimators.moments import OuterPart, SquarePlan, packed, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap
 
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
@@ -185,7 +185,7 @@ def test_reports_travel_as_json_and_bad_ones_are_refused():
 
 
 def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
-    original = second_moments.SquarePlan.measure
+    original = moments.SquarePlan.measure
 
     def peeking(plan, run, affine, public, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())

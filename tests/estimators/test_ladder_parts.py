@@ -12,19 +12,37 @@ from spies import seeded
 
 from fastpubpriv import estimate_gaussian
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.ladder import evidence, full, rungs, targets
-from fastpubpriv.estimators.ladder.norms import (
+from fastpubpriv.estimators.ladder import full, schedule
+from fastpubpriv.estimators.ladder import public_base as evidence
+from fastpubpriv.estimators.ladder.public_base import (
+    Strength,
+    marchenko_pastur,
+    moderated,
+    off_scale,
+    plain_strength,
+    public_base,
+    shift_of,
+    stretch_of,
+    weight_of,
+)
+from fastpubpriv.estimators.ladder.schedule import (
+    EARLY_SHARES,
+    LEAST_LEFT,
+    MOST_ROUNDS,
     CountShares,
+    Noise,
     Norms,
+    axis_variances,
     chi_beyond,
+    clip_factor,
+    combined,
     count_share,
+    full_plan,
     mean_cut,
+    mean_weight,
+    outlook,
     scale_edges,
 )
-from fastpubpriv.estimators.ladder.public_base import Strength, marchenko_pastur, moderated, plain_strength, public_base
-from fastpubpriv.estimators.ladder.rungs import axis_variances, combined, full_plan, mean_weight, outlook
-from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LEFT, MOST_ROUNDS, Noise, clip_factor
-from fastpubpriv.estimators.ladder.shifts import off_scale, shift_of, stretch_of, weight_of
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 
 NOISE = Noise(False, Fraction(1, 2))
@@ -177,10 +195,10 @@ def test_the_clip_factor_of_white_rows_against_quadrature(dim):
 
 def test_shrinkage_at_the_ends():
     released = np.cov(np.random.default_rng(7).normal(size=(40, 5)).T)
-    exact = targets.chosen({"public": np.eye(5)}, targets.Noisy(released, 1e-9, 1e12), 10.0)
-    assert np.allclose(targets.repaired(exact)[0], released, atol=1e-6)
-    drowned = targets.chosen({"public": np.eye(5)}, targets.Noisy(released, 1e6, 1e12), 1e6)
-    shrunk, _ = targets.repaired(drowned)
+    exact = full.chosen({"public": np.eye(5)}, full.Noisy(released, 1e-9, 1e12), 10.0)
+    assert np.allclose(full.repaired_target(exact)[0], released, atol=1e-6)
+    drowned = full.chosen({"public": np.eye(5)}, full.Noisy(released, 1e6, 1e12), 1e6)
+    shrunk, _ = full.repaired_target(drowned)
     assert np.allclose(shrunk / np.outer(*[np.sqrt(np.diag(shrunk))] * 2), np.eye(5), atol=1e-3)
 
 
@@ -189,10 +207,10 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
     truth = np.diag(np.geomspace(1.0, 30.0, dim))
     rows = rng.normal(size=(n, dim)) * np.sqrt(np.diag(truth))
     released = rows.T @ rows / n
-    noisy = targets.Noisy(released, 1e-3, n)
-    best = targets.chosen({"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}, noisy, 5.0)
+    noisy = full.Noisy(released, 1e-3, n)
+    best = full.chosen({"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}, noisy, 5.0)
     assert best.turned.name == "diagonal"
-    found, away = targets.repaired(best)[0], ~np.eye(dim, dtype=bool)
+    found, away = full.repaired_target(best)[0], ~np.eye(dim, dtype=bool)
     assert np.linalg.norm(found[away]) <= 0.2 * np.linalg.norm(released[away])
 
 
@@ -200,8 +218,8 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
 def test_repair_is_relative_to_the_noise_and_always_positive(std):
     rng, target = np.random.default_rng(9), np.diag(np.geomspace(1e-6, 1.0, 6))
     noise = rng.normal(size=(6, 6)) * std
-    best = targets.chosen({"public": target}, targets.Noisy(target + noise + noise.T, std, 1e4), 20.0)
-    found, floored = targets.repaired(best)
+    best = full.chosen({"public": target}, full.Noisy(target + noise + noise.T, std, 1e4), 20.0)
+    found, floored = full.repaired_target(best)
     assert np.linalg.eigvalsh(found / np.sqrt(np.outer(np.diag(found), np.diag(found))))[0] > 0
     ratios = np.linalg.eigvals(np.linalg.solve(target, found)).real
     assert ratios.min() >= 0.99 * min(0.2, 1e-9 + 0.35 * std * np.sqrt(12.0))
@@ -464,7 +482,7 @@ def test_axis_variances_of_few_public_rows_err_as_much_as_is_said(n_pub):
         before.append(np.sqrt(np.sum(np.square(spread - 1.0))))
     strength = public_base(rng.normal(size=(n_pub, dim))).strength
     assert np.median(found) > 1.2 * np.median(before)
-    assert np.sqrt(rungs._inflation(strength)) < 2.0 * np.median(found)
+    assert np.sqrt(schedule._inflation(strength)) < 2.0 * np.median(found)
 
 
 def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch):
@@ -476,6 +494,6 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
         return [outlook(public_base(rows).strength, 1000, Noise(True, Fraction(1))).best for rows in sets]
 
     assert "diagonal" not in taken()
-    monkeypatch.setattr(rungs, "_inflation", lambda strength: 0.0)
-    monkeypatch.setattr(rungs, "DIAGONAL_MEAN", 1.0)
+    monkeypatch.setattr(schedule, "_inflation", lambda strength: 0.0)
+    monkeypatch.setattr(schedule, "DIAGONAL_MEAN", 1.0)
     assert taken().count("diagonal") > 2

@@ -11,8 +11,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
-from fastpubpriv.estimators.columns.norms import NormCount
-from fastpubpriv.estimators.moments import RadialMean, RadialPlan, TwoPieces
+from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan, TwoPieces
 from fastpubpriv.mechanisms.sums import AffineMap, sum_grid
 from fastpubpriv.release.account import Account
 

@@ -11,8 +11,9 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.columns import clips, counts, learn, report, scales, shares, tails
-from fastpubpriv.estimators.columns.shares import divide
+from fastpubpriv.estimators.columns import clips, learn, scales
+from fastpubpriv.estimators.columns import clips as tails
+from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.release import transcript as transcripts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -113,7 +114,7 @@ def test_a_power_of_two_scales_every_output_exactly(budget):
 
 
 def here_allowance(budget, dim):
-    from fastpubpriv.estimators.columns.shares import draws
+    from fastpubpriv.estimators.columns.scales import draws
     from fastpubpriv.session import allowance_of
 
     return allowance_of(budget, draws(dim))[1]
@@ -152,11 +153,11 @@ def test_costs_add_up_to_the_budget(budget, dim):
     assert again <= 1
     costs = [release["epsilon" if isinstance(budget, PureDP) else "rho"] for release in result.releases]
     total = here_allowance(budget, dim)
-    shares = divide(dim, 20_000, total, pure=isinstance(budget, PureDP))
+    scales = divide(dim, 20_000, total, pure=isinstance(budget, PureDP))
     assert float(sum(costs)) == pytest.approx(float(total), rel=1e-3)
     assert sum(costs) <= total
-    assert float(costs[0]) == pytest.approx(float(shares.cells), rel=1e-3)
-    assert float(costs[-1]) >= 0.249 * float(shares.total)
+    assert float(costs[0]) == pytest.approx(float(scales.cells), rel=1e-3)
+    assert float(costs[-1]) >= 0.249 * float(scales.total)
 
 
 @pytest.mark.parametrize("neutral", [False, True])
@@ -168,10 +169,10 @@ def test_without_noise_every_row_is_counted_once(neutral):
     rows[rng.random(rows.shape) < 0.02] = -np.inf
     _, calls = recorded(lambda: mean_of(rows, np.ones((1, 6)), EXACT, missing="neutral" if neutral else "observed"))
     assert calls[0].name == "signed dyadic cells"
-    counts = calls[0].query * calls[0].unit
-    assert np.array_equal(counts.sum(axis=1), np.full(6, 2000.0))
+    learn = calls[0].query * calls[0].unit
+    assert np.array_equal(learn.sum(axis=1), np.full(6, 2000.0))
     alone = ~np.isfinite(rows)
-    assert np.array_equal(counts[:, -1], np.full(6, alone.any(axis=1).sum()) if neutral else alone.sum(axis=0))
+    assert np.array_equal(learn[:, -1], np.full(6, alone.any(axis=1).sum()) if neutral else alone.sum(axis=0))
 
 
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
@@ -215,15 +216,15 @@ def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
 
 def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
     """Clip points move outwards only, and the width stays the deviation of the rows."""
-    shares, rng = divide(10, 2000, Fraction(1), pure=True), np.random.default_rng(18)
+    scales, rng = divide(10, 2000, Fraction(1), pure=True), np.random.default_rng(18)
     rows = np.column_stack([rng.normal(size=2000), rng.random(2000), rng.gamma(2.0, size=2000)])
-    edges, columns = scales.edges_of(shares.log2_parts), []
+    edges, columns = scales.edges_of(scales.log2_parts), []
     for values in rows.T:
         distances = values - values[0]
-        counts = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
-        counted = np.concatenate([*counts, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(counts[0]) + 2)
-        columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(shares, count_std=7.0)])
-    own, limits = [replace(shares, count_std=7.0)] * 3, [None] * 3
+        learn = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
+        counted = np.concatenate([*learn, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(learn[0]) + 2)
+        columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(scales, count_std=7.0)])
+    own, limits = [replace(scales, count_std=7.0)] * 3, [None] * 3
     found = clips.choose(columns, scales.scales_of(columns, own), own, limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
@@ -417,7 +418,7 @@ def test_equal_public_values_do_not_replace_a_released_sum(n, share, value, usua
 def test_a_deviation_of_zero_would_replace_it():
     def certain(found, n_pub, **known):
         instead = 0.0 if np.isinf(found.instead_std) else found.instead_std
-        return report.say(replace(found, instead_std=instead), n_pub, **known)
+        return learn.say(replace(found, instead_std=instead), n_pub, **known)
 
     with mock.patch("fastpubpriv.estimators.columns.learn.say", side_effect=certain):  # planted
         assert all(rare_error(*case[:-1]) > 1.5 * case[-1] for case in RARE)
@@ -465,9 +466,9 @@ def test_bounds_make_the_interval_hold_them(budget, rows):
 
 def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
     def near(column, scale, shares, far):
-        return scales.undetected_rows(shares, 0)
+        return scales.undetected_rows(scales, 0)
 
-    with mock.patch.object(report, "undetected_at", side_effect=near):  # planted
+    with mock.patch.object(learn, "undetected_at", side_effect=near):  # planted
         resolved, held = with_sentinels(200, 14, ZCDP(0.5), bounds=(0.0, SENTINEL))
     assert held < 0.8 * resolved
 
@@ -475,12 +476,12 @@ def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
 @pytest.mark.parametrize(("dim", "budget", "pure"), [(1, 0.5, False), (1, 1, True), (6, 0.5, False)])
 def test_more_rows_may_lie_unseen_further_out(dim, budget, pure):
     """More rows further out, and never more than there are."""
-    shares = divide(dim, 2_000, budget, pure=pure)
-    found = [scales.undetected_rows(shares, octaves) for octaves in (0, 1, 4, 10, 100)]
+    scales = divide(dim, 2_000, budget, pure=pure)
+    found = [scales.undetected_rows(scales, octaves) for octaves in (0, 1, 4, 10, 100)]
     assert found == sorted(found)
-    assert scales.undetected_rows(shares, 4, guessed=True) > found[2]
+    assert scales.undetected_rows(scales, 4, guessed=True) > found[2]
     assert scales.undetected_rows(divide(dim, 50, budget, pure=pure), 500) <= 50
-    assert found[0] > 1.645 * shares.count_std
+    assert found[0] > 1.645 * scales.count_std
 
 
 # ---- `estimate_mean` by counts where rows lie far away: public ones that mislead, private ones that can hardly be seen, and tails.
@@ -547,15 +548,15 @@ def test_record_and_replay_where_counts_are_asked_again(budget):
             rows = rng.normal(size=(4000, 2))
             other = rows.copy()
             other[17] = one
-            report = record_replay(lambda x, c=center: mean_of(x, c, budget), rows, other, budget=budget)
-            assert report.pair_cost <= report.declared_cost <= report.allowance
-            calls.add(report.calls)
+            learn = record_replay(lambda x, c=center: mean_of(x, c, budget), rows, other, budget=budget)
+            assert learn.pair_cost <= learn.declared_cost <= learn.allowance
+            calls.add(learn.calls)
     assert max(calls) >= 5
 
 
 def test_a_centre_that_was_not_released_is_caught():
     """Planted: the mean of the rows instead of their released one."""
-    honest = counts.moved
+    honest = learn.moved
 
     def peeking(run, columns, far, cost, *, neutral):
         honest(run, columns, far, cost, neutral=neutral)
@@ -565,7 +566,7 @@ def test_a_centre_that_was_not_released_is_caught():
     other = rows.copy()
     other[0] = 9.0
     with (
-        mock.patch.object(counts, "moved", peeking),
+        mock.patch.object(learn, "moved", peeking),
         pytest.raises(Exception, match=r"sensitivity allows|depends on private rows"),
     ):
         record_replay(lambda x: mean_of(x, np.array([[1e5]])), rows, other, budget=BUDGETS[0])
@@ -624,7 +625,7 @@ def silent_and_far(seeds):
 def test_a_side_without_a_row_to_be_seen_is_called_faint_where_most_rows_are_at_the_centre():
     """Forty rows above the usual value are fewer than noise can hide, and twice what the sum is off by."""
     assert silent_and_far(12) == 0
-    with mock.patch.object(report, "_beside", return_value=False):  # planted
+    with mock.patch.object(learn, "_beside", return_value=False):  # planted
         assert silent_and_far(12) > 0
 
 
@@ -665,9 +666,9 @@ def test_laplace_counts_show_rows_far_from_all_others():
 
     assert unseen() < 0.4
     with (
-        mock.patch.object(shares, "SIGNAL_PURE", 90.0),
+        mock.patch.object(scales, "SIGNAL_PURE", 90.0),
         mock.patch.object(scales, "FALSE_ALARM_PURE", 0.01),
-        mock.patch.object(learn, "divide", shares.divide.__wrapped__),  # shares are kept from call to call
+        mock.patch.object(learn, "divide", scales.divide.__wrapped__),  # shares are kept from call to call
     ):
         assert unseen() > 0.6
 
@@ -699,7 +700,7 @@ def test_few_rows_far_away_are_seen_where_the_sum_can_spare_budget():
 
     asked = error()
     assert asked < 0.03  # without privacy 0.02
-    with mock.patch.object(counts, "spared", return_value=0):
+    with mock.patch.object(learn, "spared", return_value=0):
         assert error() > 1.15 * asked
 
 
@@ -709,7 +710,7 @@ def test_more_counts_cost_little_where_they_are_not_needed(budget):
     rows = np.random.default_rng(8).normal(size=(100_000, 1))
     asked = mean_of(rows, rows[:1].copy(), budget)
     assert names(asked) == ["signed dyadic cells", "signed dyadic cells", "clipped sum"]
-    with mock.patch.object(counts, "spared", return_value=0):
+    with mock.patch.object(learn, "spared", return_value=0):
         once = mean_of(rows, rows[:1].copy(), budget)
     assert names(once) == ["signed dyadic cells", "clipped sum"]
     assert asked.standard_error[0] < 1.05 * once.standard_error[0]

@@ -17,7 +17,7 @@ from benchmarks.accuracy import tables
 from benchmarks.accuracy.contestants import statuses
 from benchmarks.accuracy.gaussians import Problem, errors, public_alone
 from fastpubpriv.estimators import components
-from fastpubpriv.estimators.columns import report
+from fastpubpriv.estimators.columns import learn
 
 pytest.importorskip("sklearn")
 TABLES = ("iris", "diabetes", "wine")
@@ -99,14 +99,14 @@ def test_no_gross_error_is_silent_nor_worse_than_the_public_rows(name):
 
 
 def test_a_result_without_its_status_is_caught():
-    planted = mock.patch("fastpubpriv.estimators.coinpress.with_report", side_effect=lambda name, result, found: result)
+    planted = mock.patch("fastpubpriv.estimators.mean.with_report", side_effect=lambda name, result, found: result)
     with planted, mock.patch(f"{__name__}.PLAIN", (*PLAIN, "")):
         assert gross_errors("coinpress_mean")[0] > 0
 
 
 def test_a_mean_that_noise_has_made_is_caught():
     def noisy(found, n_pub, **known):
-        return report.say(replace(found, instead_std=np.inf), n_pub, **known)
+        return learn.say(replace(found, instead_std=np.inf), n_pub, **known)
 
     few = list(itertools.product(TABLES, (40, 60), (5, 20, 20)))
     assert gross_errors("estimate_mean", few) == (0, 0)

@@ -6,7 +6,7 @@ import numpy as np
 from helpers import accounts
 
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.sources.fold import Executor
 
 DIM = 3

@@ -21,7 +21,7 @@ from fastpubpriv.errors import BudgetError
 from fastpubpriv.kernels import tree as tree_kernels
 from fastpubpriv.mechanisms import leaves as leaves_module
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy import (
     Clusters,
     ComposedEvent,

@@ -13,7 +13,8 @@ from spies import SpyLedger, SpyRows, seeded
 from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
-from fastpubpriv.mixtures.axis_aligned import column_modes, list_decoding_method
+from fastpubpriv.mixtures.axis_aligned import column_modes
+from fastpubpriv.mixtures.axis_aligned import learn as list_decoding_method
 from fastpubpriv.mixtures.axis_aligned.column_modes import (
     Column,
     Start,

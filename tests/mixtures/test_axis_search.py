@@ -18,12 +18,14 @@ from fastpubpriv.mixtures.axis_aligned import em as binned_em
 from fastpubpriv.mixtures.axis_aligned import em as public_em
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
+    MOST_SCALES,
     Scale,
     atoms,
     beam,
     best_fit,
     candidates,
     distinct,
+    kept_scales,
     low_discrepancy,
     nested_counts,
     partition,
@@ -42,7 +44,6 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     moved,
     refine,
 )
-from fastpubpriv.mixtures.axis_aligned.univariate import MOST_SCALES, kept_scales
 from fastpubpriv.mixtures.list_decoding import results
 
 

@@ -15,7 +15,7 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import leaf_estimates
 from fastpubpriv.mixtures.separated.leaf_estimates import LeafCosts, leaf_costs, leaf_draws, leaf_frames, learn_leaves
-from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 

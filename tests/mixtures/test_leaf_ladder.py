@@ -15,13 +15,12 @@ from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.ladder import full
-from fastpubpriv.estimators.ladder.rungs import outlook
-from fastpubpriv.estimators.ladder.schedule import Noise
+from fastpubpriv.estimators.ladder.schedule import Noise, outlook
 from fastpubpriv.mechanisms.leaves import AxisFeatures, LeafSecondMoments, LeafVector, LeafVectors
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated import leaf_estimates
 from fastpubpriv.mixtures.separated.leaf_estimates import leaf_bases, leaf_ladder_draws, learn_leaf_ladder
-from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 

@@ -17,7 +17,7 @@ from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distanc
 from fastpubpriv import ZCDP, Rows, learn_separated_mixture
 from fastpubpriv import session as running
 from fastpubpriv.mechanisms.candidates import Chosen
-from fastpubpriv.mixtures.axis_aligned import dp_em, univariate
+from fastpubpriv.mixtures.axis_aligned import candidates, dp_em
 from fastpubpriv.mixtures.separated import leaf_estimates, searches
 from fastpubpriv.mixtures.separated.search_state import Search
 from fastpubpriv.privacy import SelectionEvent
@@ -84,19 +84,19 @@ def test_catches_cells_without_detail(monkeypatch):
         widest = max(scales, key=lambda scale: scale.width)
         return np.concatenate([[-np.inf], np.union1d(widest.index, widest.index + 1) * widest.width, [np.inf]])
 
-    monkeypatch.setattr(univariate, "partition", coarse)
+    monkeypatch.setattr(candidates, "partition", coarse)
     assert median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=5) > 2 * UNIVARIATE["three"][20_000]
 
 
 def test_catches_a_missing_choice(monkeypatch):
     # The first candidate, whatever the rows say: one Gaussian where there are three.
-    from fastpubpriv.mixtures.axis_aligned import types
+    from fastpubpriv.mixtures.axis_aligned import em
 
     def first(self, account, rows, executor, *, name, cost):
         event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.size)
         return Chosen(index=0, event=event)
 
-    monkeypatch.setattr(types.HypothesisChoice, "release", first)
+    monkeypatch.setattr(em.HypothesisChoice, "release", first)
     assert median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=3) > 10 * UNIVARIATE["three"][20_000]
 
 

@@ -9,8 +9,15 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.mechanisms.histograms import StableRelease
 from fastpubpriv.mixtures.axis_aligned.candidates import significant, tied_in, unseen, without_comb
-from fastpubpriv.mixtures.axis_aligned.em import Cells, Mixtures
-from fastpubpriv.mixtures.axis_aligned.types import Learned, component_status, expected_ties, public_ties, tied_shares
+from fastpubpriv.mixtures.axis_aligned.em import (
+    Cells,
+    Learned,
+    Mixtures,
+    component_status,
+    expected_ties,
+    public_ties,
+    tied_shares,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGET = ApproxDP(1, 1e-6)

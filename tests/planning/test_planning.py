@@ -17,8 +17,8 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.learners import METHODS as LEARNERS
 from fastpubpriv.mechanisms.selection import slack_at
 from fastpubpriv.mixtures.axis_aligned.dp_em import em_error
+from fastpubpriv.mixtures.axis_aligned.learn import MAX_CANDIDATES, check_feasible, least_list
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED
-from fastpubpriv.mixtures.axis_aligned.list_decoding_method import MAX_CANDIDATES, check_feasible, least_list
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.mixtures.separated.searches import METHODS
 from fastpubpriv.planning import OrderBounds, condition_two, mixture_forecasts, mixture_needs, order_bounds

@@ -35,7 +35,7 @@ from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources import views as mapped
-from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, kept
+from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, coordinates
 from fastpubpriv.training.methods import METHODS as TRAINING
 
 pytestmark = [
@@ -53,8 +53,8 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.kept.kept_rows.work",
-    "fastpubpriv.training.kept._placed",
+    "fastpubpriv.training.coordinates.kept_rows.work",
+    "fastpubpriv.training.coordinates._placed",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports._draw.pieces",
     "fastpubpriv.local.training._block",
@@ -236,13 +236,13 @@ def test_rows_contribute_the_same_alone_and_in_company(dim):
 def test_labelled_rows_are_turned_alone(dim):
     """The copies that regression keeps of its rows: the same bits in blocks of any size, and a product in their place is caught."""
     name, rows, options = next(each for each in estimators_of(dim) if each[2].get("method") == "newton")
-    seen, honest = [], kept.each_row
+    seen, honest = [], coordinates.each_row
 
     def keep(source, rotation, width):
         seen.append(rotation)
         return honest(source, rotation, width)
 
-    with mock.patch.object(kept, "each_row", keep):
+    with mock.patch.object(coordinates, "each_row", keep):
         seeded(takers()[name], rows, threads=1, progress=False, **options)
     tried = np.concatenate([rows[:20], cancelling(np.random.default_rng(4), rows[:20])])
     assert seen

@@ -42,7 +42,7 @@ from fastpubpriv import (
 from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InfeasibleError, InputError, OutOfMemoryError
-from fastpubpriv.estimators import coinpress
+from fastpubpriv.estimators import mean
 from fastpubpriv.mechanisms import selection as choosing
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding.decoders import decode_gaussians
@@ -286,7 +286,7 @@ def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the
         raise MemoryError("Unable to allocate 1 TiB for an array with shape (5, 7)")
 
     ledger = Ledger(ZCDP(1))
-    monkeypatch.setattr(coinpress, "mean_result", no_room)
+    monkeypatch.setattr(mean, "mean_result", no_room)
     with pytest.raises(OutOfMemoryError, match="stays debited") as raised:
         coinpress_mean(ROWS, center=0.0, radius=5.0, budget=ZCDP(1), ledger=ledger)
     assert raised.value.__cause__ is None

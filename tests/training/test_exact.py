@@ -9,7 +9,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import exact, public_logistic
+from fastpubpriv.training import exact, public_fits
 from fastpubpriv.training.exact import Curvature, _Step
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -61,8 +61,8 @@ def test_without_noise_the_answer_is_the_likeliest():
     y = (rng.random(8000) < 1.0 / (1.0 + np.exp(-np.log(x) @ [1.0, -1.0]))).astype(float)
     result = fitted(x, y, 100, logistic_regression)
     rows = np.column_stack([np.ones(7900), x[100:]])
-    wanted = public_logistic.fit(rows, y[100:], np.ones(7900), 1e-9 * np.eye(3), np.zeros(3))
-    p = public_logistic.chances(rows @ wanted)
+    wanted = public_fits.fit(rows, y[100:], np.ones(7900), 1e-9 * np.eye(3), np.zeros(3))
+    p = public_fits.chances(rows @ wanted)
     deviation = np.sqrt(np.diag(np.linalg.inv((rows.T * (p * (1.0 - p))) @ rows)))[1:]
     assert np.all(np.abs(result.coefficients - wanted[1:]) < 0.6 * deviation)
     lower, upper = result.confidence_interval()
@@ -80,7 +80,7 @@ def test_weights_of_rows_and_classes_are_those_of_the_exact_answer():
     labels = (y > 3.0).astype(float)
     result = fitted(x, labels, 200, logistic_regression, class_weight={0: 1.0, 1: 4.0})
     rows, factors = np.column_stack([np.ones(len(x) - 200), x[200:]]), np.where(labels[200:] > 0.0, 1.0, 0.25)
-    wanted = public_logistic.fit(rows, labels[200:], factors, 1e-9 * np.eye(4), np.zeros(4))
+    wanted = public_fits.fit(rows, labels[200:], factors, 1e-9 * np.eye(4), np.zeros(4))
     assert np.all(np.abs(result.coefficients - wanted[1:]) < result.standard_error)
 
 

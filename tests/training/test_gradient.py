@@ -20,8 +20,8 @@ from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import DescentResult
 from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, huber_loss
-from fastpubpriv.training.gradient import checkpoint
-from fastpubpriv.training.gradient.checkpoint import Checkpoint
+from fastpubpriv.training.gradient import descents
+from fastpubpriv.training.gradient.descents import Checkpoint
 
 BETA = np.array([1.0, -0.2, 5.0])
 APPROX = ApproxDP(1, 1e-6)
@@ -484,7 +484,7 @@ def test_deep_brackets_and_lines_out_of_order_are_refused(path, ledger):
 # ---- Disks ---------------------------------------------------------------------------------------------------------
 def test_a_full_disk_is_found_before_the_debit(path, ledger):
     full = OSError(errno.ENOSPC, "full")
-    with mock.patch.object(checkpoint.os, "posix_fallocate", side_effect=full):
+    with mock.patch.object(descents.os, "posix_fallocate", side_effect=full):
         refused_of_checkpoints(path, ledger, r"No space left on device.*nothing was spent")
     assert path.stat().st_size == 0
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -509,7 +509,10 @@ def test_a_disk_that_fails_later_says_what_was_paid(path, ledger, call, after):
             raise OSError(errno.EIO, "broken")
         return honest(*given)
 
-    with mock.patch.object(checkpoint.os, call, failing), pytest.raises(InputError, match=r"error.*was paid for"):
+    with (
+        mock.patch.object(descents.os, call, failing),
+        pytest.raises(InputError, match=r"error.*was paid for"),
+    ):
         fitted_of_checkpoints(path, ledger=ledger)
     assert len(ledger.entries) == 1
     if (call, after) == ("pwrite", 0):  # nothing was written: the next call begins anew, and pays

@@ -16,16 +16,13 @@ from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression, train
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import SemiDP, huber_loss, leverage, methods, newton, newton_state, public_linear, whitening
-from fastpubpriv.training.design import make_design
-from fastpubpriv.training.newton import plan_newton
-from fastpubpriv.training.newton_state import State
-from fastpubpriv.training.normal_clips import normal_clips
+from fastpubpriv.training import SemiDP, coordinates, huber_loss, methods, newton, public_fits
+from fastpubpriv.training import problem as leverage
+from fastpubpriv.training.coordinates import QUANTILE, Whitener, quantile, water_filled, weighting
+from fastpubpriv.training.inputs import Stated, make_design
+from fastpubpriv.training.newton import State, plan_newton
 from fastpubpriv.training.problem import make_problem
-from fastpubpriv.training.public_huber import huber_posterior
-from fastpubpriv.training.public_linear import Posterior, linear_posterior
-from fastpubpriv.training.stated import Stated
-from fastpubpriv.training.whitening import QUANTILE, Whitener, quantile, water_filled, weighting
+from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior, normal_clips
 
 BUDGET = ApproxDP(1, 1e-5)
 RUNS = 120
@@ -569,28 +566,28 @@ def test_auto_with_next_to_no_public_rows(dim, m, epsilon):
 
 def test_rows_left_out_vary_in_directions_that_the_others_do_not_show():
     rows = np.random.default_rng(3).normal(size=(5, 9))
-    values = whitening.principal_variances(rows - rows.mean(axis=0))[0]
+    values = coordinates.principal_variances(rows - rows.mean(axis=0))[0]
     assert values.min() > 0.2
     assert values.max() < 5.0
 
 
 def test_planted_fault_about_the_mean_of_all_rows_they_do_not_vary_there(monkeypatch):
-    monkeypatch.setattr(whitening, "next_to_none", lambda m, p: False)
+    monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
     rows = np.random.default_rng(3).normal(size=(5, 9))
-    assert whitening.principal_variances(rows - rows.mean(axis=0))[0].min() < 1e-9
+    assert coordinates.principal_variances(rows - rows.mean(axis=0))[0].min() < 1e-9
 
 
 def test_planted_fault_the_likeliest_public_fit_is_believed(monkeypatch):
     """It is taken to be next to exact, so that steps do not correct it."""
     drawn = (9, 7, 0.3, 2, ("newton",), 20_000)
     assert relative(*drawn)[0] < 1.1
-    monkeypatch.setattr(public_linear, "next_to_none", lambda m, p: False)
+    monkeypatch.setattr(public_fits, "next_to_none", lambda m, p: False)
     assert relative(*drawn)[0] > 1.5
 
 
 def leaping(last):
     """A state after steps that leapt to and fro: long slopes, one that is next to none, and `last`; and the start."""
-    state = newton_state.State(posterior_of_few(5, 9))
+    state = newton.State(posterior_of_few(5, 9))
     start = state.mean
     for step, length in enumerate((5.0, 4.0, 0.01, 4.0, last)):
         state.mean = start + step

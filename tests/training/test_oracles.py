@@ -21,13 +21,14 @@ from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import centre, methods, newton_logistic, public_logistic, whitening
+from fastpubpriv.training import coordinates, methods, public_fits
+from fastpubpriv.training import methods as centre
+from fastpubpriv.training import newton as newton_logistic
+from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS as RECORDS
 from fastpubpriv.training.methods import WITHOUT_SETTINGS
-from fastpubpriv.training.newton_state import State
-from fastpubpriv.training.problem import make_problem
-from fastpubpriv.training.record import TrainingMethod
-from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.newton import State
+from fastpubpriv.training.problem import TrainingMethod, make_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 # (columns, public rows, epsilon) -> newton and least squares of the prototype
@@ -128,9 +129,9 @@ def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
     law = {"shift": 3.0, "strength": 6.0}
     assert errors(20, 6, [2], **law)[0, 0] < 0.6
     monkeypatch.setattr(State, "settle", lambda self, wary: None)
-    monkeypatch.setattr(whitening, "next_to_none", lambda m, p: False)
+    monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
     monkeypatch.setattr(newton_logistic, "FEW", 0)
-    monkeypatch.setattr(public_logistic, "_MODEST", 0.0)
+    monkeypatch.setattr(public_fits, "_MODEST", 0.0)
     assert errors(20, 6, [2], **law)[0, 0] > 2.0
 
 

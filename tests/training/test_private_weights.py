@@ -16,8 +16,8 @@ from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels.gradients import residual_sum
 from fastpubpriv.losses import LOSSES, squared_residual, weighted_logistic
 from fastpubpriv.row_maps import ResidualMap
-from fastpubpriv.training import methods, rotated, weighing
-from fastpubpriv.training.stated import Importance
+from fastpubpriv.training import coordinates, methods
+from fastpubpriv.training.inputs import Importance
 
 M, CAP = 400, 2.0
 RNG = np.random.default_rng(5)
@@ -28,7 +28,7 @@ WEIGHT = np.where(HALF == 1, 2.0, 0.2) * RNG.uniform(0.5, 1.0, len(X))
 Y = X @ [1.0, 0.1] + 0.6 * HALF * X[:, 0] + 2.0 * RNG.normal(size=len(X))
 ILL = (RNG.random(len(X)) < 1.0 / (1.0 + np.exp(-X @ [1.0, 0.05] - 0.6 * HALF * X[:, 0]))) * 1.0
 STRONG = ApproxDP(4, 1e-5)
-SUM = weighing.SUM_OF_WEIGHTS
+SUM = methods.SUM_OF_WEIGHTS
 
 
 def split(y, weight=WEIGHT):
@@ -113,7 +113,7 @@ def test_the_weight_of_a_row_is_that_row_s_alone():
     rows = np.column_stack([RNG.normal(size=(60, 2)), RNG.normal(size=60), RNG.uniform(0.0, 3.0, 60)])
     rows[:9, -1] = [np.nan, np.inf, -np.inf, -1.0, 0.0, 5e-324, 1.0, 3.0, 1e308]
     rows[20:23, -2] = [np.nan, np.inf, 1e308]
-    of_row = weighing.WeightOfRow(
+    of_row = methods.WeightOfRow(
         rotation=SimpleNamespace(weight_cap=CAP, labels=lambda y: np.where(np.isfinite(y), y, np.nan))
     )
     alone = np.concatenate([of_row(row[None]) for row in rows])
@@ -127,7 +127,7 @@ def test_the_sum_of_weights_is_that_of_rows_with_a_label():
     labels[:6000] = np.nan
     exact = {**split(Y), "budget": ZCDP(1000)}
     for y, part in ((Y[M:], slice(None)), (labels, slice(6000, None))):
-        found, real = [], weighing.weigh
+        found, real = [], methods.weigh
 
         def kept(*given, real=real, found=found):
             found.append(real(*given))
@@ -141,7 +141,7 @@ def test_the_sum_of_weights_is_that_of_rows_with_a_label():
 
 
 def test_hostile_weights_are_the_cap_or_nothing():
-    assert rotated.capped(np.array([np.nan, np.inf, -np.inf, -1.0, 0.0, 5e-324, 1.0, 3.0, 1e308]), CAP).tolist() == [
+    assert coordinates.capped(np.array([np.nan, np.inf, -np.inf, -1.0, 0.0, 5e-324, 1.0, 3.0, 1e308]), CAP).tolist() == [
         0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0
     ]  # fmt: skip
 
@@ -190,9 +190,9 @@ def test_the_sum_of_weights_under_record_and_replay(method, monkeypatch):
     report = replayed(method, weights=(CAP, 0.0))
     assert 0.0 < report.pair_cost <= report.declared_cost
     # A row that weighs in another's place: a fault that no check of one row sees.
-    plain = weighing.WeightOfRow.__call__
+    plain = methods.WeightOfRow.__call__
     monkeypatch.setattr(
-        weighing.WeightOfRow, "__call__", lambda self, chunk: np.repeat(plain(self, chunk)[3:4], len(chunk), 0)
+        methods.WeightOfRow, "__call__", lambda self, chunk: np.repeat(plain(self, chunk)[3:4], len(chunk), 0)
     )
     raises(ReplayError, r"moved by|sensitivity", replayed, method, weights=(CAP, 0.0))
 

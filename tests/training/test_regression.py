@@ -13,9 +13,8 @@ from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.tables import TextColumns
 from fastpubpriv.training import SemiDP
+from fastpubpriv.training.inputs import Stated, opened
 from fastpubpriv.training.methods import METHODS
-from fastpubpriv.training.opened import opened
-from fastpubpriv.training.stated import Stated
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])
 STRONG = ApproxDP(4, 1e-5)
@@ -142,7 +141,7 @@ def test_rows_that_do_not_fit_in_memory_are_turned_in_each_pass(monkeypatch):
     wanted = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
     found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton", max_memory=1000)
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
-    monkeypatch.setattr("fastpubpriv.training.kept.KEPT_BYTES", 1000)
+    monkeypatch.setattr("fastpubpriv.training.coordinates.KEPT_BYTES", 1000)
     found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
 

@@ -1,30 +1,378 @@
-"""Releases, each shaped by those before it: counts of cells, perhaps more of them, of shells, and the clipped sum."""
+"""Releases for the mean of columns, each shaped by those before it, and what is said about each column.
+
+Counts of cells: of all columns at first, and again about better centres, or where the sum has budget to spare.
+Every decision here is a function of public and of released numbers, and what is asked again is paid out of the share of the sum.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import session as running
-from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning
-from fastpubpriv.estimators.columns.balls import RowBall, choose_ball, shell_edges
-from fastpubpriv.estimators.columns.counts import Bounds, Seen, box_of, count
-from fastpubpriv.estimators.columns.report import Found, report_of, say
-from fastpubpriv.estimators.columns.scales import lower_medians
-from fastpubpriv.estimators.columns.shares import Shares, check_grids, divide, draws
-from fastpubpriv.estimators.radii import expected_normal_norm
-from fastpubpriv.estimators.regions import MOST_BEYOND
+from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.estimators.columns import clips
+from fastpubpriv.estimators.columns.clips import Map, map_of
+from fastpubpriv.estimators.columns.scales import (
+    MOST_MOVES,
+    MOVE_COUNTS,
+    MOVE_SUM,
+    SPARED,
+    Column,
+    Scale,
+    Shares,
+    check_grids,
+    columns_of,
+    divide,
+    doubtful_sum,
+    draws,
+    edges_of,
+    lower_medians,
+    scales_of,
+    undetected_at,
+    undetected_rows,
+)
+from fastpubpriv.estimators.moments import Norms, RowBall, choose_ball, shell_edges
+from fastpubpriv.estimators.radii import MOST_BEYOND, expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
+from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.estimates import STATUSES, MeanResult
+from fastpubpriv.results.estimates import STATUSES, ColumnReport, MeanResult
 from fastpubpriv.row_maps import ColumnBox
 from fastpubpriv.session import Run
+
+Bounds = tuple[FloatArray, FloatArray] | None
+ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called far from its centre
+ALONE_STDS = 2.0
+# Squared noise of the sum over squared sampling error that a smaller share for the sum may lead to: 2.5 % of the error.
+NOISE_OF_SAMPLING = 0.05
+MOST_CELLS = 32  # cells of an octave of all columns that are looked at together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """What the counts show of one column, and how it enters the sum; `shares` has the noise of this column's counts."""
+
+    column: Column
+    scale: Scale
+    map: Map
+    shares: Shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnCounts:
+    """Released counts (dim, cells) about centres (dim,), and the noise of one count of each column (dim,)."""
+
+    center: FloatArray
+    values: FloatArray
+    std: FloatArray
+
+    def joined(self, other: ColumnCounts) -> ColumnCounts:
+        """Both counts of the columns whose centre is the same, by inverse variance; the other's where it has moved."""
+        kept = self.center == other.center
+        weight = np.where(kept, other.std**2 / (self.std**2 + other.std**2), 0.0)
+        std = np.where(kept, self.std * other.std / np.hypot(self.std, other.std), other.std)
+        values = self.values - other.values
+        values *= weight[:, None]
+        values += other.values
+        return ColumnCounts(center=other.center, values=values, std=std)
+
+
+def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
+    """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
+    together = max(1, MOST_CELLS >> shares.log2_parts)
+    return [
+        seen
+        for begin in range(0, shares.dim, together)
+        for seen in _look(counts, public, shares, bounds, range(begin, min(begin + together, shares.dim)))
+    ]
+
+
+def _look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds, places: range) -> list[Seen]:
+    """As `look`, for the columns at these places."""
+    own = [replace(shares, count_std=std) for std in counts.std[places.start : places.stop].tolist()]
+    part = slice(places.start, places.stop)
+    columns = columns_of(counts.values[part], public[:, part], counts.center[part], own)
+    scales = scales_of(columns, own)
+    limits = [None if bounds is None else (float(bounds[0][j]), float(bounds[1][j])) for j in places]
+    blind = [mine.blind and len(public) >= clips.FEW_PUBLIC for mine in own]
+    found = clips.choose(columns, scales, own, limits)
+    for k in np.flatnonzero(blind):
+        found[k] = clips.from_public(columns[k], public[:, places[k]], own[k])
+    return [
+        Seen(column=column, scale=scale, map=map_of(clip, shares.dim), shares=mine)
+        for column, scale, clip, mine in zip(columns, scales, found, own, strict=True)
+    ]
+
+
+def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
+    """The box and the scale of every column; one that is left out becomes zero."""
+    numbers = np.zeros((6, len(columns)))
+    for place, each in enumerate(columns):
+        mapped, clip, unit = each.map, each.map.clip, each.map.clip.absolute
+        numbers[:, place] = each.column.center, 0.0, 0.0, 0.0, 1.0, 0.0
+        if mapped.used and (only is None or only[place]):
+            absent = (clip.first_mean - mapped.middle) / mapped.width
+            box = -unit(clip.below), unit(clip.above), unit(mapped.middle), unit(mapped.width), absent
+            numbers[1:, place] = box
+    names = ("center", "lower", "upper", "middle", "width", "absent")
+    return ColumnBox(**dict(zip(names, numbers, strict=True)), neutral=neutral)
+
+
+def lies_far(seen: Seen) -> bool:
+    """Whether nearly all rows lie in two neighbouring cells of one side: cells are too wide there to show anything else.
+
+    Where an octave is one cell, it has to be one cell.
+    """
+    column, shares = seen.column, seen.shares
+    if not (seen.scale.anchored and seen.map.used) or column.zero > ALONE_STDS * shares.count_std:
+        return False
+    rows, wide = seen.map.clip.rows, min(2, shares.parts)
+    most = max(
+        float((counts[: len(counts) - wide + 1] + (counts[1:] if wide == 2 else 0.0)).max())
+        for counts in (column.above, column.below)
+    )
+    return rows - most < ALONE * rows + ALONE_STDS * math.sqrt(wide) * shares.count_std
+
+
+@lru_cache(maxsize=64)  # of public shares, those that a call starts with
+def can_ask_again(shares: Shares) -> bool:
+    """Whether every further question, at its least price, has a grid: where one has none, nothing is asked again."""
+    least = shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** (MOST_MOVES - 1)
+    smallest = replace(shares, cells=least * min(MOVE_COUNTS, *SPARED), total=least * min(MOVE_SUM, 1 - max(SPARED)))
+    try:
+        check_grids(smallest)
+    except InputError:
+        return False
+    return True
+
+
+def spared(columns: Sequence[Seen], shares: Shares) -> Fraction:
+    """The share of the sum's budget that more counts may have, because the noise of the sum is far below sampling error."""
+    worst = 0.0
+    for each in columns:
+        clip = each.map.clip
+        if each.map.used:
+            noise_sq, sampling_sq = (clip.radius * shares.noise_per_clip) ** 2, clip.rows * clip.std**2
+            worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
+    kept = worst / NOISE_OF_SAMPLING
+    if shares.pure:
+        kept = math.sqrt(kept)
+    return max((share for share in SPARED if 1.0 - share >= kept), default=Fraction(0))
+
+
+def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
+    """New centres: the released means of the columns that lie far from theirs."""
+    middles = [
+        replace(each, map=Map(clip=each.map.clip, middle=each.map.clip.middle, width=each.map.clip.radius))
+        for each in columns
+    ]
+    box = box_of(middles, neutral=neutral, only=far)
+    measurement = VectorSum(affine=AffineMap(dim=len(columns)), radius=math.sqrt(far.sum()), box=box)
+    totals = run.release(measurement, name="new centres", cost=cost).value
+    center = np.array([each.column.center for each in columns])
+    for place in np.flatnonzero(far):
+        mapped = middles[place].map
+        shift = mapped.middle + mapped.width * float(totals[place]) / run.rows.n
+        shift = min(max(shift, -mapped.clip.below), mapped.clip.above)
+        center[place] += mapped.clip.absolute(shift)
+    largest = np.finfo(np.float64).max
+    return np.asarray(np.clip(center, -largest, largest))
+
+
+def count(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool) -> tuple[list[Seen], Shares]:
+    """Release the counts and say what they show; what is left for the sum is in the shares that come back."""
+
+    def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
+        cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
+        found = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
+        return ColumnCounts(center=center, values=found.value, std=np.full(shares.dim, found.noise_std))
+
+    again = can_ask_again(shares)
+    counts = ask(lower_medians(public), shares.cells)
+    columns = look(counts, public, shares, bounds)
+    for _ in range(MOST_MOVES if again else 0):
+        far = np.array([lies_far(each) for each in columns])
+        if not far.any():
+            break
+        center = moved(run, columns, far, shares.total * MOVE_SUM, neutral=neutral)
+        counts = counts.joined(ask(center, shares.total * MOVE_COUNTS))
+        shares = replace(shares, total=shares.total * (1 - MOVE_SUM - MOVE_COUNTS))
+        columns = look(counts, public, shares, bounds)
+    else:
+        return columns, shares
+    share = spared(columns, shares)
+    if share:
+        counts = counts.joined(ask(counts.center, shares.total * share))
+        shares = replace(shares, total=shares.total * (1 - share))
+        columns = look(counts, public, shares, bounds)
+    return columns, shares
+
+
+MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
+FAINT = 8.0
+NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
+TAIL = 1.5
+BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the centre
+MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a resolved column: "one row in fifty" of its status
+HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """All that was released and worked out of one column; `total` and `noise` are of its sum, `bias` is the ball's, in widths;
+    `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
+    """
+
+    column: Column
+    scale: Scale
+    map: Map
+    shares: Shares
+    total: float
+    noise: float
+    bias: float
+    instead: float
+    instead_std: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The numbers of one column, in data units."""
+
+    mean: float
+    noise_std: float
+    sampling_std: float
+    clipping_std: float
+    tail_below: float
+    tail_above: float
+    status: str
+
+
+def may_hide(unseen: float, n: int) -> bool:
+    """Whether so many rows that may lie anywhere unseen are too many for the interval to pass over them in silence."""
+    return unseen > MOST_UNSEEN * n
+
+
+def say(found: Found, n_pub: int, *, neutral: bool, bounded: bool) -> Said:
+    """Mean, deviations and status of one column; `bounded` where the interval has what rows within bounds may move it by."""
+    shares = found.shares
+    clip, unit = found.map.clip, found.map.clip.absolute
+    n, stretch = shares.n, shares.n / clip.rows
+    middle, width = (found.map.middle, found.map.width) if found.map.used else (0.0, 0.0)
+    estimate = middle + (width * found.total + clip.correction) / n
+    if clip.missing:  # rows that are missing were counted as rows here
+        place = middle if neutral else clip.first_mean
+        estimate = place + (estimate - place) * stretch
+    mean = finite(found.column.center + unit(estimate))
+    sampling = unit(clip.std / math.sqrt(clip.rows))
+    noise = unit(width * found.noise / n * stretch)
+    clipping = unit(math.hypot(math.sqrt(clip.variance), width * found.bias) / n * stretch)
+    tails = [unit(TAIL * hidden / n * stretch) for hidden in (clip.hidden_below, clip.hidden_above)]
+    half = NORMAL * math.hypot(noise, sampling, clipping)
+    status = status_of(
+        found,
+        heavy=max(tails) > HIDDEN * half,
+        doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half
+        or _beside(found, tails, BESIDE * half),
+        wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0,
+        hidden=not bounded and may_hide(undetected_rows(found.shares), shares.n),
+    )
+    # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
+    lost = noise > found.instead_std or (not found.scale.referenced and not shares.blind)
+    if status == "unresolved" and lost:
+        mean = found.instead
+    return Said(
+        mean=mean, noise_std=noise, sampling_std=sampling, clipping_std=clipping, tail_below=tails[0], tail_above=tails[1],
+        status=status,
+    )  # fmt: skip
+
+
+def _beside(found: Found, tails: list[float], most: float) -> bool:
+    """Whether a column of mostly one value may have rows on a side where none are seen that move its mean by more than `most`."""
+    pairs = zip(found.map.clip.sides, tails, strict=True)
+    return found.column.zero > MOST_ZEROS * found.shares.n and any(side is None and tail > most for side, tail in pairs)
+
+
+def finite(value: float) -> float:
+    """The nearest finite number."""
+    largest = float(np.finfo(np.float64).max)
+    return min(max(value, -largest), largest)
+
+
+def sampling_of(std: float, n_pub: int, unit: object) -> float:
+    """Standard deviation of the public mean."""
+    return float(unit(std / math.sqrt(n_pub)))  # type: ignore[operator]
+
+
+def status_of(found: Found, *, heavy: bool, doubtful: bool, hidden: bool, wide: bool) -> str:
+    """The word for a column."""
+    shares, zero, sides = found.shares, found.column.zero, [side for side in found.map.clip.sides if side is not None]
+    if not shares.blind and found.scale.above is None and found.scale.below is None and zero > MANY_ZEROS * shares.n:
+        return "point_mass"
+    if not found.scale.anchored or not sides:
+        return "unresolved"
+    rest = found.map.clip.rows - zero
+    rare = zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std
+    if doubtful or rare or found.scale.outlying or any(side.faint for side in sides):
+        return "faint"
+    if heavy or any(side.heavy for side in sides):
+        return "heavy_tail"
+    return "unseen" if hidden else "wide" if wide else "resolved"
+
+
+def report_of(founds: list[Found], said: list[Said], bounds: tuple[FloatArray, FloatArray] | None) -> ColumnReport:
+    """The report of all columns."""
+    edges, dim = edges_of(founds[0].shares.log2_parts), len(founds)
+    center = np.array([found.column.center for found in founds])
+    reached = np.array(
+        [
+            [0.0 if last is None else edges[last + 1] for last in (found.scale.below, found.scale.above)]
+            for found in founds
+        ]
+    ).reshape(dim, 2)
+    clips = np.array(
+        [[found.map.clip.absolute(end) for end in (found.map.clip.below, found.map.clip.above)] for found in founds]
+    ).reshape(dim, 2)
+    unseen = np.array([undetected_rows(found.shares) for found in founds])
+    unknown = np.array([each.status in ("point_mass", "unresolved") for each in said])
+    worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
+    lowest, highest = np.full(dim, -math.inf), np.full(dim, math.inf)
+    if bounds is not None:
+        lowest, highest = bounds
+        distance = np.stack([center - lowest, highest - center], axis=1)
+        rows = np.array(
+            [
+                [undetected_at(found.column, found.scale, found.shares, max(far, 0.0)) for far in ends]
+                for found, ends in zip(founds, distance.tolist(), strict=True)
+            ]
+        ).reshape(dim, 2)
+        worst, unseen = rows / founds[0].shares.n * np.maximum(distance - clips, 0.0), rows.max(axis=1)
+        worst[[each.status == "unresolved" for each in said]] = math.inf
+    return ColumnReport(
+        status=tuple(each.status for each in said),
+        missing=np.array([found.map.clip.missing for found in founds]),
+        resolved_from=np.clip(center - reached[:, 0], -np.finfo(np.float64).max, np.finfo(np.float64).max),
+        resolved_to=np.clip(center + reached[:, 1], -np.finfo(np.float64).max, np.finfo(np.float64).max),
+        undetected_rows=unseen,
+        clipping_std=np.array([each.clipping_std for each in said]),
+        tail_below=np.array([each.tail_below for each in said]),
+        tail_above=np.array([each.tail_above for each in said]),
+        worst_below=worst[:, 0],
+        worst_above=worst[:, 1],
+        lowest=lowest,
+        highest=highest,
+    )
+
 
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
 MOST_NAMED = 10
@@ -200,3 +548,72 @@ def mean_of_columns(
         result = learn(run, public, shares, bounds=bounds, neutral=neutral, whole=whole)
     warn_about(name, result)
     return result
+
+
+# Times the rest of the interval that the tail of whole rows may take before the status says so: nobody knows in which column it is.
+DECIDES = 4.0
+
+
+def student_factor(rows: int) -> float:
+    """By how much the deviation of so many rows must be stretched for the quantiles of Gaussians to hold: Student's at 95 %."""
+    return float(special.stdtrit(max(rows - 1, 1), 0.975)) / normal_quantile(0.975)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counted:
+    """A count of norms and its coordinates (x - center) / unit; all arrays are (dim,), in data units.
+
+    `known`: the unit is that of the column itself. `bias` is what clipping may have taken from the mean, `wide` says where the
+    public rows alone do as well, `weight` is that of the private mean.
+    """
+
+    norms: Norms
+    center: FloatArray
+    unit: FloatArray
+    known: BoolArray
+    bias: FloatArray
+    wide: BoolArray
+    weight: float = 1.0
+
+
+def tails(found: Counted, n: int) -> FloatArray:
+    """How far rows beyond the clip radius may move the mean of n rows to either side: (dim,), for nobody knows in which column."""
+    moved = found.weight * found.unit * (found.norms.tail / n)
+    return np.asarray(np.minimum(moved, np.finfo(np.float64).max))
+
+
+def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
+    """The result with its report; warns in the name of the caller, from released numbers, about columns that are not resolved."""
+    norms, dim = found.norms, result.dim
+    half = NORMAL * np.hypot(result.standard_error, found.bias)
+    doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
+    unknown = norms.status in ("point_mass", "unresolved")
+    tail = tails(found, result.n_priv)
+    words = [  # the first that holds
+        (np.full(dim, unknown), norms.status),
+        (~found.known, "one_scale"),
+        (doubtful | (norms.status == "faint"), "faint"),
+        ((tail > DECIDES * half) | (norms.status == "heavy_tail"), "heavy_tail"),
+        (found.wide, "wide"),
+    ]
+    status = tuple(np.select([holds for holds, _ in words], [word for _, word in words], default="resolved").tolist())
+    worst = np.full(dim, math.inf if unknown else 0.0)
+    largest = float(np.finfo(np.float64).max)
+    reach = np.clip(found.unit * norms.end, 0.0, largest)
+    report = ColumnReport(
+        status=status,
+        missing=frozen(np.full(dim, math.nan)),
+        resolved_from=frozen(np.clip(found.center - reach, -largest, largest)),
+        resolved_to=frozen(np.clip(found.center + reach, -largest, largest)),
+        undetected_rows=frozen(np.full(dim, norms.unseen)),
+        clipping_std=frozen(found.bias),
+        tail_below=frozen(tail),
+        tail_above=frozen(tail),
+        worst_below=frozen(worst),
+        worst_above=frozen(worst),
+        lowest=frozen(np.full(dim, -math.inf)),
+        highest=frozen(np.full(dim, math.inf)),
+    )
+    told = replace(result, report=report)
+    warn_about(name, told)
+    return told

@@ -1,24 +1,315 @@
-"""From released counts of signed dyadic cells to what can be told apart from noise: where a column's numbers end on each side.
+"""What the mean of real columns asks, and what counts of signed dyadic cells show: which stand out, and where each side ends.
 
+From released counts of signed dyadic cells to what can be told apart from noise: where a column's numbers end on each side.
 Post-processing of released and public numbers. Everything here is unchanged when a column and its counts move by whole octaves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from scipy import special
 
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.estimators.columns import windows
-from fastpubpriv.estimators.columns.shares import Shares
-from fastpubpriv.estimators.columns.windows import DECAY, thresholds
-from fastpubpriv.kernels.rows import EXPONENTS
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
+from fastpubpriv.mechanisms.cells import signed_cell_event
+from fastpubpriv.privacy import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
+
+# The signal of a cell, in rows over noise, that the counts are given while their share allows it. Laplace noise has longer tails:
+# rows must stand out three times as far to be believed: with the signal of Gaussian noise, 3 % of 2,000 rows far from all
+# others went unseen in half of the samples. Where columns are many, the noise of their sum is what costs most.
+SIGNAL, SIGNAL_PURE, SIGNAL_PURE_MANY = 90.0, 280.0, 70.0
+LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
+# Under Laplace noise fewer rows hide a scale altogether: it is worth more, unless columns are many and public rows tell of it.
+MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)
+SOME_PUBLIC = 5
+SHELL_SHARE = Fraction(1, 20)
+FEW_COLUMNS = 3
+SHELLS = 48  # edges, eight to an octave
+# What is asked again is paid out of the share of the sum: for columns far from their centre a sum and new counts, and again at most
+# once more; else, where the noise of the sum is far below the sampling error, more counts.
+MOST_MOVES = 2
+MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
+SPARED = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
+# Rows over noise below which an octave is left whole, or halved.
+WHOLE, HALVED = 400.0, 800.0
+UNSEEN = 8.0  # rows over noise below which no scale can be read off the counts
+
+
+def draws(dim: int) -> int:
+    """Most draws of noise that a call can make: cells of the finest kind and sums, with new centres, and shells."""
+    return (1 + MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + SHELLS + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How the allowance of a call is divided among cells, shells and the sum."""
+
+    n: int  # with dim: private rows and columns
+    dim: int
+    pure: bool  # Laplace noise
+    cells: Fraction  # with shells and total: costs of the three releases: they add up to the allowance
+    shells: Fraction
+    total: Fraction
+    log2_parts: int  # an octave has 2^log2_parts cells
+    count_std: float  # noise of one cell, in rows
+
+    @property
+    def parts(self) -> int:
+        """Cells of an octave."""
+        return 1 << self.log2_parts
+
+    @property
+    def blind(self) -> bool:
+        """True where the counts cannot show any scale."""
+        return self.count_std > self.n / UNSEEN
+
+    @property
+    def noise_per_radius(self) -> float:
+        """Noise of one coordinate of a sum clipped to radius 1."""
+        if self.pure:
+            return math.sqrt(8.0 * self.dim) / float(self.total)
+        return math.sqrt(2.0 / float(self.total))
+
+    @property
+    def noise_per_clip(self) -> float:
+        """Noise expected of a column's sum for each unit of its own clip radius: the ball cuts less than the box."""
+        if self.dim == 1:
+            return self.noise_per_radius
+        return (0.75 if self.dim <= FEW_COLUMNS else 0.5) * math.sqrt(self.dim) * self.noise_per_radius
+
+    def predicted_error(self) -> float:
+        """Expected error of one coordinate in standard deviations of a row, for columns like Gaussians."""
+        radius_sq = max(9.0, self.dim + 2.0 * math.sqrt(self.dim))
+        return math.sqrt(1.0 / self.n + radius_sq * (self.noise_per_radius / self.n) ** 2)
+
+
+@lru_cache(maxsize=64)  # of public shares, those that a call starts with
+def check_grids(shares: Shares) -> None:
+    """Raise now, before the debit, unless every release has a grid."""
+    pure, n = shares.pure, shares.n
+    for log2_parts in range(LOG2_PARTS_MAX + 1):
+        signed_cell_event(shares.cells, shares.dim, log2_parts, n, pure=pure)
+    if shares.shells:
+        (laplace_count_grid if pure else gaussian_count_grid)(shares.shells, SHELLS + 1, n)
+    (laplace_sum_grid if pure else gaussian_sum_grid)(shares.total, shares.dim, n)
+
+
+@lru_cache(maxsize=64)  # calls come in loops, with the same settings
+def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> Shares:
+    """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones.
+
+    Examples
+    --------
+    >>> shares = divide(1, 20_000, Fraction(1, 20), pure=False)
+    >>> str(shares.cells / Fraction(1, 20)), shares.log2_parts, round(shares.count_std, 1)
+    ('1/4', 2, 8.9)
+    """
+    amount = float(allowance)
+    signal = (SIGNAL_PURE if dim <= FEW_COLUMNS else SIGNAL_PURE_MANY) if pure else SIGNAL
+    need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
+    least = LEAST_SHARE if dim <= FEW_COLUMNS else LEAST_SHARE_MANY
+    wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
+    most = MOST_SHARE if not pure or (dim > FEW_COLUMNS and n_pub >= SOME_PUBLIC) else MOST_SHARE_PURE
+    share = min(most, max(least, wanted))
+    shells = SHELL_SHARE if dim > 1 else Fraction(0)
+    cells = share * allowance
+    std = math.sqrt(8.0) * dim / float(cells) if pure else math.sqrt(dim / float(cells))
+    reached = n / std
+    return Shares(
+        n=n,
+        dim=dim,
+        pure=pure,
+        cells=cells,
+        shells=shells * allowance,
+        total=(1 - share - shells) * allowance,
+        log2_parts=0 if reached < WHOLE else 1 if reached < HALVED else 2,
+        count_std=std,
+    )
+
+
+WIDTHS = (1, 2, 4, 8)
+# A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
+DECAY = 3.0
+OUTER_HALF = 1.5
+PASSES = 6
+ANCHOR_LEAST = 5.0  # below this no window surely holds rows
+COLUMNS = 16  # that are searched at once: their counts stay in a second cache
+BOTH = 2  # sides together
+SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
+
+
+Found = tuple[IntArray, tuple[float, int]]
+
+
+class Counted(Protocol):
+    """Counts of one column on each side of its centre, (cells,) each, with their variances."""
+
+    @property
+    def above(self) -> FloatArray:
+        """Counts above the centre."""
+
+    @property
+    def below(self) -> FloatArray:
+        """Counts below it."""
+
+    @property
+    def above_var(self) -> FloatArray:
+        """Their variances."""
+
+    @property
+    def below_var(self) -> FloatArray:
+        """Their variances."""
+
+
+@lru_cache(maxsize=32)
+def thresholds(log2_parts: int, chance: float, width: int, pure: bool) -> FloatArray:
+    """How many deviations a window must stand out, by its distance in cells from what is known to hold rows."""
+    octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
+    log_chance = math.log(chance) - DECAY * math.log(2.0) * octaves
+    gaussian = -special.ndtri_exp(log_chance)
+    if pure:  # noise of a cell is Laplace; that of several comes near a Gaussian
+        laplace = -(math.log(2.0) + log_chance) / math.sqrt(2.0)
+        gaussian = gaussian + (laplace - gaussian) / math.sqrt(width)
+    gaussian.flags.writeable = False
+    return np.asarray(gaussian)
+
+
+@lru_cache(maxsize=32)
+def thresholds_of(log2_parts: int, chance: float, pure: bool) -> FloatArray:
+    """The thresholds of all widths up to two octaves: (widths, cells + 1)."""
+    widths = [width for width in WIDTHS if width <= 2 << log2_parts]
+    every = np.stack([thresholds(log2_parts, chance, width, pure) for width in widths])
+    every.flags.writeable = False
+    return every
+
+
+def find(columns: Sequence[Counted], chance: float, shares: Shares) -> list[Found]:
+    """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
+    limits, found = thresholds_of(shares.log2_parts, chance, shares.pure), []
+    for begin in range(0, len(columns), COLUMNS):
+        part = columns[begin : begin + COLUMNS]
+        values = with_both([(each.above, each.below) for each in part])
+        variances = with_both([(each.above_var, each.below_var) for each in part])
+        found += find_windows(values, variances, limits, ANCHOR_LEAST, OUTER_HALF)
+    return found
+
+
+def with_both(sides: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """Numbers of cells above each center, below it, and of both sides together: (columns, 3, cells)."""
+    found = np.empty((len(sides), 3, len(sides[0][0])))
+    for lines, (above, below) in zip(found, sides, strict=True):
+        lines[0], lines[1] = above, below
+        np.add(above, below, out=lines[BOTH])
+    return found
+
+
+def find_windows(
+    values: FloatArray, variances: FloatArray, thresholds: FloatArray, anchor_least: float, outer_half: float
+) -> list[Found]:
+    """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
+
+    Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the anchor of the column: the
+    deviations, at least `anchor_least`, and the last cell of the window, of one side or both together, that stands out most; -inf,
+    -1 where none does. `values` and `variances` are made by `with_both`; an outer half must exceed `outer_half` deviations of its
+    own.
+    """
+    columns, _, cells = values.shape
+    std, flat, total = np.sqrt(variances.min(axis=2, keepdims=True)), variances.reshape(-1), values
+    parts = []
+    for k, limits in enumerate(thresholds):
+        width, outer = 1 << k, (1 << k) // 2
+        if k:  # window j begins at cell j
+            half = total  # that of the width before is let go first: memory may be short
+            total = half[:, :, :-outer] + half[:, :, outer:]
+        single = min(anchor_least, limits[0])
+        # Few windows come near to standing out: only these are worked out.
+        near = total > np.array([[single], [single], [anchor_least]]) * std * (SLACK * math.sqrt(width))
+        places = near.reshape(-1).nonzero()[0]
+        line, begin = np.divmod(places, total.shape[2])
+        score = total.reshape(-1)[places] / np.sqrt(_sums_of(flat, line * cells + begin, width))
+        stands = (score > limits[0]) & (line % 3 != BOTH)
+        if k:
+            outside = half.reshape(-1)[line * half.shape[2] + begin + outer]
+            stands &= outside > outer_half * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
+        reach = limits.searchsorted(score)
+        parts.append((score, np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]), stands))
+    score, found, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
+    best = np.full(columns, anchor_least)
+    np.maximum.at(best, found[0], score)
+    anchors = [(-math.inf, -1)] * columns
+    firsts: set[tuple[int, int, int]] = set()
+    for k in ((score == best[found[0]]) & (score > anchor_least)).nonzero()[0].tolist():
+        column, side, begin, outer, _ = found[:, k].tolist()
+        # Of equals the first of a side and width, and of these the one that ends last.
+        if (column, side, outer) not in firsts:
+            firsts.add((column, side, outer))
+            anchors[column] = max(anchors[column], (float(score[k]), begin + max(2 * outer, 1) - 1))
+    found = found[:, stands]
+    found = found[:, found[0].argsort(kind="stable")]
+    ends = found[0].searchsorted(np.arange(columns + 1)).tolist()
+    return [(found[1:, low:high].T, anchor) for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)]
+
+
+def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
+    """Sums of `width` cells from each of `begin` on, halves of halves, as sums of windows come about."""
+    if width == 1:
+        return np.asarray(cells[begin])
+    return _sums_of(cells, begin, width // 2) + _sums_of(cells, begin + width // 2, width // 2)
+
+
+def stand(
+    windows: IntArray, known: Iterable[int], shares: Shares, *, passes: int = PASSES
+) -> tuple[BoolArray, tuple[int, int]]:
+    """Which windows (k, 4) stand out so far from the cells that are `known`, and from the last cells of windows that stood in an
+    earlier pass: (k,). Then the outermost last cells above and below of those that stand, -1 for none.
+    """
+    cells = EXPONENTS << shares.log2_parts
+    below, begin, outer, reach = windows.T
+    last, far = begin + np.maximum(2 * outer, 1) - 1, 4 * cells
+    # A window's outer half is what makes it reach so far: from there on it counts as a mistake that costs.
+    most = np.where(reach > cells, 2 * far, reach - outer)
+    most[most <= 0] = -2 * far
+    held, stood = np.array(sorted([-far, *known, far])), np.zeros(len(windows), dtype=bool)
+    ends, count = held, 0
+    for _ in range(passes):
+        after = ends.searchsorted(begin)
+        stood = np.minimum(begin - ends[after - 1], ends[after] - last) < most
+        before, count = count, int(np.count_nonzero(stood))
+        if count in (before, len(windows)):
+            break
+        ends = np.sort(np.concatenate([held, last[stood]]))
+    above_end, below_end = (int(last[stood & (below == side)].max(initial=-1)) for side in (0, 1))
+    return stood, (above_end, below_end)
+
+
+def anchor_between(column: Counted, low: int, high: int, shares: Shares) -> tuple[float, int]:
+    """Deviations and outer end of the window that stands out most among those that begin in cells low ... high."""
+    begin, best = max(0, low), (-math.inf, -1)
+    part = slice(begin, high + WIDTHS[-1])
+    total = np.stack([column.above[part], column.below[part], column.above[part] + column.below[part]])
+    variance = np.stack(
+        [column.above_var[part], column.below_var[part], column.above_var[part] + column.below_var[part]]
+    )
+    for width in WIDTHS:
+        if width > 2 * shares.parts:
+            break
+        if width > 1:
+            total = total[:, : -(width // 2)] + total[:, width // 2 :]
+            variance = variance[:, : -(width // 2)] + variance[:, width // 2 :]
+        score = (total / np.sqrt(variance))[:, : high + 1 - begin]
+        for row in score if score.shape[1] else ():
+            place = int(row.argmax())
+            best = max(best, (float(row[place]), begin + place + width - 1))
+    return best
+
 
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
@@ -240,23 +531,23 @@ def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale
 
     `shares` are those of each column: alike in everything but the noise of its counts.
     """
-    found = windows.find(columns, chance_of(shares[0]), shares[0])
+    found = find(columns, chance_of(shares[0]), shares[0])
     return [_scale(*each) for each in zip(columns, found, shares, strict=True)]
 
 
-def _scale(column: Column, candidates: windows.Found, shares: Shares) -> Scale:
+def _scale(column: Column, candidates: Found, shares: Shares) -> Scale:
     """Where the numbers of one column end."""
     found, anchor = candidates
     start = _Start.of(column, anchor, shares)
     if start.anchored:
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
         # so far out would outweigh all else.
-        _, seen = windows.stand(found, {start.end}, shares)
+        _, seen = stand(found, {start.end}, shares)
         start = start.held_by(column, max(start.end, *seen), shares)
     elif start.guessed:
         start = start.guess(column, shares)
-        ((found, _),) = windows.find([column], chance_of(shares) / GUESSED, shares)
-    _, ends = windows.stand(found, start.known, shares)
+        ((found, _),) = find([column], chance_of(shares) / GUESSED, shares)
+    _, ends = stand(found, start.known, shares)
     return start.scale(*ends)
 
 
@@ -298,7 +589,7 @@ class _Start:
         if column.zero > MANY_ZEROS * shares.n:
             return replace(self, known={self.near, key_of(1.0, shares.log2_parts)})
         down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
-        score, end = windows.anchor_between(column, self.near - down, self.near + up, shares)
+        score, end = anchor_between(column, self.near - down, self.near + up, shares)
         return replace(self, known={end} if score > WEAK else set())
 
     def scale(self, above: int, below: int) -> Scale:

@@ -1,4 +1,4 @@
-"""One population up the ladder: releases on all rows, and what is made of them."""
+"""The ladder as a method of `estimate_gaussian`: choose a rung before anything is paid, say why, release, and climb."""
 
 from __future__ import annotations
 
@@ -11,31 +11,53 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.columns.norms import DRAWS
-from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map, tail_of
-from fastpubpriv.estimators.ladder.intervals import complete_share, report_of, report_of_public
-from fastpubpriv.estimators.ladder.looks import Look, look
-from fastpubpriv.estimators.ladder.norms import count_draws, mean_cut
-from fastpubpriv.estimators.ladder.public_base import PublicBase
-from fastpubpriv.estimators.ladder.rungs import (
+from fastpubpriv.estimators.ladder.full import (
+    FullRung,
+    Resolved,
+    complete_share,
+    mean_step_map,
+    report_of,
+    report_of_public,
+    tail_of,
+)
+from fastpubpriv.estimators.ladder.public_base import (
+    PublicBase,
+    Shift,
+    Strength,
+    constant_text,
+    off_scale,
+    public_base,
+    shift_of,
+    stretch_of,
+    weight_of,
+)
+from fastpubpriv.estimators.ladder.schedule import (
+    EARLY_SHARES,
+    LEAST_LAST,
+    MOST_ROUNDS,
+    CountShares,
+    Noise,
+    Norms,
     Outlook,
     Scales,
     axis_variances,
+    count_draws,
     diagonal_radius,
     full_plan,
     mean_clip,
+    mean_cut,
     mean_radius,
+    outlook,
+    scale_edges,
 )
-from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, MOST_ROUNDS, Noise
-from fastpubpriv.estimators.ladder.shifts import Shift, shift_of, weight_of
-from fastpubpriv.estimators.matrices import symmetric
-from fastpubpriv.estimators.moments import RadialPlan
-from fastpubpriv.estimators.second_moments import SquarePlan
+from fastpubpriv.estimators.linalg import symmetric
+from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Released,
     SecondMoment,
+    ShellCounts,
     StatisticSum,
     VectorSum,
     check_gram_grids,
@@ -43,8 +65,67 @@ from fastpubpriv.mechanisms.sums import (
 )
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
-from fastpubpriv.session import Run
+from fastpubpriv.session import Method, Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """The base after the counts, the norms of the rows in its coordinates (None without a count), and how it was stretched.
+
+    `refuted`: the stretch is more than chance explains. `middle_sq` is the released median of the squared norms.
+    """
+
+    base: PublicBase
+    norms: Norms | None = None
+    stretch: float = 1.0
+    refuted: bool = False
+    middle_sq: float | None = None
+
+
+def count_norms(run: Run, affine: AffineMap, edges: FloatArray, share: Fraction, *, name: str) -> Norms:
+    """Release how many rows have their norm between the edges, for this share of the allowance."""
+    found = run.release(ShellCounts(affine=affine, edges=edges), name=name, cost=run.account.allowance * share)
+    return Norms(edges, found.value, found.noise_std, run.rows.n, run.account.pure)
+
+
+def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
+    """Make the counts that are worth their share."""
+    if counts.column:
+        base = with_column_scales(run, base, counts.column)
+    if not counts.first:
+        return Look(base)
+    edges = scale_edges(math.sqrt(base.strength.radius_sq(0.5)))
+    norms = count_norms(run, base.affine, edges, counts.first, name="norms of rows")
+    middle_sq = norms.quantile_sq(0.5)
+    stretch = stretch_of(middle_sq, base.strength)
+    if stretch == 1.0:
+        return Look(base, norms, middle_sq=middle_sq)
+    assert middle_sq is not None
+    refuted = off_scale(stretch, base.strength)
+    shrunk = replace(norms, edges=norms.edges / stretch)
+    return Look(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
+
+
+def with_column_scales(run: Run, base: PublicBase, share: Fraction) -> PublicBase:
+    """The base with a scale from a private count for each column whose public values are all equal, where rows stand out."""
+    factors = np.ones(run.rows.dim)
+    left = []
+    for column in base.fallback:
+        borrowed = math.sqrt(float(np.sum(np.square(base.root[column]))))
+        unit = np.zeros((1, run.rows.dim))
+        unit[0, column] = 1.0 / borrowed
+        affine = AffineMap(dim=run.rows.dim, center=base.center, matrix=unit)
+        norms = count_norms(run, affine, scale_edges(1.0), share, name=f"scale of column {column}")
+        found = replace(norms, many=False).mean_square
+        if found is None:
+            left.append(column)
+        else:
+            factors[column] = math.sqrt(found)
+    return replace(base.scaled(factors), borrowed=tuple(left))
+
 
 # Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
 AT_THE_EDGE = 0.7
@@ -374,3 +455,82 @@ def _norms(root: FloatArray) -> FloatArray:
     """Length of each row of a root: what noise of standard deviation one becomes in each column."""
     lengths: FloatArray = np.sqrt(np.einsum("ij,ij->i", root, root))
     return lengths
+
+
+# How far more private rows are looked for, in doublings.
+MOST_DOUBLINGS = 16
+
+METHOD = Method(name="ladder", learn=climb, draws=draws, needs_public=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ladder:
+    """A call that is ready: what the public rows say, and the rung to take."""
+
+    base: PublicBase
+    public: FloatArray
+    view: Outlook
+    structure: str
+    warnings: tuple[str, ...]
+
+    def estimate(self, run: Run) -> GaussianResult:
+        """Release what the rung needs, after the debit, and put the result together."""
+        found = climb(run, self.base, self.view, self.structure, self.public)
+        strength = self.base.strength
+        source = f"public rows, ridge {self.base.ridge:.3g}"
+        details = {
+            "rungs": {name: [each.covariance, each.mean] for name, each in self.view.rungs.items()},
+            "auto": self.view.best,
+            "public_degrees": [strength.low, strength.likely],
+            "fallback_columns": [run.rows.columns[j] if run.rows.columns else str(j) for j in self.base.fallback],
+            **found.details,
+        }
+        return GaussianResult(
+            mean=frozen(found.mean),
+            covariance=frozen(found.covariance),
+            mean_noise_std=frozen(found.mean_noise_std),
+            rounds=found.rounds,
+            status=status_of(found),
+            predicted_covariance_error=found.covariance_error,
+            predicted_mean_error=found.mean_error,
+            method=METHOD.name,
+            structure=found.structure,
+            diagnostics=details,
+            report=found.report,
+            columns=run.rows.columns,
+            provenance={"center": source, "scale": source, "radius": source},
+            **run.fields(strength.n_pub),
+        )
+
+
+def ladder(run: Run, x_pub: FloatArray, structure: str) -> Ladder:
+    """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
+    base = public_base(x_pub)
+    noise = Noise(run.account.pure, run.account.allowance)
+    view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
+    taken = view.best if structure == "auto" else structure
+    check_grids(run, view, taken)
+    names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
+    messages = []
+    if base.fallback:
+        messages.append(constant_text([names[j] for j in base.fallback]))
+    if structure == "auto" and taken in ("public", "mean"):
+        messages.append(_advice(base.strength, run.rows.n, noise, view, taken))
+    if structure == "full" and not view.resolved(run.rows.dim):
+        messages.append(
+            f"structure='full' has a predicted relative covariance error of {view.own_error_sq**0.5:.3g} by itself; "
+            f"structure='auto' would take {view.best!r}"
+        )
+    return Ladder(base, x_pub, view, taken, tuple(f"estimate_gaussian: {text}" for text in messages))
+
+
+def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str) -> str:
+    """What was chosen in place of a private covariance, and how many rows would buy one."""
+    own = "nothing private was read" if taken == "public" else "the mean alone is private"
+    guess = f", a guess: {strength.n_pub} public rows do not show how columns vary together" if strength.guess else ""
+    found = f"the covariance is that of the public rows (predicted relative error {view.rungs[taken].covariance:.3g}{guess}); {own}"
+    for doubling in range(1, MOST_DOUBLINGS + 1):
+        enough = n << doubling
+        if outlook(strength, enough, noise).best in ("diagonal", "full"):
+            return f"{found}. About {enough} private rows, or a larger budget, would buy a private covariance"
+    return f"{found}; no reasonable number of rows at this budget would improve on it"

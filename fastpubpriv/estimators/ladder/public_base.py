@@ -1,4 +1,4 @@
-"""What the public rows say about mean and covariance, for any number of them from two on. No private data, no privacy cost."""
+"""What public rows say about mean and covariance, what a prior is worth beside them, and whether releases contradict them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,70 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
-from scipy.special import polygamma, psi
+from scipy.special import multigammaln, polygamma, psi
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.ladder.evidence import LIFT_REPORTED, lifting, pseudo_rows
-from fastpubpriv.estimators.matrices import spectrum, symmetric
+from fastpubpriv.estimators.linalg import spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.public_draws import f_quantile
+from fastpubpriv.public_draws import chi2_quantile, f_quantile
 from fastpubpriv.results.base import frozen
+
+# Pseudo-rows that are tried, from none to so many that the public rows do not count.
+GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
+# Numbers of pseudo-rows within so many nats of the best are all believable.
+BELIEVABLE = 2.0
+# No structure at all is taken for the best where it is worse by no more than this; for columns that have one variance, by chance
+# alone in one case of a hundred.
+NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
+# How far towards its expectation the ridge may lift the least eigenvalue: of coordinates, and of a covariance that is reported.
+LIFT, LIFT_REPORTED = 0.15, 0.02
+
+
+def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> FloatArray:
+    """Log density of public rows with scatter eigenvalues `scatter` (dim,), for each number of pseudo-rows, up to a constant.
+
+    The covariance has an inverse-Wishart law with mean I that is worth that many rows; the rows have `degrees` degrees of freedom.
+    """
+    dim = len(scatter)
+    prior = pseudo_rows + dim + 1.0
+    gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
+    logs = np.array([np.sum(np.log(each + scatter)) for each in pseudo_rows])
+    found: FloatArray = gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
+    return found
+
+
+def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
+    """Number of pseudo-rows that the evidence likes best, and the least that it believes.
+
+    With enough rows for a covariance of their own, the ridge may lift the least eigenvalue towards its expectation and no further:
+    the evidence alone would lift eigenvalues that are truly small. `alike`: the columns look as if they had one variance.
+    """
+    dim = len(scatter)
+    if dim == 1:
+        return float(GRID[0]), float(GRID[0])
+    levels = log_evidence(GRID, np.maximum(scatter, 0.0), degrees)
+    best = int(np.argmax(levels))
+    likely, least = float(GRID[best]), float(GRID[np.flatnonzero(levels >= levels[best] - BELIEVABLE)[0]])
+    if degrees >= dim:
+        likely = min(likely, lifting(scatter, degrees, LIFT))
+        least = min(least, likely)
+    elif levels[-1] >= levels[best] - (NO_WORSE_ALIKE if alike else NO_WORSE):
+        likely = float(GRID[-1])
+    return likely, least
+
+
+def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
+    """The ridge that lifts the least eigenvalue by this part of the way to its expectation; for at least dim degrees of freedom.
+
+    The error of an eigenvalue that is truly small counts relative to it, so a reported covariance is lifted less than coordinates:
+    five times as much ridge has 1.4 times less divergence where there are hardly more rows than columns, and up to 2.4 times that
+    error.
+    """
+    dim = len(scatter)
+    typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
+    return max(part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0), float(GRID[0]))
+
 
 # A column whose public values differ by no more than their own rounding says nothing about its scale.
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
@@ -81,8 +136,7 @@ class Strength:
         """Eigenvalues (dim,) that the private covariance is expected to have in units of the public one."""
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
-        found: FloatArray = 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
-        return found
+        return 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
 
 
 def plain_strength(dim: int, n_pub: int) -> Strength:
@@ -303,3 +357,54 @@ def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicB
         source="public rows around",
         rough=True,
     )
+
+
+# Beyond this factor between variances the scale of the public rows is given up for that of a private count.
+FACTOR = 4.0
+# Chance is allowed so many standard deviations of the public scale, and a quantile and a factor of the distance between means.
+DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How far the private mean lies from the public one, in deviations, and whether that is more than chance.
+
+    `mean_error_sq` is what the public mean is then worth: its squared error in deviations.
+    """
+
+    deviations: float
+    beyond_chance: bool
+    mean_error_sq: float
+
+
+def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, *, freedom: float = math.inf) -> Shift:
+    """The shift behind a released squared distance, of which noise has added `noise_sq` on average.
+
+    `freedom` are the degrees of freedom of the covariance that it is measured by.
+    """
+    dim = strength.dim
+    quantile = chi2_quantile(CHANCE, dim) if math.isinf(freedom) else f_quantile(CHANCE, dim, freedom) * dim
+    chance = MARGIN * (1.0 / strength.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)
+    excess = max(distance_sq - noise_sq, 0.0)
+    public = dim / strength.n_pub
+    found = bool(excess > chance)
+    return Shift(math.sqrt(excess), found, max(public, excess - dim / n) if found else public)
+
+
+def weight_of(shift: Shift, error_sq: float) -> float:
+    """Weight of a private mean with this squared error beside the public one: inverse variances (paper B, equation 3)."""
+    return shift.mean_error_sq / (shift.mean_error_sq + error_sq) if error_sq < math.inf else 0.0
+
+
+def stretch_of(middle_sq: float | None, strength: Strength) -> float:
+    """By what the public scale is to be multiplied: 1 while a released median of squared norms is near what it promises."""
+    if middle_sq is None:
+        return 1.0
+    ratio = middle_sq / strength.radius_sq(0.5)
+    return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
+
+
+def off_scale(stretch: float, strength: Strength) -> bool:
+    """Whether a stretch is more than the public rows leave to chance."""
+    chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, strength.low / 2.0)))
+    return abs(2.0 * math.log(stretch)) > chance

@@ -27,19 +27,26 @@ from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.candidates import (
+    CELLS_PER_SCALE,
     MOST_EDGES,
+    SCALE_PARTITION,
     Scale,
     best_fit,
+    kept_scales,
     nothing,
     partition,
+    place_partition,
     tied_in,
     without_comb,
 )
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
-from fastpubpriv.mixtures.axis_aligned.em import PUBLIC_SEED, STD_FLOOR, Cells, Mixtures
-from fastpubpriv.mixtures.axis_aligned.types import (
+from fastpubpriv.mixtures.axis_aligned.em import (
+    PUBLIC_SEED,
+    STD_FLOOR,
     AxisMethod,
+    Cells,
     Learned,
+    Mixtures,
     Task,
     choose,
     column_by_column,
@@ -47,7 +54,6 @@ from fastpubpriv.mixtures.axis_aligned.types import (
     hypotheses_of,
     tied_shares,
 )
-from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, SCALE_PARTITION, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.sources import Rows

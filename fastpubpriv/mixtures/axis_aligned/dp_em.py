@@ -21,9 +21,11 @@ from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, check_sum_grids
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import PUBLIC_SEED, STD_FLOOR, Batch
-from fastpubpriv.mixtures.axis_aligned.types import (
+from fastpubpriv.mixtures.axis_aligned.em import (
+    PUBLIC_SEED,
+    STD_FLOOR,
     AxisMethod,
+    Batch,
     Learned,
     Task,
     choose,

@@ -25,8 +25,11 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
-from fastpubpriv.estimators.ladder.rungs import (
+from fastpubpriv.estimators.ladder.schedule import (
+    EARLY_SHARES,
+    LEAST_LAST,
     MEAN_SHARES,
+    Noise,
     Outlook,
     diagonal_radius,
     full_plan,
@@ -34,9 +37,8 @@ from fastpubpriv.estimators.ladder.rungs import (
     mean_radius,
     outlook,
 )
-from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, Noise
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
-from fastpubpriv.estimators.preconditioned import LARGEST_CONDITION, Frame, public_frame, trace_frame
+from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.tree import KeptNodes
 from fastpubpriv.mechanisms.leaves import (
@@ -49,7 +51,7 @@ from fastpubpriv.mechanisms.leaves import (
     LeavesReleased,
 )
 from fastpubpriv.mechanisms.sums import Released
-from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen

@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.ladder.public_base import column_scales
-from fastpubpriv.estimators.matrices import spectrum
+from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap

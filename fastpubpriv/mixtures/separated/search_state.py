@@ -1,23 +1,267 @@
-"""What every clustering has in common: nodes, their public rows, and the two private queries that a node may ask."""
+"""The cluster tree, and what every clustering has in common: nodes, their public rows, and two private queries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.estimators.matrices import spectrum
-from fastpubpriv.kernels.tree import KeptNodes, Members
+from fastpubpriv import validation
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.columns import points
+from fastpubpriv.errors import FastPubPrivError, InputError
+from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv.kernels.tree import KeptNodes, Members, tree_assign
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
-from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, distances
-from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, distances, kmeans
 from fastpubpriv.release.account import NodePayer, TreeScope
+from fastpubpriv.results.base import Table, Value, read_json
+from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Run
+
+# The cluster tree: released balls, projections and centres that send each row to a leaf. Private rows are never cut up.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClusterTree(Value):
+    """A tree of splits of the space, made of public and released numbers only.
+
+    Nodes have ids: the root is 0, children get the next free ids, and an id never changes as the tree grows. A split returns a
+    new tree; the old one is still valid.
+
+    Parameters
+    ----------
+    dim : int
+        Columns of a row.
+    splits : tuple of Split or None
+        Nodes by id, None for a leaf. Start from `ClusterTree.root(dim)`.
+
+    Notes
+    -----
+    Each row is sent down by one fixed sequence of floating-point operations on that row alone (`csrc/tree.c`), so it reaches the
+    same leaf in every pass, whatever its place, chunk, thread or instruction set. Parallel composition over leaves rests on that.
+
+    Examples
+    --------
+    >>> tree = ClusterTree.root(2).split_ball(0, origin=[0.0, 0.0], projection=None, center=[5.0, 0.0], radius=1.0)
+    >>> tree.leaves, tree.assign([[5.0, 1.0], [0.0, 0.0], [np.nan, 0.0]]).tolist()
+    ((1, 2), [1, 2, -1])
+    """
+
+    dim: int
+    splits: tuple[Split | None, ...] = (None,)
+
+    @classmethod
+    def root(cls, dim: int) -> ClusterTree:
+        """A tree of one leaf, for rows of `dim` columns."""
+        return cls(validation.integer("dim", dim, minimum=1))
+
+    def split_ball(self, node: int, *, origin: Any, projection: Any, center: Any, radius: float) -> ClusterTree:
+        """Split a leaf into the ball |projection (x - origin) - center| <= radius (first child) and the rest (second child).
+
+        `origin` (dim,), `projection` (l, dim) or None for the identity, `center` (l,). The comparison is between squares.
+        """
+        radius = validation.finite("radius", radius)
+        if radius < 0.0:
+            raise InputError(f"radius must be at least 0, got {radius}")
+        centers = np.asarray(center, dtype=np.float64)[None]
+        return self._split(node, Rule.BALL, origin, projection, centers, radius * radius)
+
+    def split_nearest(self, node: int, *, origin: Any, projection: Any, centers: Any) -> ClusterTree:
+        """Split a leaf by the nearest of `centers` (c, l) to projection (x - origin); the first of equals wins."""
+        return self._split(node, Rule.NEAREST, origin, projection, centers, 0.0)
+
+    def _split(
+        self, node: int, rule: Rule, origin: Any, projection: Any, centers: Any, radius_sq: float
+    ) -> ClusterTree:
+        self.path(node)
+        if self.splits[node] is not None:
+            raise InputError(f"node {node} has been split already; split a leaf: {self.leaves}")
+        split = Split(
+            rule=rule,
+            origin=validation.finite_vector("origin", origin, self.dim),
+            projection=projection,
+            centers=centers,
+            first_child=len(self.splits),
+            radius_sq=radius_sq,
+        )
+        grown = [*self.splits, *[None] * split.n_children]
+        grown[node] = split
+        return replace(self, splits=tuple(grown))
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """Ids of the leaves, ascending."""
+        return tuple(index for index, split in enumerate(self.splits) if split is None)
+
+    def children(self, node: int) -> tuple[int, ...]:
+        """Ids of the children of a node: inside then outside, or in the order of the centres; none for a leaf."""
+        self.path(node)
+        split = self.splits[node]
+        return () if split is None else tuple(split.children)
+
+    def path(self, node: int) -> tuple[int, ...]:
+        """Ids from the root to a node."""
+        return tuple(path_to(parents_of(self.splits), node))
+
+    def parent(self, node: int) -> int | None:
+        """Id of the node above, None for the root."""
+        path = self.path(node)
+        return path[-2] if len(path) > 1 else None
+
+    def depth(self, node: int) -> int:
+        """Number of nodes above a node."""
+        return len(self.path(node)) - 1
+
+    def routes(self, nodes: Any = None) -> RowTree:
+        """The tree as the kernels take it: rows that reach the i-th of `nodes` (default: the leaves) get label i, others -1."""
+        return RowTree(self.dim, self.splits, self.leaves if nodes is None else tuple(nodes))
+
+    def only(self, node: int) -> Members:
+        """The filter that keeps the rows of one node, for `only=` of a release."""
+        return Members(self.routes((node,)))
+
+    def assign(self, rows: Any) -> IntArray:
+        """Id of the leaf that each of rows (n, dim) reaches, (n,); -1 for a row with a non-finite entry.
+
+        The leaf of a private row is private data.
+        """
+        leaves = np.array([*self.leaves, -1], dtype=np.int64)
+        reached: IntArray = leaves[self._labels(rows, self.routes())]
+        return reached
+
+    def members(self, rows: Any, node: int) -> BoolArray:
+        """Which of rows (n, dim) reach a node of any depth, (n,); never one with a non-finite entry."""
+        inside: BoolArray = self._labels(rows, self.routes((node,))) == 0
+        return inside
+
+    def _labels(self, rows: Any, routes: RowTree) -> np.ndarray[Any, np.dtype[np.int32]]:
+        array = rows
+        if type(array) is not np.ndarray or array.dtype not in (np.float32, np.float64) or not array.dtype.isnative:
+            array = points(rows, self.dim, finite=False)
+        if array.ndim != 2 or array.shape[1] != self.dim:
+            raise InputError(f"rows must have shape (n, {self.dim}), got {array.shape}")
+        labels = np.empty(len(array), dtype=np.int32)
+        tree_assign(np.ascontiguousarray(array), routes, labels)
+        return labels
+
+    def __repr__(self) -> str:
+        return f"ClusterTree(dim={self.dim}, nodes={len(self.splits)}, leaves={len(self.leaves)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
+        nodes = []
+        for index, split in enumerate(self.splits):
+            node: dict[str, Any] = {"id": index, "parent": self.parent(index), "rule": "leaf"}
+            if split is not None:
+                node |= {
+                    "rule": split.rule.name.lower(),
+                    "children": list(split.children),
+                    "origin": split.origin.tolist(),
+                    "projection": None if split.projection is None else split.projection.tolist(),
+                    "centers": split.centers.tolist(),
+                }
+                if split.rule is Rule.BALL:
+                    node["radius_sq"] = split.radius_sq
+            nodes.append(node)
+        return {"dim": self.dim, "nodes": nodes}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ClusterTree:
+        """Read back what `to_dict` wrote."""
+        try:
+            if set(data) != {"dim", "nodes"}:
+                raise KeyError
+            splits = tuple(
+                None
+                if node["rule"] == "leaf"
+                else Split(
+                    rule=Rule[node["rule"].upper()],
+                    origin=node["origin"],
+                    projection=node["projection"],
+                    centers=node["centers"],
+                    first_child=node["children"][0],
+                    radius_sq=node.get("radius_sq", 0.0),
+                )
+                for node in data["nodes"]
+            )
+            tree = cls(validation.integer("dim", data["dim"], minimum=1), splits)
+            tree.routes()
+            return tree
+        except FastPubPrivError:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError):
+            raise InputError("this is not what ClusterTree.to_dict writes") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> ClusterTree:
+        """Read back what `to_json` wrote."""
+        return cls.from_dict(read_json(text, cls.__name__))
+
+    def _table(self) -> Table:
+        nodes = self.to_dict()["nodes"]
+        heads = ("parent", "rule", "children")
+        return Table("node", range(len(nodes)), [(head, [str(node.get(head, "")) for node in nodes]) for head in heads])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("Leaves", ", ".join(map(str, self.leaves)))]
+
+
+# What public rows by themselves say about a mixture: no private row, no budget.
+
+ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
+# Variances below this share of a column's own are rounding.
+CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
+
+
+def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, IntArray]:
+    """Cut the space by k-means along the principal directions of scaled public rows; the tree and the leaf of each row."""
+    center, projection = column_scaling(points, n_components).directions(points, n_components)
+    tree = ClusterTree.root(points.shape[1])
+    centers = kmeans((points - center) @ projection.T, n_components)
+    if len(centers) > 1:
+        tree = tree.split_nearest(0, origin=center, projection=projection, centers=centers)
+    return tree, tree.assign(points)
+
+
+def shrunken(points: FloatArray, overall: FloatArray) -> FloatArray:
+    """Covariance of a few rows (m, dim), pulled towards its diagonal as far as m leaves it open: whatever the units of the columns.
+
+    `overall` (dim,) are the variances of the columns that stand in where the rows of a group coincide; a column that is constant
+    everywhere has the typical one of the others.
+    """
+    m, dim = points.shape
+    offsets = points - points.mean(axis=0)
+    sample = offsets.T @ offsets / max(m - 1, 1)
+    own = np.diag(sample)
+    weight = dim / (dim + m)
+    covariance: FloatArray = (1.0 - weight) * sample
+    np.fill_diagonal(covariance, np.where(own > CONSTANT * overall, own, overall))
+    return covariance
+
+
+def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Variances (dim,) of the columns of public rows, and which of them are the typical one because their values are all equal."""
+    scale = np.max(np.abs(points), axis=0)
+    found = np.square(points - points.mean(axis=0)).mean(axis=0)
+    equal = found <= np.square(CONSTANT * np.where(scale > 0.0, scale, 1.0))
+    if equal.all():
+        raise InputError(ALL_EQUAL)
+    typical = float(np.exp(np.mean(np.log(found[~equal]))))
+    return np.where(equal, typical, found), equal
+
+
+def overall_variance(points: FloatArray) -> float:
+    """Mean variance of a column of public rows; refuses rows that are all equal."""
+    spread = float(np.square(points - points.mean(axis=0)).mean())
+    if not spread > 0.0:
+        raise InputError(ALL_EQUAL)
+    return spread
+
 
 # Shares of a node's budget: principal directions, then the histogram around a ball.
 DIRECTIONS_SHARE = Fraction(7, 10)

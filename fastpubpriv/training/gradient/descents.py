@@ -1,24 +1,467 @@
-"""The methods that step along noisy gradients: what each does before the debit and after it, and its record."""
+"""The methods that step along noisy gradients: what a step asks, who pays, a file of what was released, and the fit.
+
+A file that keeps the released values of a run, so that it can go on after a crash and no noise is ever drawn twice.
+It holds what was released, and nothing else. A step is marked as begun, on disk, before its query runs. One that was begun and
+whose value is not in the file was lost: it is left out, and its noise is not drawn again.
+
+Lines of JSON, the first one about the call, then zeros up to the size that the file has from the start: one that was cut, wherever,
+is too short.
+"""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import dataclasses
+import errno
+import fcntl
 import hashlib
+import json
 import math
-from dataclasses import dataclass
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NoReturn
 
 import numpy as np
 
-from fastpubpriv.errors import InputError
-from fastpubpriv.privacy import SampledGrid
+from fastpubpriv import session as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
+from fastpubpriv.mechanisms.gradients import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
+from fastpubpriv.mechanisms.sums import Released, sum_grid
+from fastpubpriv.privacy import (
+    Budget,
+    FullBatch,
+    GaussianEvent,
+    Grid,
+    LaplaceEvent,
+    Poisson,
+    SampledGaussianEvent,
+    SampledGrid,
+    Sampling,
+    WithoutReplacement,
+    sampled_sum_grid,
+)
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Run
-from fastpubpriv.training.gradient.asking import Asker, check, noise_of, ready_grid
-from fastpubpriv.training.gradient.checkpoint import Call, Checkpoint, open_checkpoint
-from fastpubpriv.training.gradient.descent import descend
-from fastpubpriv.training.gradient.plan import Plan, gradient_lengths, make_plan, most_steps, public_curvature
-from fastpubpriv.training.gradient.settings import DPSGD, Descent, MirrorDescent, SemiDP
-from fastpubpriv.training.gradient.task import Descended, GradientTask, Prepared, excess_part
-from fastpubpriv.training.record import TrainingMethod
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.models import DescentResult
+from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.sources import Executor, Rows
+from fastpubpriv.training.coordinates import fits, kept_rows
+from fastpubpriv.training.gradient.plan import (
+    NoiseOf,
+    Plan,
+    descend,
+    gradient_lengths,
+    make_plan,
+    most_steps,
+    public_curvature,
+)
+from fastpubpriv.training.gradient.problem import (
+    DPSGD,
+    Descended,
+    Descent,
+    GradientProblem,
+    GradientTask,
+    MirrorDescent,
+    Prepared,
+    SemiDP,
+    excess_part,
+    make_gradient_problem,
+)
+from fastpubpriv.training.inputs import Stated, named_design
+from fastpubpriv.training.problem import WORTH, TrainingMethod
+
+_KIND = "fastpubpriv checkpoint 2"
+_MOST_HEAD, _MOST_WORDS = 1 << 12, 64  # bytes of the first line, and of a step's lines without its value
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a checkpoint must agree with."""
+
+    digest: str  # of everything public that decides the queries
+    shape: tuple[int, ...]  # of a released value
+    steps: int  # of the run
+    # whether the noise comes from a seed: such a run is not private, and one that is must not go on with its values
+    seeded: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of a file that holds all steps."""
+        return _MOST_HEAD + self.steps * (2 * _MOST_WORDS + 4 * math.ceil(8 * math.prod(self.shape) / 3))
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The first line."""
+        return {"kind": _KIND, **dataclasses.asdict(self), "shape": list(self.shape), "bytes": self.size}
+
+
+class Checkpoint:
+    """An open checkpoint, locked against other processes.
+
+    `resumed`: whether the budget was debited before, when the file was made; `begun`: how many steps have begun.
+    """
+
+    def __init__(self, descriptor: int, call: Call, name: str) -> None:
+        self._fd, self._call, self._name = descriptor, call, name
+        self._values: dict[int, FloatArray] = {}
+        self.begun = 0
+        self._end = 0  # of the lines
+        self._started = False
+        self.resumed = self._read()
+
+    # ---- Reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> bool:
+        """Take what is there; False for a file in which nothing is written, which is made as large as it may become."""
+        size = self._of_system(os.fstat).st_size
+        first = self._at(0, _MOST_HEAD)
+        if not first.strip(b"\0") and size in (0, self._call.size):
+            self._of_system(_reserve, self._call.size)
+            return False
+        self._check_head(first.partition(b"\n")[0], size)
+        text = self._at(0, size).rstrip(b"\0")
+        whole = text[: text.rfind(b"\n") + 1]  # a line that a crash has cut off is ignored
+        self._started, self._end = True, len(whole)
+        for line in whole.splitlines()[1:]:
+            self._take(self._parsed(line, "is damaged"))
+        if len(text) > len(whole):
+            self._put(len(whole), bytes(len(text) - len(whole)))
+        return True
+
+    def _check_head(self, line: bytes, size: int) -> None:
+        head = self._parsed(line, "is not a checkpoint")
+        kind = head.get("kind")
+        if kind != _KIND:
+            other = isinstance(kind, str) and kind.startswith("fastpubpriv checkpoint")
+            self._refuse("is a checkpoint of another version of fastpubpriv" if other else "is not a checkpoint")
+        if head.get("seeded") is not self._call.seeded:
+            self._refuse(
+                "holds noise from a seed, and this call asks for private noise"
+                if head.get("seeded") is True
+                else "holds private noise, and this call asks for noise from a seed"
+            )
+        if head != self._call.head:
+            self._refuse("belongs to a call with other data, settings or budget")
+        if size != self._call.size:
+            self._refuse("was cut, or is a part of a copy: what it has lost was released, and it cannot be resumed")
+
+    def _parsed(self, line: bytes, problem: str) -> dict[str, Any]:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):  # RecursionError: thousands of brackets within brackets
+            self._refuse(problem)
+        if not isinstance(found, dict):
+            self._refuse(problem)
+        return found
+
+    def _take(self, line: dict[str, Any]) -> None:
+        """One line after the first: the next step has begun, or the value of the last one that has."""
+        if set(line) == {"begun"} and _is_number(line["begun"], self.begun) and self.begun < self._call.steps:
+            self.begun += 1
+            return
+        last = self.begun - 1
+        if set(line) != {"step", "value"} or not _is_number(line["step"], last) or last in self._values:
+            self._refuse("is damaged")
+        try:
+            raw = np.frombuffer(base64.b64decode(line["value"], validate=True), dtype="<f8")
+            self._values[last] = raw.astype(np.float64).reshape(self._call.shape)
+        except (ValueError, TypeError):
+            self._refuse("is damaged")
+
+    def _refuse(self, words: str) -> NoReturn:
+        raise InputError(f"checkpoint: {self._name!r} {words}: pass another path, or delete it to begin anew")
+
+    # ---- The file ----------------------------------------------------------------------------------------------------
+
+    def _of_system(self, call: Any, *given: Any) -> Any:
+        try:
+            return call(self._fd, *given)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        paid = "what was released until now stays in it, and was paid for" if self._started else "nothing was spent"
+        raise InputError(
+            f"checkpoint: {self._name!r} cannot be written or read ({reason}); it needs {self._call.size:,} bytes; {paid}"
+        )
+
+    def _at(self, begin: int, count: int) -> bytes:
+        found = bytearray()
+        while len(found) < count:
+            piece = self._of_system(os.pread, min(_PIECE, count - len(found)), begin + len(found))
+            if not piece:
+                break
+            found += piece
+        return bytes(found)
+
+    def _put(self, begin: int, content: bytes) -> None:
+        while content:
+            count = self._of_system(os.pwrite, content[:_PIECE], begin)
+            begin, content = begin + count, content[count:]
+
+    def _write(self, line: dict[str, Any], *, durable: bool) -> None:
+        content = json.dumps(line).encode() + b"\n"
+        self._put(self._end, content)
+        self._end += len(content)
+        if durable:
+            self._of_system(os.fsync)
+
+    def leave(self) -> None:
+        """Give back the room of a file in which nothing is written."""
+        if not self._started:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, 0)
+
+    # ---- Steps -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Write the first line of a new file; after the debit, so that a file that exists has been paid for."""
+        self._started = True
+        self._write(self._call.head, durable=True)
+
+    def value(self, step: int) -> FloatArray | None:
+        """What a step released, None if it was lost."""
+        return self._values.get(step)
+
+    def begin(self, step: int) -> None:
+        """Mark a step as begun, before its query runs."""
+        self._write({"begun": step}, durable=True)
+        self.begun = step + 1
+
+    def keep(self, step: int, value: FloatArray) -> None:
+        """Keep what a step has released. Should a crash lose the line, the step counts as lost."""
+        text = base64.b64encode(np.ascontiguousarray(value, dtype="<f8").tobytes()).decode()
+        self._write({"step": step, "value": text}, durable=False)
+
+
+def _is_number(found: Any, wanted: int) -> bool:
+    return type(found) is int and found == wanted
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Zeros up to this size, on disk: a disk that is full is found before the debit."""
+    try:
+        os.ftruncate(descriptor, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # file systems that cannot promise room
+            os.ftruncate(descriptor, 0)
+            raise
+
+
+@contextmanager
+def open_checkpoint(path: Any, call: Call) -> Iterator[Checkpoint | None]:
+    """The checkpoint at a path, new or to be resumed; None for no path.
+
+    InputError where the file is no regular file, cannot be written, is in use by another process, is no checkpoint, was cut, or
+    belongs to another call, among them one whose noise is from a seed while this one's is not.
+    """
+    if path is None:
+        yield None
+        return
+    name = validation.path_name(path)
+    descriptor = _opened(name)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"checkpoint: {name!r} is in use by another process") from None
+        made = Checkpoint(descriptor, call, name)
+        try:
+            yield made
+        finally:
+            made.leave()
+    finally:
+        os.close(descriptor)
+
+
+def _opened(name: str) -> int:
+    """A descriptor of the regular file of this name, which is made where there is none."""
+    wanted = f"checkpoint: {name!r} is not a regular file: pass the path of a file, or of one that is to be made"
+    with contextlib.suppress(OSError):
+        if not stat.S_ISREG(os.lstat(name).st_mode):
+            raise InputError(wanted)  # before it is opened, which a device or a pipe may notice
+    try:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError:
+        raise InputError(f"checkpoint: {name!r} cannot be opened for writing") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputError(wanted)
+    return descriptor
+
+
+def scheme(settings: Descent, n: int) -> Sampling | None:
+    """How batches are drawn; None where every step is a plain sum (full batches, and one pass)."""
+    rows = settings.batch_rows
+    if rows is None or settings.sampling == "one_pass":
+        return None
+    found: Sampling = Poisson(Fraction(rows, n)) if settings.sampling == "poisson" else WithoutReplacement(rows, n)
+    return None if found.rate == FullBatch().rate else found
+
+
+def noise_of(problem: GradientProblem, settings: Descent, account: Account) -> NoiseOf:
+    """The noise multiplier for a number of steps, on an infinitely fine grid."""
+    sampling = scheme(settings, problem.n_priv)
+    plain = noise_per_radius(problem.size, pure=account.pure, allowance=account.allowance)
+    if sampling is None:
+        once = settings.sampling == "one_pass"
+        return lambda steps: plain(Fraction(1, 1 if once else steps))
+    return lambda steps: sampled_grid(problem, account, sampling, steps).noise_multiplier
+
+
+def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling, steps: int) -> SampledGrid:
+    """The grid on which so many sums over sampled rows meet the budget."""
+    epsilon, delta = account.approx_left
+    return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
+
+
+def check(problem: GradientProblem, settings: Descent, rows: Rows, executor: Executor) -> None:
+    """Refuse, before the debit, what cannot be done with these rows."""
+    if scheme(settings, rows.n) is None and settings.sampling != "one_pass":
+        return
+    if rows.cluster is not None and scheme(settings, rows.n) is None:
+        return  # the rows of a step are a range, which a cluster reads where it lives
+    if not rows.random_access and not fits(rows.n, problem.units.width + 1, problem.units.dtype, executor):
+        raise InputError(
+            "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or sampling='full'"
+        )
+
+
+def _share(plan: Plan, account: Account) -> Fraction:
+    """What a step may spend: all of it, where every step reads rows of its own."""
+    return account.allowance / (1 if plan.settings.sampling == "one_pass" else plan.steps)
+
+
+def _gradient(problem: GradientProblem, weights: FloatArray) -> Gradient:
+    if problem.loss is not None:
+        return LinearGradient(weights=weights, residual=problem.loss.residual)
+    assert problem.row_loss is not None
+    return RowGradient(weights=weights, gradient=problem.row_loss.gradient)
+
+
+def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> SampledGrid | None:
+    """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run.
+
+    One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
+    """
+    sampling, sampled = scheme(plan.settings, problem.n_priv), None
+    grid: Grid | SampledGrid
+    if sampling is not None:
+        grid = sampled = sampled_grid(problem, account, sampling, plan.steps)
+        if sampled.event.epsilon > account.approx_left[0]:
+            raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
+    else:
+        rows = plan.divisor if plan.settings.sampling == "one_pass" else problem.n_priv
+        grid = sum_grid(account, _share(plan, account), problem.size, rows)
+    row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
+    query = _gradient(problem, plan.start).query(grid, plan.clip_norm)
+    # Alone, as private rows are: a row at which the gradient fails is ignored.
+    problem.gradients(plan.start, slice(0, 1))
+    try:
+        query.add(row, query.zeros())
+    except Exception as error:
+        raise InputError(f"loss: it fails at the first public row ({type(error).__name__}: {error})") from error
+    return sampled
+
+
+class Asker:
+    """Answers the steps of one run, on the grid of `ready_grid`. `prepare` comes after the debit: it reads the private rows."""
+
+    def __init__(
+        self, run: Run, problem: GradientProblem, plan: Plan, grid: SampledGrid | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self._run, self._problem, self._plan, self._checkpoint = run, problem, plan, checkpoint
+        self._grid = grid
+        self._rows: Rows | None = None
+        self.noise_std = 0.0
+        self.lost = 0
+
+    @property
+    def _share(self) -> Fraction:
+        return _share(self._plan, self._run.account)
+
+    def prepare(self) -> None:
+        """Bring the private rows into the units of the fit."""
+        units = self._problem.units
+        self._rows = kept_rows(
+            self._run.rows,
+            units,
+            units.width + 1,
+            dtype=units.dtype,
+            executor=self._run.executor,
+            single=self._grid is not None,
+        )
+
+    def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
+        """Minus the released sum of the gradients of a step; None if a crash has lost it."""
+        kept = self._checkpoint
+        if kept is not None and step < kept.begun:
+            return self._replayed(step, kept)
+        if kept is not None:
+            kept.begin(step)
+        released = self._released(weights, step)
+        self.noise_std = released.noise_std
+        if kept is not None:
+            kept.keep(step, released.value)
+        return released.value if self._problem.loss is not None else -released.value
+
+    def _payer(self, step: int) -> tuple[Run, Rows]:
+        """Who pays for a step, and the rows that it reads."""
+        assert self._rows is not None
+        if self._plan.settings.sampling != "one_pass":
+            return self._run, self._rows
+        size = self._plan.divisor
+        part = self._rows.slice(step * size, (step + 1) * size)
+        return self._run.block(part), part
+
+    def _event(self, rows: Rows, step: int) -> tuple[GaussianEvent | LaplaceEvent | SampledGaussianEvent, float]:
+        """What a step costs, and the length of its grid's steps."""
+        if self._grid is None:
+            grid = sum_grid(self._run.account, self._share, self._problem.size, rows.n)
+            return grid.event, grid.step(self._plan.clip_norm)
+        return self._sampled(self._grid, step), self._grid.step(self._plan.clip_norm)
+
+    @staticmethod
+    def _sampled(grid: SampledGrid, step: int) -> SampledGaussianEvent:
+        """The first step of a sampled run pays for all."""
+        return grid.event if step == 0 else grid.event.later
+
+    def _released(self, weights: FloatArray, step: int) -> Released:
+        gradient, clip, name = _gradient(self._problem, weights), self._plan.clip_norm, f"gradient, step {step + 1}"
+        run, rows = self._payer(step)
+        if self._grid is None:
+            plain = GradientSum(gradient=gradient, clip_norm=clip)
+            return run.on(rows).release(plain, name=name, cost=self._share, clip_radius=clip)
+        sampled = SampledGradientSum(gradient=gradient, clip_norm=clip, grid=self._grid)
+        return run.on(rows).release(sampled, name=name, cost=self._sampled(self._grid, step), clip_radius=clip)
+
+    def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:
+        """What the checkpoint has of a step, which was paid for."""
+        run, rows = self._payer(step)
+        event, unit = self._event(rows, step)
+        self.noise_std = event.noise_std * unit
+        run.repeat(
+            event,
+            name=f"gradient, step {step + 1}",
+            keys=1 if self._grid is None else 2,  # that of the batch, and that of the noise
+            facts={"noise_std": self.noise_std},
+            clip_radius=self._plan.clip_norm,
+        )
+        value = kept.value(step)
+        if value is None:
+            self.lost += 1
+            return None
+        return value if self._problem.loss is not None else -value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,3 +575,105 @@ def record_of(kind: type[Descent]) -> TrainingMethod:
 
 
 SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (record_of(kind) for kind in (SemiDP, DPSGD, MirrorDescent))
+
+
+STEPWISE = ("squared", "logistic", "huber")  # losses that methods without settings know
+
+
+def chosen_loss(loss: Any) -> Loss | RowLoss:
+    """The loss that an argument names or is."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
+        return LOSSES[loss]
+    if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
+        return loss  # type: ignore[no-any-return]
+    raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
+
+
+def is_stepwise(loss: Any) -> bool:
+    """Whether methods without settings know the loss."""
+    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Names:
+    """Of the private columns as they are matched, None where there are none, and as results call them; and the public rows."""
+
+    features: tuple[str, ...] | None
+    columns: tuple[str, ...]
+    n_pub: int
+
+
+def fit(
+    record: TrainingMethod,
+    settings: Any,
+    loss: Loss | RowLoss,
+    data: tuple[Rows, FloatArray],
+    budget: Budget,
+    model: Stated,
+    account: dict[str, Any],
+    *,
+    instead: TrainingMethod | None = None,
+) -> DescentResult:
+    """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget."""
+    rows, table = data
+    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
+    columns = features or tuple(f"x{j}" for j in range(rows.dim - 1))
+    running.require_squares("train", rows.dim - 1, 12)
+    scaling = getattr(settings, "scaling", "standard")
+    problem, n_pub = make_gradient_problem(loss, table, columns, rows.n, scaling=scaling, stated=model)
+    names = _Names(features=features, columns=columns, n_pub=n_pub)
+    with contextlib.ExitStack() as files:
+        task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
+        run = running.start("train", rows, record.spends(budget), draws=max(1, record.draws(task)), **account)
+        task = replace(task, executor=run.executor)
+        plan: Prepared = record.prepare(task, run.account)
+        if instead is not None and not plan.beats(WORTH):
+            record, plan = instead, instead.prepare(task, run.account)
+        if not plan.reads:
+            return _result(run, record, task, plan, record.learn(run, task, plan), names)
+        if not plan.beats(1.0):
+            warnings.warn(
+                f"train: method={record.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
+                "more private rows, or let step_size and priv_weight be chosen",
+                AccuracyWarning,
+                stacklevel=4,
+            )
+        with run.paid(before=plan.resumed):
+            return _result(run, record, task, plan, record.learn(run, task, plan), names)
+
+
+def _result(
+    run: running.Run, record: TrainingMethod, task: GradientTask, plan: Prepared, found: Descended, names: _Names
+) -> DescentResult:
+    problem, unit = task.problem, task.excess_unit
+    units, design = problem.units, problem.units.design
+    coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
+    public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
+    shared = run.fields(names.n_pub)
+    shared["dim"] = len(names.columns)
+    return DescentResult(
+        coefficients=frozen(coefficients),
+        intercept=frozen(intercept),
+        public_coefficients=frozen(public),
+        public_intercept=frozen(alone),
+        method=record.name,
+        loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
+        terms=tuple(names.columns if design is None else design.terms),
+        weights=frozen(found.weights.ravel()),
+        steps=plan.steps,
+        lost_steps=found.lost_steps,
+        step_size=plan.step_size,
+        clip_norm=plan.clip_norm,
+        priv_weight=plan.priv_weight,
+        batch_rows=plan.batch_rows,
+        noise_std=found.noise_std,
+        predicted_excess=finite(plan.predicted, unit),
+        public_excess=finite(plan.public_excess, unit),
+        classes=frozen(units.classes or ()),
+        design=named_design(design, units.classes, problem.class_names),
+        columns=names.features,
+        provenance={"scales": "none" if design is None else problem.scales, **plan.ranges},
+        **shared,
+    )

@@ -1,10 +1,14 @@
-"""What the gradient methods start from: the units of the fit, public rows in them, and what these say about gradients."""
+"""The gradient methods as values, and what each starts from: the units of the fit, public rows in them, and their minimum."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,12 +17,304 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
-from fastpubpriv.losses import Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.privacy import Budget
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.training.design import Design, make_design
+from fastpubpriv.training.coordinates import label_values
+from fastpubpriv.training.inputs import Design, Stated, class_list, make_design
 from fastpubpriv.training.problem import FEW, with_labels
-from fastpubpriv.training.rotated import label_values
-from fastpubpriv.training.stated import Stated, class_list
+from fastpubpriv.training.public_fits import marginal_likelihood
+
+SAMPLINGS = ("full", "poisson", "without_replacement", "one_pass")
+PUBLIC_GRADIENTS = ("clip", "raw", "sphere", "batch_sphere")
+SCHEDULES = ("constant", "inverse_root", "linear")
+AVERAGES = ("last", "all", "suffix")
+STARTS = ("public", "zero")
+SCALINGS = ("standard", "none")
+MOST_STEPS = 10**6
+
+Choice = str | float | Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ball:
+    """Weights are projected to the ball of this radius about their start.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import Ball, SemiDP
+    >>> SemiDP(projection=Ball(radius=2.0)).projection
+    Ball(radius=2.0)
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        validation.positive("radius", self.radius)
+
+    def project(self, weights: Any, start: Any) -> Any:
+        """The nearest point of the ball."""
+        off = weights - start
+        length = float(np.sqrt(np.sum(off * off)))
+        return weights if length <= self.radius else start + off * (self.radius / length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Box:
+    """Each weight is kept between these two numbers.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import Box, SemiDP
+    >>> SemiDP(projection=Box(lower=0.0, upper=1.0)).projection  # coefficients between 0 and 1
+    Box(lower=0.0, upper=1.0)
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not validation.finite("lower", self.lower) < validation.finite("upper", self.upper):
+            raise InputError(f"a Box needs finite numbers lower < upper, got {self.lower} and {self.upper}")
+
+    def project(self, weights: Any, start: Any) -> Any:
+        """The nearest point of the box."""
+        return np.clip(weights, self.lower, self.upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Descent:
+    """Settings that the gradient methods share. Make one of `SemiDP`, `DPSGD` and `MirrorDescent`.
+
+    Attributes
+    ----------
+    steps : int or "auto"
+        Number of steps; each asks the private rows once.
+    sampling : "full", "poisson", "without_replacement" or "one_pass"
+        All rows in every step; each row by a coin of its own; a fresh batch of fixed size; or disjoint batches, each used once,
+        in the order of the rows. The second and third need an ApproxDP budget and rows with random access.
+    batch_rows : int, optional
+        (Expected) rows of a batch, for all samplings but "full"; sums are divided by it.
+    public_batch_rows : int, optional
+        Public rows of a step, taken in turn; by default all of them.
+    clip_norm : float or "auto"
+        Bound on the norm of a private row's gradient, in the units of the fit; "auto" is the .9 quantile of the public ones.
+    step_size : float, sequence of float, or "auto"
+        Length of a step. Of several, and for "auto", the one with the least error predicted from public numbers.
+    schedule : "constant", "inverse_root" or "linear"
+        step_size, step_size / sqrt(t), or falling to zero in a straight line.
+    priv_weight : float in [0, 1], sequence of float, "inverse_variance" or "auto"
+        Weight of the private gradient; the public one has the rest. 0 reads no private row and spends nothing.
+    public_gradient : "clip", "raw", "sphere" or "batch_sphere"
+        A public row's gradient shortened to `clip_norm`, as it is, or of norm `clip_norm`; or their mean of that norm.
+    momentum : float in [0, 1)
+        Part of the last move that is added to the next one.
+    accelerated : bool
+        The accelerated form (AC-SA of Ghadimi and Lan), of which `step_size` is a quarter of 1 / nu; not with momentum.
+    average : "last", "all" or "suffix"
+        What is returned: the last iterate, the mean of all, or of the second half.
+    start : "public", "zero" or array
+        First weights: the minimum of the public loss, zero, or given, in the units of the fit.
+    scaling : "standard" or "none"
+        Columns in standard units by public rows, with an intercept; or as they are, without one.
+    l2 : float
+        l2 |w|^2 / 2 is added to the loss.
+    projection : Ball or Box, optional
+        Where weights stay.
+    checkpoint : path, optional
+        A regular file that keeps what was released, as large from the start as it may become. A call with the same arguments that
+        finds it goes on from there; a step that had begun is never repeated, and the ledger is not debited again. A file that was
+        cut or damaged is refused, and so is one of a call with `random_state` by a call without, and the other way round. It cannot
+        tell whether the private rows are the same: on others, the rest of the run would be spent without a debit. Keep one
+        copy: each copy would draw noise of its own.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import Descent, SemiDP
+    >>> method = SemiDP(steps=100, clip_norm=1.0)  # one of the methods that have these settings
+    >>> isinstance(method, Descent), method.steps, method.sampling
+    (True, 100, 'full')
+    """
+
+    name: ClassVar[str] = ""
+    preconditioned: ClassVar[bool] = False
+
+    steps: int | str = "auto"
+    sampling: str = "full"
+    batch_rows: int | None = None
+    public_batch_rows: int | None = None
+    clip_norm: float | str = "auto"
+    step_size: Choice = "auto"
+    schedule: str = "constant"
+    priv_weight: Choice = "auto"
+    public_gradient: str = "clip"
+    momentum: float = 0.0
+    accelerated: bool = False
+    average: str = "last"
+    start: Any = "public"
+    scaling: str = "standard"
+    l2: float = 0.0
+    projection: Ball | Box | None = None
+    checkpoint: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        for setting, choices in (
+            ("sampling", SAMPLINGS),
+            ("schedule", SCHEDULES),
+            ("public_gradient", PUBLIC_GRADIENTS),
+            ("average", AVERAGES),
+            ("scaling", SCALINGS),
+        ):
+            if setting == "sampling" and "replacement" in str(self.sampling) and self.sampling not in SAMPLINGS:
+                raise InputError(
+                    "batches with replacement are refused: a row that is drawn twice counts twice, and no useful cost is known; "
+                    "pass sampling='poisson'"
+                )
+            validation.choice(setting, getattr(self, setting), choices)
+        if self.steps != "auto":
+            validation.integer("steps", self.steps, minimum=1, maximum=MOST_STEPS)
+        if (self.sampling == "full") != (self.batch_rows is None):
+            raise InputError(
+                "batch_rows is the size of sampled batches: leave it out, or pass sampling='poisson'"
+                if self.sampling == "full"
+                else f"sampling={self.sampling!r} needs batch_rows, the (expected) rows of a batch"
+            )
+        for setting in ("batch_rows", "public_batch_rows"):
+            if getattr(self, setting) is not None:
+                validation.integer(setting, getattr(self, setting), minimum=1)
+        if not isinstance(self.clip_norm, str) or self.clip_norm != "auto":
+            validation.clip_norm(self.clip_norm)
+        self._check_choice("step_size", ("auto",), 0.0, math.inf)
+        self._check_choice("priv_weight", ("auto", "inverse_variance"), 0.0, 1.0)
+        if not 0.0 <= validation.finite("momentum", self.momentum) < 1.0:
+            raise InputError(f"momentum must lie in [0, 1), got {self.momentum}")
+        if not isinstance(self.accelerated, bool) or (self.accelerated and self.momentum):
+            raise InputError("accelerated is True or False, and goes without momentum")
+        if not validation.finite("l2", self.l2) >= 0.0:
+            raise InputError(f"l2 must be at least 0, got {self.l2}")
+        if isinstance(self.start, str):
+            validation.choice("start", self.start, STARTS)
+        if self.projection is not None and not isinstance(self.projection, Ball | Box):
+            raise InputError("projection must be Ball(radius=...), Box(lower=..., upper=...) or None")
+
+    def _check_choice(self, field: str, words: tuple[str, ...], lowest: float, highest: float) -> None:
+        given = getattr(self, field)
+        if isinstance(given, str):
+            if given not in words:
+                named = " or ".join(map(repr, words))
+                raise InputError(
+                    f"{field} must be a number, a list of numbers to choose from, or {named}, got {given!r}"
+                )
+            return
+        for value in self.options(field):
+            number = validation.finite(field, value)
+            if not lowest <= number <= highest or (field == "step_size" and number == 0.0):
+                wanted = f"lie between {lowest:g} and {highest:g}" if math.isfinite(highest) else "be above 0"
+                raise InputError(f"{field} must {wanted}, got {number:g}")
+
+    def options(self, field: str) -> tuple[float, ...]:
+        """The numbers that a field with several leaves to choose from; none where a word says how to choose."""
+        given = getattr(self, field)
+        if isinstance(given, str):
+            return ()
+        if isinstance(given, Sequence | np.ndarray):
+            if len(given) == 0:
+                raise InputError(f"{field} is empty: pass at least one number")
+            return tuple(given)
+        return (given,)
+
+    @property
+    def public_l2(self) -> float:
+        """The ridge that the public fit shares with the loss."""
+        return self.l2
+
+    def check_rows(self, n: int) -> None:
+        """Refuse batches that there are not rows for."""
+        if self.batch_rows is None:
+            return
+        if self.batch_rows > n:
+            raise InputError(f"batch_rows = {self.batch_rows} is more than the {n} private rows")
+        if self.sampling == "one_pass" and self.steps != "auto" and int(self.steps) * self.batch_rows > n:
+            raise InputError(
+                f"one pass over {n} rows has at most {n // self.batch_rows} steps of {self.batch_rows} rows, got {self.steps}"
+            )
+
+    def with_(self, **changes: Any) -> Descent:
+        """The same settings but for these."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SemiDP(Descent):
+    """Semi-private gradient descent (paper B, Algorithm 1): a weighted sum of a noisy private gradient and a public one.
+
+    Attributes as in `Descent`, by default full batches, everything else chosen from public rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP, train
+    >>> from fastpubpriv.training import SemiDP
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 3))
+    >>> y = x @ [1.0, -2.0, 0.5] + 3.0 + rng.normal(size=20_000)
+    >>> method = SemiDP(sampling="poisson", batch_rows=500, steps=50)
+    >>> budget = ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = train(x[200:], y[200:], loss="squared", x_pub=x[:200], y_pub=y[:200], budget=budget, method=method)
+    >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.2))
+    True
+    """
+
+    name: ClassVar[str] = "semi_dp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DPSGD(Descent):
+    """Noisy gradient descent on private rows alone, from zero: the usual baseline. Public rows set units, clip and step.
+
+    Attributes as in `Descent`.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import DPSGD
+    >>> method = DPSGD(sampling="poisson", batch_rows=256)
+    >>> method.priv_weight, method.start  # public rows pull nowhere
+    (1.0, 'zero')
+    """
+
+    name: ClassVar[str] = "dp_sgd"
+
+    priv_weight: Choice = 1.0
+    start: Any = "zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MirrorDescent(Descent):
+    """Mirror descent in the geometry of the public rows (Amid et al.): the noisy gradient times the inverse of their second moment.
+
+    Attributes as in `Descent`, and
+
+    ridge : float
+        ridge / D is added to the diagonal of the second moment.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import MirrorDescent
+    >>> MirrorDescent(ridge=0.1).ridge
+    0.1
+    """
+
+    name: ClassVar[str] = "pda_mirror_descent"
+    preconditioned: ClassVar[bool] = True
+
+    priv_weight: Choice = 1.0
+    ridge: float = 0.01
+
+    def __post_init__(self) -> None:
+        Descent.__post_init__(self)
+        validation.positive("ridge", self.ridge)
+
 
 MOST_CLASSES = 1000
 
@@ -196,3 +492,164 @@ def _classes(labels: FloatArray, classes: Any, *, two: bool) -> tuple[float, ...
         wanted = "two are needed" if two else f"2 to {MOST_CLASSES} are needed"
         raise InputError(f"the labels have {len(found)} classes, and {wanted}: pass classes=[...] with the numbers")
     return tuple(float(each) for each in found)
+
+
+_STRENGTHS = (1e-2, 1.0, 100.0)  # ridges, in rows of unit length
+_FOLDS = 5
+_MOST_PASSES = 200
+_LARGEST = 1e30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicFit:
+    """What public rows alone say."""
+
+    # in the shape of the weights, the minimum of the public loss plus a ridge; zero where the loss has no values
+    # to minimise
+    weights: FloatArray
+    residuals: FloatArray  # (m, outputs), of each public row, at weights that it had no part in
+    penalty: float  # the strength of the ridge, on the sum of the losses
+
+
+def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
+    """The public fit, its ridge chosen by public rows."""
+    nothing = np.zeros(problem.shape)
+    if problem.loss is None or problem.loss.values is None:
+        coefficients, _ = problem.gradients(nothing)
+        return PublicFit(weights=nothing, residuals=coefficients, penalty=0.0)
+    if problem.loss is LOSSES["squared"]:
+        return _least_squares(problem, l2)
+    m = len(problem.x)
+    fold, best = np.arange(m) % min(_FOLDS, m), None
+    for strength in _STRENGTHS:
+        scores = np.empty((m, *problem.shape[:-1]))
+        for k in np.unique(fold):
+            inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+            found = _minimum(problem, inside, strength + l2 * len(inside), nothing)
+            scores[outside] = problem.x[outside] @ found.T
+        with np.errstate(all="ignore"):
+            total = float(np.sum(problem.loss.values(scores, problem.y)))
+        if best is None or total < best[0]:
+            best = total, strength, problem.loss.residuals_of(scores, problem.y).reshape(m, -1)
+    assert best is not None
+    penalty = best[1] + l2 * m
+    return PublicFit(weights=_minimum(problem, slice(None), penalty, nothing), residuals=best[2], penalty=penalty)
+
+
+def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
+    """The ridge of each weight; the intercept is as good as free."""
+    shape = np.full(problem.units.width, max(penalty, 1e-12 * m))
+    if problem.units.design is not None:
+        shape[0] = 1e-6 * m
+    return shape
+
+
+def _least_squares(problem: GradientProblem, l2: float) -> PublicFit:
+    """The ridge by marginal likelihood, and residuals with the row itself left out."""
+    x, y, m = problem.x, problem.y, len(problem.x)
+    inner = x if problem.units.design is None else x[:, 1:]
+    noise, spread = marginal_likelihood(inner - inner.mean(axis=0), y - y.mean())
+    penalty = noise / max(spread, 1e-12 * max(noise, 1e-300)) + l2 * m
+    shape = _shape(problem, penalty, m)
+    if m >= len(shape):
+        inverse = np.linalg.solve(x.T @ x + np.diag(shape), x.T)
+    else:
+        # Fewer rows than columns: the same by the smaller system.
+        scaled = x / shape
+        inverse = np.linalg.solve(x @ scaled.T + np.eye(m), scaled).T
+    weights = inverse @ y
+    leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), 1.0 - 1e-3)
+    residuals = (y - x @ weights) / (1.0 - leverage)
+    return PublicFit(weights=weights, residuals=residuals[:, None], penalty=penalty)
+
+
+def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatArray) -> FloatArray:
+    """The minimum of the loss of some public rows plus the ridge."""
+    loss, x, y = problem.loss, problem.x[rows], problem.y[rows]
+    assert loss is not None
+    assert loss.values is not None
+    values, shape = loss.values, _shape(problem, penalty, len(x))
+
+    def value(flat: FloatArray) -> tuple[float, FloatArray]:
+        w = flat.reshape(problem.shape)
+        scores = x @ w.T
+        total = float(np.sum(values(scores, y))) + 0.5 * float(np.sum(shape * w * w))
+        slope = shape * w - loss.residuals_of(scores, y).T @ x
+        if not (np.isfinite(total) and np.isfinite(slope).all()):
+            return _LARGEST, np.zeros(flat.size)
+        return total, slope.ravel()
+
+    from scipy import optimize  # slow to import, and plans and fits by squares do not need it
+
+    with np.errstate(all="ignore"):
+        found = optimize.minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES})
+    return np.asarray(found.x).reshape(problem.shape)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GradientTask:
+    """A loss, public rows, and the settings of a method."""
+
+    problem: GradientProblem  # the loss and public rows, in the units of the fit
+    settings: Any  # a value such as `SemiDP(...)`; None where public rows are all that is used
+    # the private rows, of which a plan looks at facts such as their number; None where there are none yet
+    rows: Rows | None = None
+    table: FloatArray | None = None  # (m, dim + 1), public rows as they were given, for the digest of a checkpoint
+    budget: Budget | None = None  # as it was given, for the same
+    executor: Executor | None = None  # of the run
+    files: ExitStack = field(default_factory=ExitStack)  # closes what a plan has opened
+    known: PublicFit | None = None  # the public fit, where it has been made before
+
+    @cached_property
+    def public(self) -> PublicFit:
+        """The minimum of the public loss."""
+        if self.known is not None:
+            return self.known
+        return public_fit(self.problem, float(getattr(self.settings, "public_l2", 0.0)))
+
+    @property
+    def excess_unit(self) -> float:
+        """Of a predicted excess, in the units of the table: squared labels for a loss that grows as a square of them."""
+        loss = self.problem.loss
+        squares = loss is not None and loss.name in ("squared", "huber")
+        return self.problem.units.scale**2 if squares else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit."""
+
+    public: PublicFit  # the public fit
+    # with public_excess: excess of the loss, of the method and of the public fit, in the units of the fit; None for a
+    # loss without values
+    predicted: float | None
+    public_excess: float | None
+    steps: int  # with clip_norm, batch_rows, step_size and priv_weight: as in `DescentResult`
+    clip_norm: float
+    batch_rows: int
+    step_size: float = 0.0
+    priv_weight: float = 1.0
+    ranges: Mapping[str, str]  # where the clip and the start come from
+    reads: bool = True  # whether private rows are read
+    resumed: bool = False  # whether an earlier call, which this one goes on with, has paid
+    more: Any = None  # what the method itself needs
+
+    def beats(self, part: float) -> bool:
+        """Whether less than this part of the public rows' error is left, as far as can be predicted."""
+        if self.predicted is None or self.public_excess is None:
+            return True
+        return self.predicted < part * self.public_excess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Descended:
+    """What a method has learnt: weights, the noise on its sums (or on the weights), and steps that a crash has lost."""
+
+    weights: FloatArray
+    noise_std: float = 0.0
+    lost_steps: int = 0
+
+
+def excess_part(problem: GradientProblem) -> float:
+    """Excess of the loss over the squared error of weights in its curvature; for the squared loss, that of the squared error."""
+    return (1.0 if problem.loss is LOSSES["squared"] else 0.5) * problem.outputs

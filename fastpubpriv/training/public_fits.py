@@ -1,25 +1,37 @@
-"""What public rows say about a linear regression: a ridge posterior with its strength chosen by marginal likelihood."""
+"""What public rows say about a regression: ridge posteriors by squared, Huber and logistic loss, and clips of residuals.
+
+What public rows say about a regression by the Huber loss: a ridge posterior of labels whose long residuals are shortened.
+At the minimum, each residual r as clip(r) / inside, with the share of residuals that are not clipped, are labels of which the least
+squares are that minimum, and the variance about them is that of a robust fit, mean clip(r)^2 / inside^2 (Huber 1964).
+
+Clips of residuals for fewer public rows than coordinates, where noise decides: by a normal law in place of the residuals.
+Residuals of so few rows are mostly errors of their own fit, each a sum of many, and too few to read a small share from. 400
+columns, 60 public rows: a share of .07 to .3 was seen for .20 inside a bound of .25, and where it was .07, steps nearly three times
+too long ran away. With 5,940 private rows and epsilon 4, 128 steps ended at losses of 1.28 to 13.9 in five draws, by this law at
+1.24 to 1.43.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
+from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.training.stated import Importance
-from fastpubpriv.training.whitening import Whitener, directions, next_to_none, some, weighted_mean
+from fastpubpriv.training.coordinates import Whitener, directions, next_to_none, some, weighted_mean
+from fastpubpriv.training.inputs import Importance
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 LEAST_INSIDE = 0.05
-_INTERCEPT = 1e-8
+_LINEAR_INTERCEPT = 1e-8
 # Strengths tried of a prior: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
 # large ones; with fewer rows than columns every row can be explained, and the likelihood would take the largest there is.
-_RATIOS, _MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
+_RATIOS, _LINEAR_MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 CURVATURE = 1.5  # error of the public second moment, over m
 
@@ -161,7 +173,7 @@ def linear_posterior(
         noise, spread = floor**2, floor**2 / terms.shape[1]
     noise = max(noise, floor**2)
     precision = ((rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
-    precision[0, 0] += _INTERCEPT
+    precision[0, 0] += _LINEAR_INTERCEPT
     values, turn = directions(precision)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
@@ -233,7 +245,7 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
     if next_to_none(worth, p):
         return _averaged(values, along, rest, worth, p)
     best = (-np.inf, 0.0, 0.0)
-    for ratio in _RATIOS[: _MODEST if m <= p else None] * 10.0 / p:
+    for ratio in _RATIOS[: _LINEAR_MODEST if m <= p else None] * 10.0 / p:
         grown = 1.0 + ratio * values
         noise = (float(np.sum(along**2 / grown)) + rest) / worth
         if noise <= 0.0:
@@ -284,3 +296,213 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
         bias_sq=bias_sq,
         unseen_sq=found_sq + doubt,
     )
+
+
+_ROUNDS, _HUBER_STEPS, _DONE = 3, 200, 1e-10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FixedClip:
+    """The bound on residuals that the Huber loss has: in the unit of the labels, whatever the size of residuals.
+
+    It is part of what is asked, so that it has no bias.
+    """
+
+    threshold: float  # the bound
+    # (k,), with counts: of public rows, in units of their scale; and how much each counts in a mean square
+    residuals: FloatArray
+    counts: FloatArray  # (k,)
+    bias_sq: float = 0.0
+    unseen_sq: float = 0.0
+
+    def at(self, size: float) -> Clip:
+        """The clip where residuals are so large."""
+        bound = self.threshold / size
+        inside = max(float(np.mean(np.abs(self.residuals) < bound)), LEAST_INSIDE)
+        clipped = np.clip(self.residuals, -bound, bound) * np.sqrt(self.counts)
+        return Clip(bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=0.0, unseen_sq=0.0)
+
+
+def huber_posterior(
+    terms: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    whitener: Whitener,
+    *,
+    threshold: float,
+    label_resolution: float = 0.0,
+    importance: Importance | None = None,
+) -> Posterior:
+    """As `linear_posterior`, of the coefficients with the least Huber loss; `threshold` is in the unit of the labels."""
+    sample: Any = slice(None) if importance is None else importance.sample
+    counted = weights if importance is None else weights * importance.weights
+    shortened, left = _shortened(terms, labels, counted, whitener, threshold, len(weights[sample]))
+    known = linear_posterior(
+        terms, shortened, weights, whitener, label_resolution=label_resolution, importance=importance
+    )
+    residuals, near = known.residuals, weights[sample]
+    if not known.blank:
+        # What leaving the row out adds is known of the shortened residual.
+        residuals = left[sample] + (known.residuals - (known.labels - known.rows @ known.mean))
+    usual = residuals * np.sqrt(near)
+    scale = residual_scale(residuals, usual, max(1e-12 * float(np.abs(labels).max()), label_resolution))
+    clip = FixedClip(threshold=threshold, residuals=usual / scale, counts=np.ones(len(usual)))
+    return replace(
+        known,
+        labels=labels[sample],
+        residuals=residuals,
+        scale=scale,
+        floor=residual_floor(scale, known.floor, len(labels) > known.rows.shape[1]),
+        clips=(clip,),
+        threshold=threshold,
+    )
+
+
+def _shortened(
+    terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener, threshold: float, size: int
+) -> tuple[FloatArray, FloatArray]:
+    """The labels (m,) whose least squares minimise the Huber loss, and the residuals (m,) at the minimum."""
+    rows, root = whitener(terms), np.sqrt(weights)
+    shape, centred = whitener.ridge(0.0), (terms - whitener.mean) * root[:, None]
+    gram = (rows.T * weights) @ rows
+    found = np.zeros(rows.shape[1])
+    found[0] = float(np.median(labels))
+    for _ in range(_ROUNDS):
+        left = labels - rows @ found
+        inside = max(float(weighted_mean((np.abs(left) < threshold).astype(np.float64), weights)), LEAST_INSIDE)
+        moved = labels - left + np.clip(left, -threshold, threshold) / inside
+        noise, spread = marginal_likelihood(centred, (moved - weighted_mean(moved, weights)) * root, size)
+        ridge = noise / max(spread, 1e-12 * noise, 1e-300) * shape
+        ridge[0, 0] += 1e-12 * gram[0, 0]
+        found = _minimum(rows, labels, weights / inside, (gram + ridge, ridge), threshold, found)
+    left = labels - rows @ found
+    inside = max(float(weighted_mean((np.abs(left) < threshold).astype(np.float64), weights)), LEAST_INSIDE)
+    return labels - left + np.clip(left, -threshold, threshold) / inside, left
+
+
+def _minimum(
+    rows: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    matrices: tuple[FloatArray, FloatArray],
+    threshold: float,
+    start: FloatArray,
+) -> FloatArray:
+    """The minimum of the weighted Huber loss with a ridge, by steps with the curvature at a typical residual."""
+    curvature, ridge = matrices
+    factor = linalg.cho_factor(curvature + 1e-12 * np.trace(curvature) / len(curvature) * np.eye(len(curvature)))
+
+    def value(w: FloatArray) -> float:
+        size = np.abs(labels - rows @ w)
+        each = np.where(size <= threshold, 0.5 * size**2, threshold * (size - 0.5 * threshold))
+        return float(weights @ each) + 0.5 * float(w @ ridge @ w)
+
+    found, best = start, value(start)
+    for _ in range(_HUBER_STEPS):
+        slope = rows.T @ (weights * np.clip(labels - rows @ found, -threshold, threshold)) - ridge @ found
+        step, length = linalg.cho_solve(factor, slope), 1.0
+        candidate, reached = found + step, math.inf
+        while length > 1e-9 and not (reached := value(candidate)) <= best - 0.25 * length * float(slope @ step):
+            length /= 2.0
+            candidate = found + length * step
+        if not reached < best:
+            break
+        done = best - reached <= _DONE * max(best, 1e-300)
+        found, best = candidate, reached
+        if done:
+            break
+    return found
+
+
+_FOLDS = 5
+_STRENGTHS = np.logspace(-2.0, 3.0, 11)
+_MODEST = 1.0  # the least strength where rows are few: one plane parts their classes, and folds of a few rows see no harm in it
+_INTERCEPT = 0.1  # ridge on the intercept, relative to that on the others
+_MOST_STEPS = 60
+
+
+def chances(scores: FloatArray) -> FloatArray:
+    """Probability of the second class at these log-odds."""
+    with np.errstate(over="ignore"):
+        return np.where(scores >= 0.0, 1.0 / (1.0 + np.exp(-scores)), np.exp(scores) / (1.0 + np.exp(scores)))
+
+
+def log_loss(scores: FloatArray, labels: FloatArray, weights: FloatArray) -> float:
+    """Sum over rows of their weights times the logistic loss."""
+    return float(np.sum(weights * (np.logaddexp(0.0, scores) - labels * scores)))
+
+
+def fit(
+    rows: FloatArray, labels: FloatArray, weights: FloatArray, precision: FloatArray, pull: FloatArray
+) -> FloatArray:
+    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps."""
+
+    def value(w: FloatArray) -> float:
+        return log_loss(rows @ w, labels, weights) + 0.5 * float(w @ precision @ w) - float(pull @ w)
+
+    found: FloatArray = np.zeros(rows.shape[1])
+    best = value(found)
+    for _ in range(_MOST_STEPS):
+        p = chances(rows @ found)
+        slope = rows.T @ (weights * (p - labels)) + precision @ found - pull
+        curvature = (rows.T * (weights * p * (1.0 - p))) @ rows + precision
+        step = np.linalg.solve(curvature, slope)
+        length = 1.0
+        while length > 1e-9:
+            candidate = found - length * step
+            reached = value(candidate)
+            if reached <= best - 0.25 * length * float(slope @ step):
+                break
+            length /= 2.0
+        else:
+            break
+        done = best - reached <= 1e-12 * max(1.0, abs(best))
+        found, best = candidate, reached
+        if done:
+            break
+    return found
+
+
+def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:
+    """The precision of the coefficients of whitened public rows (m, D), its strength by five-fold log-loss."""
+    shape = whitener.ridge(_INTERCEPT)
+    fold = np.arange(len(rows)) % min(_FOLDS, len(rows))
+    few = len(rows) < 2 * rows.shape[1]
+    strengths = _STRENGTHS[_STRENGTHS >= _MODEST] if few else _STRENGTHS
+    losses = np.zeros(len(strengths))
+    for k in np.unique(fold):
+        inside = fold != k
+        for index, strength in enumerate(strengths):
+            w = fit(rows[inside], labels[inside], weights[inside], strength * shape, np.zeros(len(shape)))
+            losses[index] += log_loss(rows[~inside] @ w, labels[~inside], weights[~inside])
+    return float(strengths[int(np.argmin(losses))]) * shape
+
+
+_DOUBT = 2.0  # residuals may be so many times as small as they are taken to be
+
+
+def normal_clips(posterior: Posterior) -> list[tuple[Bound, Bound]]:
+    """The clips to choose from, each with the one that it is judged by.
+
+    The size of residuals at the last steps is a guess, and a clip is judged as if they were half as large: small bounds hardly
+    depend on it. 2,000 columns, 300 public rows, 29,700 private ones, epsilon 4, 64 steps: losses of 1.24, 1.25 and 1.37 at bounds
+    of .25, .5 and 1, of which the second is predicted to be the best if the size is as guessed.
+    """
+    return [
+        (_normal(posterior, each, 1.0), _normal(posterior, each, _DOUBT)) if isinstance(each, Clip) else (each, each)
+        for each in posterior.clips
+    ]
+
+
+def _normal(posterior: Posterior, clip: Clip, times: float) -> Clip:
+    """The clip of residuals with a normal law, in the unit that they are taken to have and `times` smaller than it.
+
+    Longer tails count as far as they are seen.
+    """
+    far = times * clip.bound
+    inside = 2.0 * float(ndtr(far)) - 1.0
+    density = math.exp(-0.5 * far**2) / math.sqrt(2.0 * math.pi)
+    usual = posterior.residuals * np.sqrt(posterior.weights) / posterior.scale
+    energy = max(inside - 2.0 * far * density + far**2 * (1.0 - inside), float(np.mean(np.clip(usual, -far, far) ** 2)))
+    weight = clip.energy / energy_of(np.clip(usual, -clip.bound, clip.bound), clip.inside)  # of rows of unequal weight
+    return replace(clip, inside=inside / times, energy=weight * energy / times**2)

@@ -1,0 +1,538 @@
+"""Labelled rows as a caller gave them: what is stated about them in public, and the numbers that a model is linear in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.labelled import labelled_rows, public_labelled, weighted_rows
+from fastpubpriv.sources.open import texts_of_column, texts_of_labels
+from fastpubpriv.sources.tables import plain_text
+
+TAILS = "any", "light"  # of residuals: see `Problem.exact`
+MOST_CLASS_WEIGHT = 10.0  # of "public": a rare class counts at most so many times
+MOST_SCALE = 1e150  # a square of it is finite
+LEAST_WORTH = 2.0
+MOST_RATIO = 1000.0  # of the weights of two classes
+_SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stated:
+    """The arguments of `train` and its kind that say what the columns are; None where nothing is said."""
+
+    # with classes, y_scale, weights_pub, x_bounds, y_bounds, class_weight, weights_priv and weight_cap: as the caller
+    # gave them, see `train`; texts as their places in the lists below
+    categories: Any = None
+    classes: Any = None
+    y_scale: Any = None
+    weights_pub: Any = None
+    x_bounds: Any = None
+    y_bounds: Any = None
+    class_weight: Any = None
+    weights_priv: Any = None
+    weight_cap: Any = None
+    tails: str = "any"  # "any" or "light", see `train`
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # column of text -> the list of its texts
+    class_names: tuple[str, ...] = ()  # classes that are texts
+
+    @property
+    def origin(self) -> str:
+        """Where the units of columns come from, for `provenance`."""
+        if self.x_bounds is None:
+            return "public rows"
+        return "argument and public rows" if isinstance(self.x_bounds, Mapping) else "argument"
+
+    def row_weights(self, m: int, n_priv: int) -> FloatArray | None:
+        """Weights (m,) of the public rows, or None."""
+        if self.weights_pub is None:
+            return None
+        if isinstance(self.weights_pub, str):
+            raise InputError("weights_pub must be one number for each public row, got text")
+        if hasattr(self.weights_pub, "__len__") and len(self.weights_pub) in {n_priv, n_priv + m} - {m}:
+            raise InputError(
+                f"weights_pub must have one number for each of the {m} public rows, got {len(self.weights_pub)}: those of "
+                "private rows are weights_priv=, with weight_cap=, because a new row could bring any weight"
+            )
+        found = validation.finite_vector("weights_pub", self.weights_pub, m)
+        if not np.all(found >= 0.0) or not found.any():
+            raise InputError("weights_pub must not be negative, and not all zero")
+        largest = float(found.max()) if self.weight_cap is None else float(self.weight_cap)
+        return np.minimum(found / largest, 1.0)
+
+    def checked_weights(self) -> Stated:
+        """The same, after the form of what says how much private rows count."""
+        if self.weights_priv is None:
+            if self.weight_cap is not None:
+                raise InputError("weight_cap= belongs to weights_priv=, the weights of private rows: pass both or none")
+            return self
+        if self.weight_cap is None:
+            raise InputError(
+                "weights_priv= needs weight_cap=, the largest weight that counts, known without the data: a weight is a part of "
+                "its row, and a new row could bring any"
+            )
+        if self.weights_pub is None:
+            raise InputError(
+                "weights_priv= needs weights_pub=, weights of the public rows in the same unit: what is learnt from public rows "
+                "must be of rows that count alike"
+            )
+        if isinstance(self.weights_priv, str):
+            raise InputError(
+                "weights_priv must be one number for each private row: pass the column itself, x_priv['name']"
+            )
+        return replace(self, weight_cap=validation.positive("weight_cap", self.weight_cap))
+
+    def ranges(self, names: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
+        """Lowest and highest value (dim,) of each column, NaN where nothing is stated; or None."""
+        given = self.x_bounds
+        if given is None:
+            return None
+        low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
+        if not isinstance(given, Mapping):
+            low, high = _pair("x_bounds", given, len(names))
+            return low, high
+        for name, pair in given.items():
+            if name not in names:
+                raise InputError(f"x_bounds names a column {name!r} that there is not")
+            if self.categories and name in self.categories:
+                raise InputError(f"column {name!r} has categories, which have no bounds: leave it out of x_bounds")
+            place = list(names).index(name)
+            (low[place],), (high[place],) = _pair(f"x_bounds[{name!r}]", pair, 1)
+        return low, high
+
+    def label_unit(self, labels: FloatArray) -> tuple[float, float, float]:
+        """Centre and unit of labels (m,), and the least residual that matters in that unit."""
+        wanted = None if self.y_scale is None else validation.positive("y_scale", self.y_scale)
+        centre, scale = float(labels.mean()), float(labels.std())
+        constant = not scale > 1e-12 * abs(centre)
+        if constant:
+            if wanted is None:
+                raise InputError("all public labels are equal: pass y_scale=, the size of a difference between labels")
+            scale = wanted
+        if self.y_bounds is not None:
+            (low,), (high,) = _pair("y_bounds", self.y_bounds, 1)
+            if labels.min() < low or labels.max() > high:
+                raise InputError(
+                    f"public labels go from {labels.min():g} to {labels.max():g}, beyond y_bounds: pass wider bounds"
+                )
+            centre, scale = low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
+            if scale > MOST_SCALE:
+                raise InputError("y_bounds are too far apart: pass labels in a larger unit")
+        return centre, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
+
+    def refuse_label_unit(self) -> None:
+        """A loss of classes has no range of labels."""
+        if self.y_bounds is not None:
+            raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
+
+    def refuse_classes(self) -> None:
+        """A loss of numbers has no classes."""
+        if self.classes is not None:
+            raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+        if self.class_weight is not None:
+            raise InputError("class_weight= belongs to the logistic loss: leave it out")
+
+    def refuse_balancing(self) -> None:
+        """Weights of classes that private labels would choose: of no loss and no method."""
+        if isinstance(self.class_weight, str) and self.class_weight != "public":
+            _refuse_balancing(self.class_weight)
+
+    def class_weights(self, classes: tuple[float, float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
+        """Weights (2,) of the two classes, the larger one 1."""
+        given = self.class_weight
+        if given is None:
+            return np.ones(2)
+        if isinstance(given, str) and given == "public":
+            counted = np.ones(len(labels)) if weights is None else weights
+            shares = np.array([counted[labels == each].sum() for each in classes]) / counted.sum()
+            found = 1.0 / np.maximum(shares, 1.0 / MOST_CLASS_WEIGHT)
+        elif isinstance(given, Mapping):
+            if set(given) != set(classes):
+                raise InputError(
+                    f"class_weight must have a number for each of the classes {classes[0]:g} and {classes[1]:g}"
+                )
+            found = np.array([validation.positive(f"class_weight[{each:g}]", given[each]) for each in classes])
+        else:
+            _refuse_balancing(given)
+        if found.max() / MOST_RATIO > found.min():
+            raise InputError(f"class_weight must not differ by more than a factor of {MOST_RATIO:g}")
+        return np.asarray(found / found.max(), dtype=np.float64)
+
+
+def class_list(given: Any) -> list[Any]:
+    """The classes that a caller lists."""
+    if isinstance(given, str | Mapping) or not hasattr(given, "__iter__"):
+        raise InputError(f"classes must be a list of the labels, such as [0, 1] or ['no', 'yes'], got {given!r:.80}")
+    return list(given)
+
+
+def _refuse_balancing(given: object) -> None:
+    if isinstance(given, str) and given == "balanced":
+        raise InputError(
+            "class_weight='balanced' would count the private labels, which no budget pays for: pass numbers you know, such as "
+            "{0: 1.0, 1: 5.0}, or 'public' for the frequencies in the public rows"
+        )
+    raise InputError("class_weight must map each class to a number, or be 'public' or None; resampling is not offered")
+
+
+def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
+    """Lowest and highest values (dim,)."""
+    if isinstance(given, str):
+        raise InputError(
+            f"{name} must be a pair (lowest, highest) of numbers that you know, got text: bounds read from private rows would tell "
+            "of them"
+        )
+    try:
+        found = validation.column_bounds(given, dim)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    if found is None:
+        raise InputError(f"{name} must be a pair (lowest, highest)")
+    return found
+
+
+def range_units(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Centres and scales of stated ranges."""
+    return low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Importance:
+    """How much public rows count, as if rows of weight two stood there twice."""
+
+    # (m,), they add up to the number of equal rows that would say as much, (sum w)^2 / sum w^2 (Kish 1965): only
+    # ratios count
+    weights: FloatArray
+    sample: IntArray  # (k,), about so many rows, each as often as its weight says: for shares and quantiles
+
+    @classmethod
+    def of(cls, weights: FloatArray, emphasis: FloatArray | None = None) -> Importance:
+        """Of weights (m,), which say what rows are like those of the private data, and further factors of the fit alone."""
+        ends = np.cumsum(weights)
+        fit = weights if emphasis is None else weights * emphasis
+        worth = min(float(each.sum()) ** 2 / float(each @ each) for each in (weights, fit))
+        if worth < LEAST_WORTH:
+            raise InputError(
+                f"with these weights the public rows are worth {worth:.3g} equal ones: at least {LEAST_WORTH:g} are needed"
+            )
+        size = round(float(ends[-1]) ** 2 / float(weights @ weights))
+        places = np.searchsorted(ends, (np.arange(size) + 0.5) * (ends[-1] / size))
+        return cls(
+            weights=fit * (float(fit.sum()) / float(fit @ fit)),
+            sample=np.minimum(places, len(weights) - 1).astype(np.int64),
+        )
+
+
+Texts = dict[str, tuple[str, ...]]
+MOST_TEXTS = 1000
+
+
+def opened(
+    name: str,
+    x_priv: Any,
+    y_priv: Any,
+    x_pub: Any,
+    y_pub: Any,
+    *,
+    label: Any,
+    columns: Sequence[Any] | None,
+    stated: Stated,
+    classes: bool,
+) -> tuple[Rows, FloatArray, Stated]:
+    """Private rows and public ones, the label last (then a private weight), and what is stated, with places of texts for texts.
+
+    Nothing private is read. `classes` says whether labels may be classes, and so text.
+    """
+    if x_pub is None:
+        raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
+    stated = stated.checked_weights()
+    texts = column_texts(stated.categories, x_pub)
+    names = class_texts(stated.classes, x_pub, y_pub, label) if classes else None
+    try:
+        rows = labelled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
+        table = public_labelled(
+            x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
+        )
+    except InputError:
+        if not classes:
+            refuse_text_labels(x_pub, y_pub, label)
+        raise
+    if stated.weights_priv is not None:
+        rows = weighted_rows(rows, stated.weights_priv)
+    return rows, table, _in_places(stated, texts, names)
+
+
+def refuse_text_labels(x_pub: Any, y_pub: Any, label: Any) -> None:
+    """InputError if public labels, which should be numbers, are text."""
+    found = class_texts(None, x_pub, y_pub, label)
+    if found is not None:
+        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
+        raise InputError(
+            f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
+            "train(loss='logistic') for two classes, train(loss='softmax') for more"
+        ) from None
+
+
+def column_texts(categories: Any, x_pub: Any) -> Texts:
+    """The texts of the columns whose categories are texts: as listed, or those of the public rows."""
+    if categories is not None and not isinstance(categories, Mapping):
+        raise InputError(
+            "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
+            f"got {type(categories).__name__}"
+        )
+    found: Texts = {}
+    for name, given in (categories or {}).items():
+        if isinstance(given, str) and given != "public":
+            raise InputError(
+                f"the categories of {name!r} must be a list of numbers or of texts, or 'public', got {given!r}"
+            )
+        listed = texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
+        if listed is not None:
+            found[name] = listed
+    return found
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...] | None:
+    """A list of texts, in its order and each once; None for anything else."""
+    listed = () if isinstance(given, str | Mapping) or not hasattr(given, "__iter__") else tuple(given)
+    if not any(isinstance(each, str) for each in listed):
+        return None
+    if not all(isinstance(each, str) for each in listed):
+        raise InputError(f"the list of {name!r} must be of numbers or of texts, not of both")
+    found = tuple(dict.fromkeys(plain_text(each) for each in listed))
+    if "" in found or len(found) > MOST_TEXTS:
+        raise InputError(f"the list of {name!r} must have at most {MOST_TEXTS} texts, none of them empty")
+    return found
+
+
+def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, ...] | None:
+    """The classes, where they are texts: as listed, or those of the public labels."""
+    if classes is not None:
+        return _texts("classes", classes)
+    if isinstance(label, str):
+        return texts_of_column(x_pub, label)
+    return None if y_pub is None else texts_of_labels(y_pub)
+
+
+def _in_places(stated: Stated, texts: Texts, names: tuple[str, ...] | None) -> Stated:
+    """What is stated, with numbers for texts: their places in the lists."""
+    if texts:
+        places = {name: list(range(len(listed))) for name, listed in texts.items()}
+        stated = replace(stated, categories={**stated.categories, **places}, texts=texts)
+    if names is None:
+        return stated
+    weight = stated.class_weight
+    if isinstance(weight, Mapping):
+        if set(weight) != set(names):
+            raise InputError(f"class_weight must have a number for each of the classes {', '.join(map(repr, names))}")
+        weight = {place: weight[each] for place, each in enumerate(names)}
+    given = None if stated.classes is None else list(range(len(names)))
+    return replace(stated, classes=given, class_names=names, class_weight=weight)
+
+
+REACH = 6.0  # public rows whose standardised numbers lie farther out count less
+_FARTHEST = 1e6  # no number counts as farther out than this
+INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets an indicator
+MOST_LEVELS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Design:
+    """What becomes of the columns of a row: numbers as they are, indicators of missing cells, one indicator for each category."""
+
+    columns: tuple[str, ...]  # names of the columns of the table
+    terms: tuple[str, ...]  # names of the numbers that the model is linear in
+    source: IntArray  # (p,), the column that each term comes from
+    role: IntArray  # (p,), NUMBER, MISSING, LEVEL or OTHER, see `term_values`
+    level: FloatArray  # (p,), the category of a term with role 2
+    fill: FloatArray  # (dim,), what stands for a missing number, NaN where a row with one is ignored
+    centre: FloatArray  # (p,), with scale: a term is standardised to (term - centre) / scale
+    scale: FloatArray  # (p,)
+    # (p,), public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by
+    # themselves
+    reach: FloatArray
+    # column of text -> the texts that its categories 0, 1, ... stand for
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def expand(self, rows: FloatArray) -> FloatArray:
+        """Rows (k, dim) as terms (k, p), entry by entry; not finite where a missing cell has nothing to stand for it."""
+        return term_values(rows, source=self.source, role=self.role, level=self.level, fill=self.fill)
+
+    def standardise(self, rows: FloatArray) -> FloatArray:
+        """Terms of rows (k, dim) in standard units, (k, p)."""
+        with np.errstate(all="ignore"):
+            found = self.expand(rows)
+            found -= self.centre
+            found /= self.scale
+            np.clip(found, -_FARTHEST, _FARTHEST, out=found)
+        return found
+
+    def leverage_weights(self, terms: FloatArray) -> FloatArray:
+        """Weights (m,) of standardised public terms (m, p), at most 1: no row has more leverage than one within reach.
+
+        Weighing a row down leaves a linear law as it is; clipping its terms, as other libraries do, would bend it.
+        """
+        with np.errstate(divide="ignore"):
+            found: FloatArray = np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, ready for JSON."""
+        texts = {"texts": {name: list(listed) for name, listed in self.texts.items()}} if self.texts else {}
+        return {
+            **texts,
+            "columns": list(self.columns),
+            "terms": list(self.terms),
+            "source": self.source.tolist(),
+            "role": self.role.tolist(),
+            "level": self.level.tolist(),
+            "fill": [None if np.isnan(value) else float(value) for value in self.fill],
+        }
+
+
+def named_design(design: Design | None, classes: Sequence[float] | None, names: Sequence[str]) -> dict[str, Any]:
+    """What a result says of a design, with the names of classes that are texts."""
+    found = {} if design is None else design.to_dict()
+    return {**found, "classes": [names[int(each)] for each in classes or ()]} if names else found
+
+
+def make_design(
+    table: FloatArray,
+    columns: Sequence[str],
+    categories: Any,
+    ranges: tuple[FloatArray, FloatArray] | None = None,
+    texts: Mapping[str, tuple[str, ...]] | None = None,
+) -> tuple[Design, BoolArray]:
+    """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
+
+    `columns` are names, or x0, x1 and so on. `categories` maps a name to its numeric levels, or to "public" for those that the
+    public rows have. `ranges` are the lowest and highest value of each column, NaN where the public rows choose its units. `texts`
+    maps a column of text to the texts whose places are its levels.
+    """
+    levels = _levels(table, columns, categories)
+    names: list[str] = []
+    source: list[int] = []
+    role: list[int] = []
+    level: list[float] = []
+    fill = np.full(len(columns), np.nan)
+
+    def term(name: str, column: int, kind: int, value: float = 0.0) -> None:
+        names.append(name)
+        source.append(column)
+        role.append(kind)
+        level.append(value)
+
+    for j, name in enumerate(columns):
+        if name in levels:
+            for value in levels[name]:
+                shown = f"{value:g}" if not texts or name not in texts else texts[name][int(value)]
+                term(f"{name}={shown}", j, LEVEL, value)
+            term(f"{name}=other", j, OTHER)
+            continue
+        missing = np.isnan(table[:, j])
+        term(name, j, NUMBER)
+        if missing.mean() > INDICATOR_SHARE:
+            fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
+            term(f"{name} missing", j, MISSING)
+    p = len(names)
+    plain = Design(
+        columns=tuple(columns),
+        terms=tuple(names),
+        source=np.array(source, dtype=np.int64),
+        role=np.array(role, dtype=np.int64),
+        level=np.array(level),
+        fill=fill,
+        centre=np.zeros(p),
+        scale=np.ones(p),
+        reach=np.full(p, np.inf),
+        texts=texts or {},
+    )
+    expanded = plain.expand(table)
+    usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
+    if usable.sum() < 2:
+        raise InputError("at least 2 public rows without missing cells are needed to choose scales from")
+    return _scaled(plain, expanded[usable], ranges), usable
+
+
+def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArray] | None) -> Design:
+    """The design in standard units; terms without spread in the public rows are dropped."""
+    centre = np.median(terms, axis=0)
+    scale = 1.4826 * np.median(np.abs(terms - centre), axis=0)
+    std = terms.std(axis=0)
+    # Without the outermost rows, one of which may be an error, unless all that varies is there.
+    inner = np.clip(terms, *np.quantile(terms, [0.01, 0.99], axis=0, method="nearest")).std(axis=0)
+    sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
+    scale[sparse] = std[sparse]
+    kept = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
+    stated = _stated_units(plain, terms, ranges, centre, scale)
+    if not kept.any():
+        raise InputError("no column varies in the public rows: there is nothing to learn from them")
+    largest = np.max(np.abs(terms - centre), axis=0) / np.where(kept, scale, 1.0)
+    reach = np.where((plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(REACH, largest), REACH))
+    return Design(
+        columns=plain.columns,
+        terms=tuple(name for name, keep in zip(plain.terms, kept, strict=True) if keep),
+        source=plain.source[kept],
+        role=plain.role[kept],
+        level=plain.level[kept],
+        fill=plain.fill,
+        centre=centre[kept],
+        scale=scale[kept],
+        reach=reach[kept],
+        texts=plain.texts,
+    )
+
+
+def _stated_units(
+    plain: Design,
+    terms: FloatArray,
+    ranges: tuple[FloatArray, FloatArray] | None,
+    centre: FloatArray,
+    scale: FloatArray,
+) -> BoolArray:
+    """Write the units of columns with a stated range into `centre` and `scale`; which terms these are, (p,)."""
+    if ranges is None:
+        return np.zeros(len(centre), dtype=bool)
+    low, high = (each[plain.source] for each in ranges)
+    found: BoolArray = np.isfinite(low) & (plain.role == NUMBER)
+    beyond = found & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high))
+    if beyond.any():
+        place = int(np.flatnonzero(beyond)[0])
+        raise InputError(
+            f"public rows of column {plain.terms[place]!r} go from {terms[:, place].min():g} to {terms[:, place].max():g}, beyond "
+            "x_bounds: pass wider bounds, or leave out those rows"
+        )
+    middle, unit = range_units(low, high)
+    if np.any(unit[found] > MOST_SCALE) or not np.all(unit[found] > 0.0):
+        raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
+    centre[found], scale[found] = middle[found], unit[found]
+    return found
+
+
+def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[str, list[float]]:
+    """The levels of each categorical column, in ascending order."""
+    if categories is None:
+        return {}
+    found = {}
+    for name, given in categories.items():
+        if name not in columns:
+            raise InputError(f"categories names a column {name!r} that there is not")
+        if isinstance(given, str):
+            cells = table[:, list(columns).index(name)]
+            values = np.unique(cells[np.isfinite(cells)])
+        else:
+            listed = list(given)
+            values = np.unique(validation.finite_vector(f"categories[{name!r}]", listed, len(listed)))
+        if not 1 <= len(values) <= MOST_LEVELS:
+            raise InputError(f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}")
+        found[name] = [float(value) for value in values]
+    return found
