@@ -30,6 +30,7 @@ if _TYPE_CHECKING:
     from fastpubpriv.estimators.gaussian import estimate_gaussian
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
+    from fastpubpriv.estimators.quantiles import quantiles
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.histograms import BinGrid, DyadicBins, ProductBins, stable_histogram
     from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
@@ -44,6 +45,7 @@ if _TYPE_CHECKING:
     from fastpubpriv.results.histogram import HistogramResult
     from fastpubpriv.results.mixture import MixtureResult, SelectionResult
     from fastpubpriv.results.models import DescentResult, TrainingResult
+    from fastpubpriv.results.ranks import QuantileResult
     from fastpubpriv.sources import Rows
     from fastpubpriv.training.train import linear_regression, logistic_regression, train
     from fastpubpriv.warming import warmup
@@ -82,6 +84,7 @@ __all__ = [
     "PrivacyWarning",
     "ProductBins",
     "PureDP",
+    "QuantileResult",
     "ReplayError",
     "Rows",
     "SeededNoiseWarning",
@@ -101,6 +104,7 @@ __all__ = [
     "precondition",
     "private_pca",
     "public_only",
+    "quantiles",
     "select_hypothesis",
     "stable_histogram",
     "supercluster",
@@ -120,6 +124,7 @@ _HOMES = {
         ("estimators.gaussian", "estimate_gaussian"),
         ("estimators.mean", "estimate_mean"),
         ("estimators.preconditioner", "Preconditioner precondition"),
+        ("estimators.quantiles", "quantiles"),
         ("estimators.weighted_mean", "weighted_mean"),
         ("mixtures.separated.public_shapes", "Ball terrific_ball supercluster"),
         ("mixtures.separated.baselines", "no_public_baseline public_only"),
@@ -135,6 +140,7 @@ _HOMES = {
         ("results.estimates", "CovarianceResult GaussianResult MeanResult PCAResult"),
         ("sources", "Rows"),
         ("results.models", "DescentResult TrainingResult"),
+        ("results.ranks", "QuantileResult"),
         ("training.train", "linear_regression logistic_regression train"),
         ("warming", "warmup"),
     )
