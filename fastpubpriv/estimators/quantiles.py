@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -44,14 +44,19 @@ NARROW = 1e-9  # of the size of its numbers: a window is one number
 LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
 ATOM_STDS, ATOM_LENGTH = 8.0, 2.0**-9  # of noise, and of the middle nine tenths: a cell that holds more and is shorter is an atom
 MIDDLE = (0.05, 0.95)
-GAP = 0.25  # of the stretch between three sampling deviations on either side: a flat part that is longer is a gap
+DENSE = 10.0
+SINGLE_STDS = 4.0  # of noise: a cell of a single number that holds more is an atom
+# A flat part is a gap where an even spread of the rows within three sampling deviations would put more rows there than this many
+# deviations of the noise, and it holds less than a quarter of them.
+GAP_STDS, GAP_SHARE, NEAR_SAMPLING = 6.0, 0.25, 3.0
+FLAT_STDS = 2.0
 MOST_DIGITS = 18
 
 
 def draws(dim: int, k: int) -> int:
     """Most draws of noise that a call can make."""
     window = STEPS_FAR + 2 + 2 * DECIMALS
-    first, zoom = FIRST_EDGES + 3, k * window + 2 * len(OUTSIDE) + 3
+    first, zoom = FIRST_EDGES + STEPS_FAR + 3, k * window + 2 * len(OUTSIDE) + 3
     last = k * (len(LAST_NOISE) + len(LAST_TOTAL) + window) + 3
     return dim * (cells_of_column(LOG2_PARTS_MAX) + first + ZOOMS * zoom + last)
 
@@ -144,6 +149,10 @@ def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray]
     for edges, mass in zip(ends, masses, strict=True):
         steps = max(1, math.floor((FIRST_EDGES - 4) * mass.sum() / total)) if total > 0.0 else FIRST_EDGES // 4
         # Cells of noise alone count a little, so that no part of the stretch is left whole.
+        fullest = int(mass.argmax())
+        if mass[fullest] > FAR * total:
+            low, high = edges[fullest], edges[fullest + 1]
+            chosen += (low + (high - low) * (np.arange(1, STEPS_FAR) / STEPS_FAR)).tolist()
         inside = np.cumsum(mass + std / 4.0)
         at = np.searchsorted(inside, inside[-1] * np.arange(1, steps) / steps)
         picked = np.concatenate([edges[at + 1], [edges[-1], edges[0]]])
@@ -224,7 +233,7 @@ def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[Fl
         steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
         first, final = ranks.below[max(low - 1, 0)], ranks.below[min(high, last - 1)]
         chosen += [begin, end, *position(ranks, first + (final - first) * np.arange(1, steps) / steps).tolist()]
-        chosen += _decimals(edges, masses, low, high, fine_enough(ranks, q, std))
+        chosen += _decimals(edges, masses, low, high, fine_enough(ranks, q, std) / 2.0)
         reach = place.stretch or max(abs(place.center), 1.0)
         with np.errstate(over="ignore"):
             chosen += [edges[0] - reach * far for far in OUTSIDE if low == 0]
@@ -255,8 +264,47 @@ def last_edges(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> Fl
         for i in range(max(low, 1), min(high, len(ranks.edges) - 1) + 1):  # what is known of an atom is measured once more
             if masses[i] > ATOM_STDS * std:
                 chosen += [ranks.edges[i - 1], ranks.edges[i]][: 2 * (len(chosen) < STEPS_FAR * len(qs))]
-        chosen += _decimals(ranks.edges, masses, low, high, fine_enough(ranks, q, std))
+        chosen += _decimals(ranks.edges, masses, low, high, fine_enough(ranks, q, std) / 2.0)
     return finite_edges(chosen)
+
+
+def _light_atom(below: FloatArray, target: float, std: FloatArray, atom: Callable[[int], bool], cell: int) -> int | None:
+    """Where the rank crosses in a cell with hardly any rows: the cell beside the flat part that is an atom, or None."""
+    near = np.flatnonzero(np.abs(below - target) <= np.maximum(std, 0.5))
+    if atom(cell) or len(near) < 2:
+        return None
+    first, last = int(near[0]), int(near[-1])
+    beside = [each for each in ((last + 1, first) if below[first] < target else (first, last + 1)) if atom(each)]
+    return beside[0] if beside else None
+
+
+def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
+    """Whether a cell has at least `DENSE` times as many rows for its length as what lies around it."""
+    edges, below = ranks.edges, ranks.below
+    rows, length = below[cell] - below[cell - 1], edges[cell] / 2.0 - edges[cell - 1] / 2.0
+    reach = NEAR_SAMPLING * math.sqrt(q * (1.0 - q) * ranks.total)
+    first = max(int(np.searchsorted(below, below[cell - 1] - reach, side="right")) - 1, 0)
+    last = min(int(np.searchsorted(below, below[cell] + reach, side="left")), len(edges) - 1)
+    around = below[last] - below[first] - rows
+    return bool(rows * (edges[last] / 2.0 - edges[first] / 2.0 - length) >= DENSE * around * length)
+
+
+def _gap(ranks: EdgeRanks, q: float) -> float | None:
+    """The middle of the flat part of the ranks around a quantile, or None."""
+    target, edges = q * ranks.total, ranks.edges
+    near = np.flatnonzero(np.abs(ranks.below - target) <= FLAT_STDS * ranks.std)
+    if len(near) < 2:
+        return None
+    first, last = int(near[0]), int(near[-1])
+    reach = NEAR_SAMPLING * math.sqrt(q * (1.0 - q) * ranks.total)
+    outer = position(ranks, [target - reach, target + reach]) / 2.0
+    if not outer[1] > outer[0]:
+        return None
+    expected = 2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
+    held = ranks.below[last] - ranks.below[first]
+    if expected <= GAP_STDS * float(ranks.std[first : last + 1].max()) or held >= GAP_SHARE * expected:
+        return None
+    return float(edges[first] / 2.0 + edges[last] / 2.0)
 
 
 def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
@@ -276,21 +324,18 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
         if not 0 < cell < len(edges):
             return False
         length = edges[cell] / 2.0 - edges[cell - 1] / 2.0
-        short = np.nextafter(edges[cell - 1], math.inf) == edges[cell] or length <= ATOM_LENGTH * spread
-        return bool(short and masses[cell] > ATOM_STDS * std)
+        single = np.nextafter(edges[cell - 1], math.inf) == edges[cell]
+        if single:
+            return bool(masses[cell] > SINGLE_STDS * std)
+        return bool(masses[cell] > ATOM_STDS * std and length <= ATOM_LENGTH * spread and _dense(ranks, q, cell))
 
-    near = np.flatnonzero(np.abs(below - target) <= np.maximum(ranks.std, 0.5))
-    if not atom(i) and len(near) > 1:
-        first, last = int(near[0]), int(near[-1])  # edges of a flat part
-        beside = [cell for cell in (last + 1, first) if atom(cell)]
-        if beside and masses[first + 1 : last + 1].max() < ATOM_STDS * std:
-            i = beside[0] if below[first] < target else beside[-1]
-        else:
-            outer = position(ranks, target + np.array([-3.0, 3.0]) * math.sqrt(q * (1.0 - q) * ranks.total))
-            if edges[last] / 2.0 - edges[first] / 2.0 > GAP * (outer[1] / 2.0 - outer[0] / 2.0):
-                return float(edges[first] / 2.0 + edges[last] / 2.0), noise, "gap"
+    light = _light_atom(below, target, ranks.std, atom, i)
+    i = i if light is None else light
     if atom(i):
         return shortest_decimal(float(edges[i - 1]), float(edges[i])), noise, "atom"
+    middle = _gap(ranks, q)
+    if middle is not None:
+        return middle, noise, "gap"
     part = (target - below[i - 1]) / masses[i] if masses[i] > 0.0 else 0.5
     return float(edges[i - 1] * (1.0 - part) + edges[i] * part), noise, "resolved"
 
