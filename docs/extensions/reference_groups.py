@@ -89,6 +89,12 @@ GROUPS = (
         top("estimate_mean", "weighted_mean", "coinpress_mean", "precondition", "Preconditioner", "MeanResult"),
     ),
     Group(
+        "quantiles",
+        "Quantiles",
+        "Medians, quartiles and other quantiles of columns in any unit.",
+        top("quantiles", "QuantileResult"),
+    ),
+    Group(
         "gaussians",
         "Covariances and Gaussians",
         "How columns vary, and vary together.",

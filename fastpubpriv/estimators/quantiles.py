@@ -40,11 +40,16 @@ NEAR_STDS = 3.0  # of noise, within which an edge may be on either side of a qua
 OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # times the stretch, where edges lie beyond the last ones if a quantile may be there
 DECIMALS = 2  # cells of a window in which a number of few digits is looked for
 HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell that holds fewer rows is fine enough
+PRIOR_STD = 0.5  # of the most that a cell may hold: the deviation of what it is taken to hold
 NARROW = 1e-9  # of the size of its numbers: a window is one number
 LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
-ATOM_STDS, ATOM_LENGTH = 8.0, 2.0**-9  # of noise, and of the middle nine tenths: a cell that holds more and is shorter is an atom
+ATOM_STDS, ATOM_LENGTH = (
+    8.0,
+    2.0**-9,
+)  # of noise, and of the middle nine tenths: a cell that holds more and is shorter is an atom
 MIDDLE = (0.05, 0.95)
 DENSE = 10.0
+MANY = 20.0  # rows: an atom holds more, and a gap would
 SINGLE_STDS = 4.0  # of noise: a cell of a single number that holds more is an atom
 # A flat part is a gap where an even spread of the rows within three sampling deviations would put more rows there than this many
 # deviations of the noise, and it holds less than a quarter of them.
@@ -72,8 +77,8 @@ def shortest_decimal(low: float, high: float) -> float:
     if low <= 0.0 < high:
         return 0.0
     size = max(abs(low), abs(high))
-    power, middle = math.floor(math.log10(size)) + 1, Fraction(low) / 2 + Fraction(high) / 2
-    for power in range(power, power - MOST_DIGITS, -1):
+    most, middle = math.floor(math.log10(size)) + 1, Fraction(low) / 2 + Fraction(high) / 2
+    for power in range(most, most - MOST_DIGITS, -1):
         unit = Fraction(10) ** power
         first, last = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
         near = min(max(round(middle / unit), first), last)
@@ -125,9 +130,11 @@ def locate(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: 
         for sign, last, values in ((-1.0, scale.below, column.below), (1.0, scale.above, column.above)):
             if last is None:
                 continue
-            first = max(0, last + 1 - OCTAVES_BELOW * parts)
-            ends.append(column.center + sign * sizes[first : last + 2])
-            masses.append(np.append(np.maximum(values[: first + 1].sum(), 0.0), np.maximum(values[first + 1 : last + 1], 0.0)))
+            start = max(0, last + 1 - OCTAVES_BELOW * parts)
+            ends.append(column.center + sign * sizes[start : last + 2])
+            masses.append(
+                np.append(np.maximum(values[: start + 1].sum(), 0.0), np.maximum(values[start + 1 : last + 1], 0.0))
+            )
         first = _first_edges(column.center, ends, masses, shares.count_std)
         stretch = max((abs(float(end[-1]) - column.center) for end in ends), default=0.0)
         missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
@@ -185,7 +192,7 @@ def ranks_of(asked: Sequence[Counted], total: float, total_std: float) -> EdgeRa
         prior = np.where(smaller, most * share, prior)
         precision += (parent[:, None] == parent[None, :]) * each.std**-2
         right += each.counts[parent] * each.std**-2
-    own = 4.0 / least**2
+    own = (PRIOR_STD * least) ** -2.0
     precision[np.diag_indices(len(lows))] += own
     covariance = np.linalg.inv(precision)
     masses = covariance @ (right + own * prior)
@@ -228,7 +235,9 @@ def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[Fl
         begin, end = edges[max(low - 1, 0)], edges[min(high, last - 1)]
         inside = masses[low : high + 1]
         narrow = end - begin <= NARROW * max(abs(begin), abs(end))
-        unseen = (low == 0 and masses[0] > fine_enough(ranks, q, std)) or (high == last and masses[-1] > fine_enough(ranks, q, std))
+        unseen = (low == 0 and masses[0] > fine_enough(ranks, q, std)) or (
+            high == last and masses[-1] > fine_enough(ranks, q, std)
+        )
         open_windows |= unseen or (not narrow and bool(inside.max() > fine_enough(ranks, q, std)))
         steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
         first, final = ranks.below[max(low - 1, 0)], ranks.below[min(high, last - 1)]
@@ -261,14 +270,18 @@ def last_edges(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> Fl
         sampling = math.hypot(noise, math.sqrt(q * (1.0 - q) * ranks.total))
         reach = [noise * each for each in LAST_NOISE] + [sampling * each for each in LAST_TOTAL]
         chosen += position(ranks, q * ranks.total + np.array(reach)).tolist()
-        for i in range(max(low, 1), min(high, len(ranks.edges) - 1) + 1):  # what is known of an atom is measured once more
+        for i in range(
+            max(low, 1), min(high, len(ranks.edges) - 1) + 1
+        ):  # what is known of an atom is measured once more
             if masses[i] > ATOM_STDS * std:
                 chosen += [ranks.edges[i - 1], ranks.edges[i]][: 2 * (len(chosen) < STEPS_FAR * len(qs))]
         chosen += _decimals(ranks.edges, masses, low, high, fine_enough(ranks, q, std) / 2.0)
     return finite_edges(chosen)
 
 
-def _light_atom(below: FloatArray, target: float, std: FloatArray, atom: Callable[[int], bool], cell: int) -> int | None:
+def _light_atom(
+    below: FloatArray, target: float, std: FloatArray, atom: Callable[[int], bool], cell: int
+) -> int | None:
     """Where the rank crosses in a cell with hardly any rows: the cell beside the flat part that is an atom, or None."""
     near = np.flatnonzero(np.abs(below - target) <= np.maximum(std, 0.5))
     if atom(cell) or len(near) < 2:
@@ -302,7 +315,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
         return None
     expected = 2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
     held = ranks.below[last] - ranks.below[first]
-    if expected <= GAP_STDS * float(ranks.std[first : last + 1].max()) or held >= GAP_SHARE * expected:
+    if expected <= max(GAP_STDS * float(ranks.std[first : last + 1].max()), MANY) or held >= GAP_SHARE * expected:
         return None
     return float(edges[first] / 2.0 + edges[last] / 2.0)
 
@@ -326,8 +339,10 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
         length = edges[cell] / 2.0 - edges[cell - 1] / 2.0
         single = np.nextafter(edges[cell - 1], math.inf) == edges[cell]
         if single:
-            return bool(masses[cell] > SINGLE_STDS * std)
-        return bool(masses[cell] > ATOM_STDS * std and length <= ATOM_LENGTH * spread and _dense(ranks, q, cell))
+            return bool(masses[cell] > max(SINGLE_STDS * std, MANY))
+        return bool(
+            masses[cell] > max(ATOM_STDS * std, MANY) and length <= ATOM_LENGTH * spread and _dense(ranks, q, cell)
+        )
 
     light = _light_atom(below, target, ranks.std, atom, i)
     i = i if light is None else light
@@ -439,9 +454,10 @@ def quantiles(
 
     Privacy
     -------
-    Neighbours: replace one private row. One count of signed dyadic cells, then up to five counts between edges that follow from public
-    and released numbers: each has squared l2 sensitivity 2 dim S^2, l1 sensitivity 2 dim S. Gaussian noise (zCDP, approximate DP) or
-    discrete Laplace noise (pure DP); the exact costs add up to at most the budget. Public: n_priv, dim, x_pub, q.
+    Neighbours: replace one private row. One count of signed dyadic cells, then two to five counts between edges that follow from
+    public and released numbers: each has squared l2 sensitivity 2 dim S^2, l1 sensitivity 2 dim S. Gaussian noise (zCDP,
+    approximate DP) or discrete Laplace noise (pure DP); the exact costs add up to at most the budget. Public: n_priv, dim, x_pub,
+    q.
 
     Notes
     -----
@@ -465,7 +481,11 @@ def quantiles(
     qs = _shares_of_rows(q)
     limits = validation.column_bounds(bounds, rows.dim)
     run = running.start(
-        "quantiles", rows, budget, draws=draws(rows.dim, len(qs)), **running.asked(ledger, random_state, threads, progress)
+        "quantiles",
+        rows,
+        budget,
+        draws=draws(rows.dim, len(qs)),
+        **running.asked(ledger, random_state, threads, progress),
     )
     shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
     _check_grids(shares, run.account.allowance - shares.cells, len(qs))

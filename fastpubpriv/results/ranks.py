@@ -170,13 +170,21 @@ class QuantileResult(Result):
         low, high = self.lowest[:, None], self.highest[:, None]
         return np.clip(ends[:, :, 0], low, high), np.clip(ends[:, :, 1], low, high)
 
-    def plot(self, path: str | Path | None = None, *, level: float = LEVEL) -> Any:
-        """Draw the estimates with their intervals, one panel for each column (needs matplotlib); returns the figure."""
+    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+        """Draw the estimates with their intervals, one panel for each column (needs matplotlib); returns the figure.
+
+        In front of them, if given, the median of the public rows `x_pub`.
+        """
         from fastpubpriv.results import plots as plotting
 
-        return plotting.plot_quantiles(
-            self.q, self.quantile, self.confidence_interval(level), self.labels, level=level, path=path
-        )
+        lower, upper = self.confidence_interval(level)
+        estimates = [
+            plotting.Estimate(f"{q:.6g}", self.quantile[:, k], lower[:, k], upper[:, k])
+            for k, q in enumerate(self.q.tolist())
+        ]
+        if x_pub is not None:
+            estimates.insert(0, plotting.Estimate("public 0.5", np.median(self._public(x_pub), axis=0)))
+        return plotting.plot_means(estimates, columns=self.columns, path=path, level=level, quantity="quantiles")
 
     def _estimate(self) -> tuple[str, Any]:
         return "quantile", self.quantile

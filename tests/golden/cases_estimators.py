@@ -104,4 +104,9 @@ def histograms() -> Iterator[Case]:
     yield public("DyadicBins edges", dyadic.edges, np.array([-1075, -1, 0, 5, 1023]), 0)
 
 
-CASES = [*means(), *gaussians(), *histograms()]
+def quantiles() -> Iterator[Case]:
+    for name, budget in BUDGETS.items():
+        yield private(f"quantiles, {name}", fpp.quantiles, ROWS, x_pub=PUBLIC, budget=budget)
+
+
+CASES = [*means(), *quantiles(), *gaussians(), *histograms()]

@@ -57,6 +57,10 @@ USES: dict[str, dict[str, Use]] = {
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
     },
+    "QuantileResult": {
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
+        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+    },
     "CovarianceResult": {"correlation": lambda result: result.correlation},
     "PCAResult": {"transform": lambda result: result.transform(points(result.center))},
     "GaussianResult": GAUSSIAN,
