@@ -17,6 +17,7 @@ _LATE = (
     "fastpubpriv.estimators.covariance",
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.mean",
+    "fastpubpriv.estimators.quantiles",
     "fastpubpriv.estimators.weighted_mean",
     "fastpubpriv.histograms",
     "fastpubpriv.local",

@@ -23,6 +23,7 @@ from fastpubpriv.cli.options import Decorator
 # Types that neither an annotation nor a documented form tells.
 TYPES: dict[str, Any] = {
     "max_memory": options.EXACT,
+    "q": options.Numbers(),
     "n_components": options.count(),
     "rounds": click.IntRange(min=1),
 }
@@ -271,7 +272,6 @@ def read_spread(call: Call, dim: int) -> None:
         "fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --rho 0.1",
         "fastpubpriv quantiles --private p.npy --public q.npy --q 0.1,0.5,0.9 --epsilon 1 --json out.json --plot out.png",
     ),
-    q={"type": str, "metavar": "Q,...", "default": "0.25,0.5,0.75"},
 )
 def quantiles(call: Call) -> None:
     """Medians, quartiles and other quantiles of private columns in any unit, from one public row or more.
@@ -279,11 +279,6 @@ def quantiles(call: Call) -> None:
     Counts between edges close in on each quantile. A number that many rows have is found as it is. The interval counts noise and
     sampling.
     """
-    given = [options.exact_number(part.strip()) for part in call.arguments["q"].split(",")]
-    numbers = [options.real(number, "--q") for number in given if number is not None]
-    if len(numbers) < len(given):
-        raise click.UsageError("--q takes numbers between 0 and 1 with commas between them, such as 0.25,0.5,0.75")
-    call.arguments["q"] = numbers
 
 
 @command(
