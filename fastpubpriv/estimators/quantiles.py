@@ -60,7 +60,7 @@ MOST_DIGITS = 18
 
 def draws(dim: int, k: int) -> int:
     """Most draws of noise that a call can make."""
-    window = STEPS_FAR + 2 + 2 * DECIMALS
+    window = STEPS_FAR + 2 + (STEPS_FAR + 2) * DECIMALS
     first, zoom = FIRST_EDGES + STEPS_FAR + 3, k * window + 2 * len(OUTSIDE) + 3
     last = k * (len(LAST_NOISE) + len(LAST_TOTAL) + window) + 3
     return dim * (cells_of_column(LOG2_PARTS_MAX) + first + ZOOMS * zoom + last)
@@ -242,7 +242,7 @@ def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[Fl
         steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
         first, final = ranks.below[max(low - 1, 0)], ranks.below[min(high, last - 1)]
         chosen += [begin, end, *position(ranks, first + (final - first) * np.arange(1, steps) / steps).tolist()]
-        chosen += _decimals(edges, masses, low, high, fine_enough(ranks, q, std) / 2.0)
+        chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
         reach = place.stretch or max(abs(place.center), 1.0)
         with np.errstate(over="ignore"):
             chosen += [edges[0] - reach * far for far in OUTSIDE if low == 0]
@@ -250,13 +250,19 @@ def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[Fl
     return finite_edges([place.center, np.nextafter(place.center, math.inf), *chosen]), open_windows
 
 
-def _decimals(edges: FloatArray, masses: FloatArray, low: int, high: int, least: float) -> list[float]:
-    """A number of few digits, cut out by two edges, for each of the fullest cells of a window that hold more rows than `least`."""
-    cells = [i for i in range(max(low, 1), min(high, len(edges) - 1) + 1) if masses[i] > least]
-    found = []
-    for i in sorted(cells, key=lambda i: -masses[i])[:DECIMALS]:
-        value = shortest_decimal(float(edges[i - 1]), float(edges[i]))
+def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float) -> list[float]:
+    """Edges inside the fullest cells (first, last) of a window that hold more rows than `least` and may be one number.
+
+    A number of few digits is cut out by two edges, and a cell that is far fuller than what lies around it is divided finely.
+    """
+    edges, found = ranks.edges, list[float]()
+    full = [i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least]
+    for i in sorted(full, key=lambda i: -masses[i])[:DECIMALS]:
+        low, high = float(edges[i - 1]), float(edges[i])
+        value = shortest_decimal(low, high)
         found += [value, float(np.nextafter(value, math.inf))]
+        if _dense(ranks, q, i):
+            found += (low + (high - low) * (np.arange(1, STEPS_FAR) / STEPS_FAR)).tolist()
     return found
 
 
@@ -275,7 +281,7 @@ def last_edges(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> Fl
         ):  # what is known of an atom is measured once more
             if masses[i] > ATOM_STDS * std:
                 chosen += [ranks.edges[i - 1], ranks.edges[i]][: 2 * (len(chosen) < STEPS_FAR * len(qs))]
-        chosen += _decimals(ranks.edges, masses, low, high, fine_enough(ranks, q, std) / 2.0)
+        chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
     return finite_edges(chosen)
 
 

@@ -181,7 +181,7 @@ def test_noise_is_small_beside_sampling(kind, budget):
         held.append((lower[0] <= truth) & (truth <= upper[0]))
         errors.append(rank_error(rows, result.quantile[0], [0.25, 0.5, 0.75]))
     assert np.mean(held) >= 0.94
-    assert np.sqrt(np.mean(np.square(errors))) < 0.6 * np.sqrt(8000 * 0.2)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.8 * np.sqrt(8000 * 0.2)
 
 
 def test_several_columns_bounds_and_simultaneous_intervals():
