@@ -36,7 +36,16 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import check_count, existing_file
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
-from fastpubpriv.sources.tables import arrow_places, assemble, choose, load_pyarrow, name_of
+from fastpubpriv.sources.tables import (
+    TextRule,
+    TextsOrOther,
+    TextWord,
+    arrow_places,
+    assemble,
+    choose,
+    load_pyarrow,
+    name_of,
+)
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
 MAX_LINE_BYTES = 1 << 24  # a longer line is read as an empty one, so that no line fills the memory
@@ -120,7 +129,7 @@ def _opened(path: str) -> BinaryIO | gzip.GzipFile | bz2.BZ2File:
 
 
 Positions = IntArray
-Column = tuple[int, tuple[str, ...] | None]  # its place on a line; its list, if it holds text
+Column = tuple[int, TextRule | None]  # its place on a line; its list or rule, if it holds text
 
 _COMMA = ord(",")
 _BLANKS = " \t\r\v\f"
@@ -206,8 +215,16 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
     ).take(pa.array(np.arange(0, len(bounds), 2)))
 
 
-def _places(texts: Any, levels: Sequence[str]) -> FloatArray:
-    """The places of texts in a list. A quote within a cell stands there twice, so it does in the list."""
+def _places(texts: Any, levels: TextRule) -> FloatArray:
+    """The places of texts in a list, or their words. A quote within a cell stands there twice, so it does in a list."""
+    if isinstance(levels, TextWord):
+        import pyarrow.compute
+
+        pa = load_pyarrow()
+        single = pyarrow.compute.replace_substring(texts.cast(pa.binary()), b'""', b'"')
+        return arrow_places(single, levels)
+    if isinstance(levels, TextsOrOther):
+        return arrow_places(texts, TextsOrOther(tuple(level.replace('"', '""') for level in levels.levels)))
     return arrow_places(texts, [level.replace('"', '""') for level in levels])
 
 
