@@ -31,6 +31,7 @@ if _TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.quantiles import quantiles
+    from fastpubpriv.estimators.value_counts import crosstab, value_counts
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.histograms import BinGrid, DyadicBins, ProductBins, stable_histogram
     from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
@@ -43,6 +44,7 @@ if _TYPE_CHECKING:
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.results.histogram import HistogramResult
+    from fastpubpriv.results.key_counts import CountResult
     from fastpubpriv.results.mixture import MixtureResult, SelectionResult
     from fastpubpriv.results.models import DescentResult, TrainingResult
     from fastpubpriv.results.ranks import QuantileResult
@@ -60,6 +62,7 @@ __all__ = [
     "BinGrid",
     "BudgetError",
     "ClusterTree",
+    "CountResult",
     "CovarianceResult",
     "DescentResult",
     "DyadicBins",
@@ -92,6 +95,7 @@ __all__ = [
     "TrainingResult",
     "coinpress_covariance",
     "coinpress_mean",
+    "crosstab",
     "estimate_gaussian",
     "estimate_mean",
     "learn_axis_aligned_mixture",
@@ -110,6 +114,7 @@ __all__ = [
     "supercluster",
     "terrific_ball",
     "train",
+    "value_counts",
     "warmup",
     "weighted_mean",
 ]
@@ -125,6 +130,7 @@ _HOMES = {
         ("estimators.mean", "estimate_mean"),
         ("estimators.preconditioner", "Preconditioner precondition"),
         ("estimators.quantiles", "quantiles"),
+        ("estimators.value_counts", "crosstab value_counts"),
         ("estimators.weighted_mean", "weighted_mean"),
         ("mixtures.separated.public_shapes", "Ball terrific_ball supercluster"),
         ("mixtures.separated.baselines", "no_public_baseline public_only"),
@@ -134,6 +140,7 @@ _HOMES = {
         ("mixtures.separated.tree", "ClusterTree"),
         ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
         ("results.histogram", "HistogramResult"),
+        ("results.key_counts", "CountResult"),
         ("mixtures.select", "Hypotheses select_hypothesis"),
         ("planning", "OrderBounds Plan order_bounds plan"),
         ("privacy", "ZCDP ApproxDP Ledger PureDP"),

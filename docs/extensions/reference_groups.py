@@ -138,6 +138,12 @@ GROUPS = (
         rest("fastpubpriv.mixtures.list_decoding"),
     ),
     Group(
+        "counts",
+        "Counts",
+        "How many rows have each value of a column, or each combination of the values of several.",
+        top("value_counts", "crosstab", "CountResult"),
+    ),
+    Group(
         "histograms",
         "Histograms and selection",
         "The shape of columns that nobody bounded, and the best of a public list of hypotheses.",

@@ -158,6 +158,8 @@ COMMANDS = {
         "Mean of private rows without public rows: give a centre and radius.",
     ),
     "histogram": ("estimators:histogram", "Histograms of private columns, with no range given."),
+    "counts": ("estimators:counts", "How many rows have each value of a column, of text or numbers."),
+    "crosstab": ("estimators:crosstab", "How many rows have each combination of the values of several columns."),
     "train": ("train:train", "A linear model of a label from the other columns: regression, classes, counts."),
     "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
     "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),

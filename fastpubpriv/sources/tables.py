@@ -68,7 +68,7 @@ TextRule = Sequence[str] | TextsOrOther | TextWord
 
 def text_of_words(words: Iterable[int]) -> str:
     """The text that has these words."""
-    return b"".join(int(word).to_bytes(WORD_BYTES, "big") for word in words).rstrip(b"\0").decode()
+    return b"".join(int(word).to_bytes(WORD_BYTES, "big") for word in words).rstrip(b"\0").decode(errors="replace")
 
 
 class Coded(str):

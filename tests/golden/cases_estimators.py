@@ -109,4 +109,10 @@ def quantiles() -> Iterator[Case]:
         yield private(f"quantiles, {name}", fpp.quantiles, ROWS, x_pub=PUBLIC, budget=budget)
 
 
-CASES = [*means(), *quantiles(), *gaussians(), *histograms()]
+def counts() -> Iterator[Case]:
+    whole = np.floor(ROWS[:, :1])
+    for name, budget in BUDGETS.items():
+        yield private(f"value_counts, {name}", fpp.value_counts, whole, keys=[0, 1, -1], budget=budget, blas=False)
+
+
+CASES = [*counts(), *means(), *quantiles(), *gaussians(), *histograms()]
