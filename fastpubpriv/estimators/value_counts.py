@@ -124,7 +124,8 @@ def _public_keys(name: str | None, x_pub: Any) -> Keys:
         texts = texts_of_column(x_pub, name)
         if texts is not None:
             return _listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
-    column = public_rows(x_pub, columns=None if name is None else [name], dim=1)
+    plain = name is None or isinstance(x_pub, np.ndarray | list | tuple)
+    column = public_rows(x_pub, columns=None if plain else [name], dim=1)
     return _listed_keys(name, np.unique(column).tolist())
 
 

@@ -181,8 +181,10 @@ class CountResult(Result):
             columns += [Column("rank_from", first[shown]), Column("rank_to", last[shown])]
         status = self.status
         columns.append(Column("status", [status[place] for place in shown]))
-        index = self.by[0] if len(self.by) == 1 else "key"
-        return Table(index, [self.keys[place] if len(self.by) > 1 else self.keys[place][0] for place in shown], columns)
+        if len(self.by) == 1:
+            return Table(self.by[0], [self.keys[place][0] for place in shown], columns)
+        parts = [Column(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
+        return Table("key", list(range(len(shown))), [*parts, *columns])
 
     def to_table(self) -> FloatArray:
         """The counts of two or more columns as an array with one axis for each, keys in the order of `levels`."""

@@ -132,9 +132,9 @@ def places(levels: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
 
 def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
     """The places of the texts in an Arrow Array or ChunkedArray, as bytes: text that is not UTF-8 is none of them."""
-    trimmed = _trimmed(column)
+    trimmed = trimmed_texts(column)
     if isinstance(levels, TextWord):
-        return _arrow_words(trimmed, levels)
+        return arrow_words(trimmed, levels)
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -147,7 +147,7 @@ def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
+def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
     """The words of texts in a LargeBinaryArray; those of bytes beyond ASCII one by one, as Python checks the encoding."""
     begin = np.frombuffer(trimmed.buffers()[1], np.int64)[trimmed.offset : trimmed.offset + len(trimmed) + 1]
     size = np.diff(begin)
@@ -166,7 +166,7 @@ def _arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
     return found
 
 
-def _trimmed(column: Any) -> Any:
+def trimmed_texts(column: Any) -> Any:
     """The texts in an Arrow Array or ChunkedArray without the blanks around them, as one LargeBinaryArray."""
     import pyarrow as pa
     import pyarrow.compute as compute

@@ -41,10 +41,12 @@ from fastpubpriv.sources.tables import (
     TextsOrOther,
     TextWord,
     arrow_places,
+    arrow_words,
     assemble,
     choose,
     load_pyarrow,
     name_of,
+    trimmed_texts,
 )
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
@@ -220,9 +222,9 @@ def _places(texts: Any, levels: TextRule) -> FloatArray:
     if isinstance(levels, TextWord):
         import pyarrow.compute
 
-        pa = load_pyarrow()
-        single = pyarrow.compute.replace_substring(texts.cast(pa.binary()), b'""', b'"')
-        return arrow_places(single, levels)
+        # As bytes: a cell may be anything, and text that is not UTF-8 must not make a cast fail.
+        single = pyarrow.compute.replace_substring(trimmed_texts(texts), b'""', b'"')
+        return arrow_words(single, levels)
     if isinstance(levels, TextsOrOther):
         return arrow_places(texts, TextsOrOther(tuple(level.replace('"', '""') for level in levels.levels)))
     return arrow_places(texts, [level.replace('"', '""') for level in levels])
