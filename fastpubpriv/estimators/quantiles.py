@@ -198,7 +198,9 @@ def ranks_of(asked: Sequence[Counted], total: float, total_std: float) -> EdgeRa
     masses = covariance @ (right + own * prior)
     sums = np.cumsum(np.cumsum(covariance, axis=0), axis=1)
     found = max(float(masses.sum()), 0.0)
-    below = np.maximum.accumulate(np.clip(np.cumsum(masses)[:-1], 0.0, found))
+    below = np.clip(np.cumsum(masses)[:-1], 0.0, found)
+    # Midway between the largest before an edge and the least after it: it never falls, and is not too large on average.
+    below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
     share = below / found if found > 0.0 else np.zeros(len(edges))
     variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
     return EdgeRanks(

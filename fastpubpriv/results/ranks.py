@@ -53,17 +53,18 @@ class EdgeRanks(Value):
             raise InputError("this JSON text cannot be read: edges must ascend, and ranks must not fall")
 
     def ends(self, q: float, z: float) -> tuple[float, float]:
-        """The last edge that is below the q-quantile, and the last number before the first edge that is above it.
+        """The last of the edges that are below the q-quantile, and the last number before those that are above it.
 
         Each holds for noise and sampling up to z standard deviations. Infinite where no edge does.
         """
         target = q * self.total
         reach = z * np.sqrt(self.std**2 + q * (1.0 - q) * self.total)
-        lower = self.edges[self.below + reach < target]
-        upper = self.edges[self.below - reach > target]
+        # Of many edges some stand out by chance: every edge before the lower end is below, and every one after the upper end above.
+        first = int(np.append(np.flatnonzero(self.below + reach >= target), len(self.edges))[0])
+        last = int(np.append(-1, np.flatnonzero(self.below - reach <= target))[-1]) + 1
         return (
-            float(lower[-1]) if len(lower) else -math.inf,
-            float(np.nextafter(upper[0], -math.inf)) if len(upper) else math.inf,
+            float(self.edges[first - 1]) if first > 0 else -math.inf,
+            float(np.nextafter(self.edges[last], -math.inf)) if last < len(self.edges) else math.inf,
         )
 
     def _table(self) -> Table:
