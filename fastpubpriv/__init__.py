@@ -28,6 +28,8 @@ if _TYPE_CHECKING:
     from fastpubpriv.estimators.gaussian import coinpress_covariance, estimate_gaussian
     from fastpubpriv.estimators.mean import coinpress_mean, estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
+    from fastpubpriv.estimators.quantiles import quantiles
+    from fastpubpriv.estimators.value_counts import crosstab, value_counts
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.histograms import BinGrid, DyadicBins, ProductBins, stable_histogram
     from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
@@ -39,8 +41,10 @@ if _TYPE_CHECKING:
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.results.histogram import HistogramResult
+    from fastpubpriv.results.key_counts import CountResult
     from fastpubpriv.results.mixture import MixtureResult, SelectionResult
     from fastpubpriv.results.models import DescentResult, TrainingResult
+    from fastpubpriv.results.ranks import QuantileResult
     from fastpubpriv.sources import Rows
     from fastpubpriv.training.train import linear_regression, logistic_regression, train
     from fastpubpriv.warming import warmup
@@ -55,6 +59,7 @@ __all__ = [
     "BinGrid",
     "BudgetError",
     "ClusterTree",
+    "CountResult",
     "CovarianceResult",
     "DescentResult",
     "DyadicBins",
@@ -79,6 +84,7 @@ __all__ = [
     "PrivacyWarning",
     "ProductBins",
     "PureDP",
+    "QuantileResult",
     "ReplayError",
     "Rows",
     "SeededNoiseWarning",
@@ -86,6 +92,7 @@ __all__ = [
     "TrainingResult",
     "coinpress_covariance",
     "coinpress_mean",
+    "crosstab",
     "estimate_gaussian",
     "estimate_mean",
     "learn_axis_aligned_mixture",
@@ -98,11 +105,13 @@ __all__ = [
     "precondition",
     "private_pca",
     "public_only",
+    "quantiles",
     "select_hypothesis",
     "stable_histogram",
     "supercluster",
     "terrific_ball",
     "train",
+    "value_counts",
     "warmup",
     "weighted_mean",
 ]
@@ -116,6 +125,8 @@ _HOMES = {
         ("estimators.gaussian", "estimate_gaussian"),
         ("estimators.mean", "coinpress_mean estimate_mean"),
         ("estimators.preconditioner", "Preconditioner precondition"),
+        ("estimators.quantiles", "quantiles"),
+        ("estimators.value_counts", "crosstab value_counts"),
         ("estimators.weighted_mean", "weighted_mean"),
         ("mixtures.separated.public_shapes", "Ball terrific_ball supercluster"),
         ("results.mixture", "MixtureResult SelectionResult"),
@@ -124,12 +135,14 @@ _HOMES = {
         ("mixtures.separated.search_state", "ClusterTree"),
         ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
         ("results.histogram", "HistogramResult"),
+        ("results.key_counts", "CountResult"),
         ("mixtures.select", "Hypotheses select_hypothesis"),
         ("planning", "OrderBounds Plan order_bounds plan"),
         ("privacy", "ZCDP ApproxDP Ledger PureDP"),
         ("results.estimates", "CovarianceResult GaussianResult MeanResult PCAResult"),
         ("sources", "Rows"),
         ("results.models", "DescentResult TrainingResult"),
+        ("results.ranks", "QuantileResult"),
         ("training.train", "linear_regression logistic_regression train"),
         ("warming", "warmup"),
     )

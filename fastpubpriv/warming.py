@@ -17,6 +17,8 @@ _LATE = (
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.mean",
+    "fastpubpriv.estimators.quantiles",
+    "fastpubpriv.estimators.value_counts",
     "fastpubpriv.estimators.weighted_mean",
     "fastpubpriv.histograms",
     "fastpubpriv.local",

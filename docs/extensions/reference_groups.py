@@ -89,6 +89,12 @@ GROUPS = (
         top("estimate_mean", "weighted_mean", "coinpress_mean", "precondition", "Preconditioner", "MeanResult"),
     ),
     Group(
+        "quantiles",
+        "Quantiles",
+        "Medians, quartiles and other quantiles of columns in any unit.",
+        top("quantiles", "QuantileResult"),
+    ),
+    Group(
         "gaussians",
         "Covariances and Gaussians",
         "How columns vary, and vary together.",
@@ -130,6 +136,12 @@ GROUPS = (
         "List decoding",
         "Short lists that hold a scale, a mean or a Gaussian near each component of a mixture; no range is given.",
         rest("fastpubpriv.mixtures.list_decoding"),
+    ),
+    Group(
+        "counts",
+        "Counts",
+        "How many rows have each value of a column, or each combination of the values of several.",
+        top("value_counts", "crosstab", "CountResult"),
     ),
     Group(
         "histograms",

@@ -142,6 +142,7 @@ def wait_for_reader() -> None:
 # Name of a command -> its module and its line in the overview. A module is imported when its command is asked for.
 COMMANDS = {
     "mean": ("estimators:mean", "Mean of private rows, with the range taken from public rows."),
+    "quantiles": ("estimators:quantiles", "Medians, quartiles and other quantiles of private columns."),
     "gaussian": ("estimators:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
     "mixture": ("estimators:mixture", "Groups of private rows: weight, mean and covariance of each."),
     "axis-mixture": (
@@ -157,6 +158,8 @@ COMMANDS = {
         "Mean of private rows without public rows: give a centre and radius.",
     ),
     "histogram": ("estimators:histogram", "Histograms of private columns, with no range given."),
+    "counts": ("estimators:counts", "How many rows have each value of a column, of text or numbers."),
+    "crosstab": ("estimators:crosstab", "How many rows have each combination of the values of several columns."),
     "train": ("train:train", "A linear model of a label from the other columns: regression, classes, counts."),
     "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
     "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),

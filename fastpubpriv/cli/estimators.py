@@ -23,6 +23,7 @@ from fastpubpriv.cli.options import Decorator
 # Types that neither an annotation nor a documented form tells.
 TYPES: dict[str, Any] = {
     "max_memory": options.EXACT,
+    "q": options.Numbers(),
     "n_components": options.count(),
     "rounds": click.IntRange(min=1),
 }
@@ -144,15 +145,18 @@ class Call:
 
 
 def command(
-    function: str, title: str, examples: tuple[str, ...] = (), **changes: Any
+    function: str, title: str, examples: tuple[str, ...] = (), opens: Callable[..., Any] | None = None, **changes: Any
 ) -> Callable[[Callable[[Call], None]], click.Command]:
-    """A command that calls a public function; what it decorates has its help, and changes arguments where they differ."""
+    """A command that calls a public function; what it decorates has its help, and changes arguments where they differ.
+
+    `opens` opens the files in place of `prepare`.
+    """
 
     def made(change: Callable[[Call], None]) -> click.Command:
         shown, own = options_of(function, changes)
 
         def run(**settings: Any) -> None:
-            opened = prepare(settings)
+            opened = (opens or prepare)(settings)
             call = Call(opened, settings, {name: settings[name] for name in own})
             change(call)
             public = {} if opened.public is None else {"x_pub": opened.public}
@@ -164,7 +168,7 @@ def command(
 
             from fastpubpriv.cli import outputs
 
-            outputs.deliver(estimate, title.format(n=opened.private.n), settings, **public)
+            outputs.deliver(estimate, title.format(n=getattr(opened.private, "n", 0)), settings, **public)
 
         name = change.__name__.replace("_", "-")
         return click.command(name, help=change.__doc__, epilog=options.epilog(*examples))(shown(run))
@@ -176,9 +180,7 @@ def prepare(settings: dict[str, Any], **reading: Any) -> Any:
     """Everything that can be refused before the budget is touched; returns the opened files. `reading`: as for `open_files`."""
     from fastpubpriv.cli import inputs, outputs
 
-    settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
-    files = (settings["private_path"], settings.get("public_path"), settings["ledger"])
-    outputs.check_outputs(settings, files)
+    check(settings)
     opened = inputs.open_files(
         settings["private_path"],
         settings.get("public_path"),
@@ -191,6 +193,23 @@ def prepare(settings: dict[str, Any], **reading: Any) -> Any:
         for text in opened.notes:
             outputs.note(text)
     return opened
+
+
+def check(settings: dict[str, Any]) -> None:
+    """Make the budget, and refuse what could not be written."""
+    from fastpubpriv.cli import outputs
+
+    settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
+    files = (settings["private_path"], settings.get("public_path"), settings["ledger"])
+    outputs.check_outputs(settings, files)
+
+
+def paths(settings: dict[str, Any]) -> Any:
+    """Files that the function opens itself, because its arguments say how their columns are read."""
+    from fastpubpriv.cli import inputs
+
+    check(settings)
+    return inputs.Opened(settings["private_path"], settings.get("public_path"))
 
 
 def common(settings: dict[str, Any]) -> dict[str, Any]:
@@ -262,6 +281,22 @@ def read_spread(call: Call, dim: int) -> None:
         call.arguments["covariance"] = inputs.read_array(covariance, "--covariance")
     if variance is not None:
         call.arguments["variance"] = inputs.read_vector(variance, dim, "--variance")
+
+
+@command(
+    "quantiles",
+    "Private quantiles of {n:,} rows",
+    (
+        "fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --rho 0.1",
+        "fastpubpriv quantiles --private p.npy --public q.npy --q 0.1,0.5,0.9 --epsilon 1 --json out.json --plot out.png",
+    ),
+)
+def quantiles(call: Call) -> None:
+    """Medians, quartiles and other quantiles of private columns in any unit, from one public row or more.
+
+    Counts between edges close in on each quantile. A number that many rows have is found as it is. The interval counts noise and
+    sampling.
+    """
 
 
 @command(
@@ -418,3 +453,66 @@ def histogram(call: Call) -> None:
         grid = fpp.BinGrid(width=options.real(width, "--width"), offset=options.real(offset, "--offset"), levels=levels)
     joint = call.settings["joint"]
     call.arguments["bins"] = fpp.ProductBins(grids=[grid] * call.opened.private.dim) if joint else grid
+
+
+def keys_in(text: str, option: str) -> list[Any]:
+    """Keys with commas between them: numbers if all of them are, else texts."""
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [options.exact_number(part) for part in parts]
+    if None in numbers:
+        return list(parts)
+    return [options.real(number, option) for number in numbers if number is not None]
+
+
+@command(
+    "value_counts",
+    "Private counts",
+    (
+        "fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --rho 0.1",
+        "fastpubpriv counts --private flights.parquet --column dest --top 10 --epsilon 1 --delta 1e-8 --json out.json",
+    ),
+    opens=paths,
+    budget=options.budget_options(" Without --keys and --public it must be --epsilon with --delta."),
+    x_pub=options.public_option(required=False),
+    column={"type": str, "metavar": "NAME"},
+    keys={"type": str, "metavar": "A,B,..."},
+    top={"type": click.IntRange(min=1)},
+    max_bytes={"type": click.IntRange(min=1)},
+)
+def counts(call: Call) -> None:
+    """How many rows have each value of a column, of text or numbers.
+
+    Values are listed by --keys, or are those of the public rows; all others count together. Without both, texts that many rows
+    have are found, which needs --delta.
+    """
+    if call.arguments["keys"] is not None:
+        call.arguments["keys"] = keys_in(call.arguments["keys"], "--keys")
+
+
+@command(
+    "crosstab",
+    "Private counts",
+    (
+        "fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\",
+        "    --keys month=1,2,3 --rho 0.1",
+    ),
+    opens=paths,
+    x_pub=options.public_option(required=False),
+    columns=options.table(
+        {"columns": (str, "Columns of the table, of text or numbers, with commas between them.", ...)}
+    ),
+    keys={"type": str, "multiple": True, "metavar": "NAME=A,B,..."},
+    top={"type": click.IntRange(min=1)},
+)
+def crosstab(call: Call) -> None:
+    """How many rows have each combination of the values of several columns.
+
+    Values of a column are listed by --keys, once for each column, or are those of the public rows; all others count together.
+    """
+    from fastpubpriv.cli import inputs
+
+    call.arguments["columns"] = inputs.split_names(call.settings["columns"])
+    pairs = [text.partition("=") for text in call.arguments["keys"]]
+    if not all(sign for _, sign, _ in pairs):
+        raise click.UsageError("--keys looks like carrier=UA,B6, once for each column")
+    call.arguments["keys"] = {name.strip(): keys_in(keys, "--keys") for name, _, keys in pairs}

@@ -107,6 +107,22 @@ class TwoNumbers(Type):
         return real(low, option), real(high, option)
 
 
+class Numbers(Type):
+    """Numbers with commas between them; a default is a tuple."""
+
+    name = "number,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        """Check and convert one argument."""
+        if isinstance(value, tuple):
+            return value
+        option = "" if param is None else param.opts[0]
+        found = [exact_number(part.strip()) for part in str(value).split(",")]
+        if None in found:
+            raise click.UsageError(f"{option} takes numbers with commas between them, such as 0.25,0.5,0.75")
+        return tuple(real(number, option) for number in found if number is not None)
+
+
 class FileName(click.Path):
     """The name of a file or folder, not one of the options that follow it: `--json -q` has lost its file."""
 

@@ -42,11 +42,13 @@ from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
+from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.models import TrainingResult
+from fastpubpriv.results.ranks import QuantileResult
 
 PICTURES = {".png", ".pdf", ".svg"}
-Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult | TrainingResult
+Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult | QuantileResult | CountResult | TrainingResult
 OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6
@@ -295,12 +297,13 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
     """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
     if isinstance(result, GaussianResult):
         return {**result.to_dict(), "correlation": result.correlation.tolist(), "warnings": warned}
-    if not isinstance(result, MeanResult):
+    if not isinstance(result, MeanResult | QuantileResult | CountResult):
         return {**result.to_dict(), "warnings": warned}
     lower, upper = result.confidence_interval(level)
+    error = {"standard_error": result.standard_error.tolist()} if isinstance(result, MeanResult) else {}
     return {
         **result.to_dict(),
-        "standard_error": result.standard_error.tolist(),
+        **error,
         "confidence_interval": {"level": level, "lower": plain(lower), "upper": plain(upper)},
         "warnings": warned,
     }

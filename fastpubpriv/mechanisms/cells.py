@@ -94,6 +94,20 @@ class CodeQuery(Query):
         return self.cost
 
 
+def _count_event(
+    cost: Fraction, histograms: int, cells: int, n: int, *, gaussian: bool
+) -> tuple[GaussianEvent | LaplaceEvent, int]:
+    """The event of a joint release of histograms, of so many cells in all, at this cost, and the grid steps of one count.
+
+    The grid is made for the share of one histogram, as the costs of histograms add up.
+    """
+    grid = (gaussian_count_grid if gaussian else laplace_count_grid)(cost / histograms, cells, n)
+    steps = grid.quant_bound
+    if gaussian:
+        return GaussianEvent(2 * steps**2 * histograms, grid.log2_scale, cells), steps
+    return LaplaceEvent(2 * steps * histograms, grid.log2_scale, cells), steps
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellCounts(Measurement[Fraction, Released]):
     """Release how many rows are in each cell between the ascending `edges` of each column, column after column.
@@ -108,16 +122,9 @@ class CellCounts(Measurement[Fraction, Released]):
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         columns, cells = len(self.edges), sum(len(cuts) + 1 for cuts in self.edges)
-        # The share of one column: a grid is made for the cost of one histogram, and the costs of the columns add up.
-        grid = (gaussian_count_grid if self.gaussian else laplace_count_grid)(cost / columns, cells, rows.n)
-        event: GaussianEvent | LaplaceEvent
-        if self.gaussian:
-            event = GaussianEvent(2 * grid.quant_bound**2 * columns, grid.log2_scale, cells)
-        else:
-            event = LaplaceEvent(2 * grid.quant_bound * columns, grid.log2_scale, cells)
-
-        query = partial(executor.run, CellQuery.between(self.edges, grid.quant_bound), rows)
-        unit = 1.0 / grid.quant_bound
+        event, steps = _count_event(cost, columns, cells, rows.n, gaussian=self.gaussian)
+        query = partial(executor.run, CellQuery.between(self.edges, steps), rows)
+        unit = 1.0 / steps
         value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
         return Released(value=value, noise_std=event.noise_std * unit, event=event)
 
@@ -203,21 +210,22 @@ class SignedCells(Measurement[Fraction, Released]):
 class CodeCounts(Measurement[Fraction, Released]):
     """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding.
 
-    Discrete Laplace noise at `cost` epsilon for all codings together (l1 sensitivity 2 for each). `codes` maps a chunk to one int64
-    array for each coding, each row by itself; a row with any other number is in no cell.
+    Discrete Laplace noise at `cost` epsilon for all codings together (l1 sensitivity 2 for each), or Gaussian noise at `cost` rho
+    (squared l2 sensitivity 2 for each). `codes` maps a chunk to one int64 array for each coding, each row by itself; a row with any
+    other number is in no cell.
     """
 
     codes: Callable[[Any], list[IntArray]]
     cells: list[int]
     row_cost: int
+    gaussian: bool = False
 
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
-        grid = laplace_count_grid(cost / len(self.cells), sum(self.cells), rows.n)
-        event = LaplaceEvent(2 * grid.quant_bound * len(self.cells), grid.log2_scale, sum(self.cells))
-
-        counts = CodeQuery(cells=tuple(self.cells), scale=grid.quant_bound, codes=self.codes, cost=self.row_cost)
+        codings, cells = len(self.cells), sum(self.cells)
+        event, steps = _count_event(cost, codings, cells, rows.n, gaussian=self.gaussian)
+        counts = CodeQuery(cells=tuple(self.cells), scale=steps, codes=self.codes, cost=self.row_cost)
         query = partial(executor.run, counts, rows)
-        unit = 1.0 / grid.quant_bound
-        value = release(account, name=name, query=query, shape=(sum(self.cells),), event=event, unit=unit)
+        unit = 1.0 / steps
+        value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
         return Released(value=value, noise_std=event.noise_std * unit, event=event)

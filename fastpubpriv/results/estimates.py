@@ -219,6 +219,26 @@ class MeanResult(Result):
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
+    def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sums of the columns over the rows that have a number there, with lower and upper ends, (dim,) each.
+
+        The mean times the number of these rows: all, or all but the released number of missing ones, whose noise counts. The ends
+        are those of the mean, so that sampling counts too: they hold the sum of the rows at hand and the expected sum of as many
+        others. NaN where it was not counted how many rows are missing.
+        """
+        lower, upper = self.confidence_interval(level)
+        missing, error = np.zeros(self.dim), 0.0
+        if self.report is not None:
+            missing = self.report.missing
+            counted = [each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"]
+            # A number of missing rows that is within three deviations of its noise is reported as zero.
+            error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
+        fewest = np.maximum(self.n_priv - missing - error, 0.0)
+        most = self.n_priv - np.maximum(missing - error, 0.0)
+        low = np.where(lower < 0.0, lower * most, lower * fewest)
+        high = np.where(upper > 0.0, upper * most, upper * fewest)
+        return self.mean * (self.n_priv - missing), low, high
+
     def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
         """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure.
 

@@ -25,6 +25,7 @@ MAX_PAIRED = 5
 MAX_PANELS = 12
 # Means: panels, beyond so many columns small ones, and beyond more one line over their numbers.
 MAX_LARGE_PANELS, MAX_SMALL_PANELS = 12, 60
+MAX_BARS = 60  # of counts of keys
 # Beyond so many columns names overlap, then numbers do.
 MAX_NAMED, MAX_NUMBERED = 40, 12
 
@@ -156,6 +157,31 @@ def plot_means(
     if not large:
         figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(title, fontsize=10)
+    return save(figure, path)
+
+
+def plot_counts(
+    names: Sequence[str],
+    counts: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    title: str,
+    *,
+    path: str | Path | None = None,
+) -> Any:
+    """A bar for each key, from the top down, with its interval."""
+    figure = new_figure(6.0, 0.6 + 0.24 * max(len(names), 4))
+    axes = figure.subplots()
+    places = np.arange(len(names))
+    axes.barh(places, np.maximum(counts, 0.0), color=PALETTE[0], alpha=0.75, lw=0)
+    axes.hlines(places, lower, upper, color=PALETTE[1], lw=1.5)
+    axes.set_yticks(places)
+    axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("rows", fontsize=8)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.grid(axis="x", alpha=0.3, lw=0.5)
+    axes.set_title(heading(title, 60), fontsize=9)
     return save(figure, path)
 
 

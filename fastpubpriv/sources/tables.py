@@ -7,6 +7,7 @@ too, becomes NaN. What a cell becomes depends on that cell and on the list alone
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections import Counter
@@ -29,17 +30,58 @@ from fastpubpriv.validation import boolean, path_name
 BLANKS = " \t\r\n\v\f"
 
 
-class Coded(str):
-    """The name of a column that is read as text, and the public list of its texts."""
-
-    __slots__ = ("levels",)
+@dataclass(frozen=True, slots=True)
+class TextsOrOther:
+    """A public list of texts; any other text has the place after the last, and only a cell without text is NaN."""
 
     levels: tuple[str, ...]
 
-    def __new__(cls, name: str, levels: Sequence[str]) -> Coded:
+
+WORD_BYTES = 6  # of text in a number: 48 bits, so that every word is a whole number that a double holds exactly
+
+
+@dataclass(frozen=True, slots=True)
+class TextWord:
+    """Bytes first ... first + 5 of a text as a whole number, in place of its place in a list.
+
+    NaN for a cell without text, for text of more than `most` bytes of UTF-8, and for text that is not UTF-8 or has a zero byte.
+    """
+
+    first: int
+    most: int
+
+    def of(self, cell: Any) -> float:
+        """The word of one cell of any type."""
+        if not isinstance(cell, str):
+            return math.nan
+        try:
+            data = plain_text(cell).encode()
+        except UnicodeEncodeError:  # a lone surrogate
+            return math.nan
+        if not 0 < len(data) <= self.most or 0 in data:
+            return math.nan
+        return float(int.from_bytes(data[self.first : self.first + WORD_BYTES].ljust(WORD_BYTES, b"\0"), "big"))
+
+
+TextRule = Sequence[str] | TextsOrOther | TextWord
+
+
+def text_of_words(words: Iterable[int]) -> str:
+    """The text that has these words."""
+    return b"".join(int(word).to_bytes(WORD_BYTES, "big") for word in words).rstrip(b"\0").decode(errors="replace")
+
+
+class Coded(str):
+    """The name of a column that is read as text, and the public list of its texts or another rule that gives numbers."""
+
+    __slots__ = ("levels",)
+
+    levels: TextRule
+
+    def __new__(cls, name: str, levels: TextRule) -> Coded:
         """A name that is equal to `name`."""
         made = super().__new__(cls, name)
-        made.levels = tuple(levels)
+        made.levels = levels if isinstance(levels, TextsOrOther | TextWord) else tuple(levels)
         return made
 
     def __reduce__(self) -> Any:
@@ -51,7 +93,7 @@ class TextColumns:
     """What to read, in place of a list of column names: those names, None for all columns, and the texts of columns of text."""
 
     names: Sequence[Any] | None
-    texts: Mapping[str, tuple[str, ...]]
+    texts: Mapping[str, Any]  # of each column of text a TextRule
 
 
 def names_of_columns(columns: Any) -> Sequence[Any] | None:
@@ -69,21 +111,63 @@ def plain_text(cell: str) -> str:
     return str.strip(str.__str__(cell), BLANKS)
 
 
-def places(levels: Sequence[str]) -> Callable[[Iterable[Any]], FloatArray]:
-    """A function from cells, which may be of any type, to their places in a list of texts."""
-    known = {level: float(place) for place, level in enumerate(levels)}
+def places(levels: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
+    """A function from cells, which may be of any type, to their places in a list of texts, or their words."""
+    if isinstance(levels, TextWord):
+        word = levels
+        return lambda cells: np.array([word.of(cell) for cell in cells], dtype=np.float64)
+    listed, other = (levels.levels, len(levels.levels)) if isinstance(levels, TextsOrOther) else (levels, np.nan)
+    known = {level: float(place) for place, level in enumerate(listed)}
+    if isinstance(levels, TextsOrOther):
+        known[""] = np.nan
 
     def found(cells: Iterable[Any]) -> FloatArray:
         return np.array(
-            [known.get(plain_text(cell), np.nan) if isinstance(cell, str) else np.nan for cell in cells],
+            [known.get(plain_text(cell), other) if isinstance(cell, str) else np.nan for cell in cells],
             dtype=np.float64,
         )
 
     return found
 
 
-def arrow_places(column: Any, levels: Sequence[str]) -> NDArray[Any]:
+def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
     """The places of the texts in an Arrow Array or ChunkedArray, as bytes: text that is not UTF-8 is none of them."""
+    trimmed = trimmed_texts(column)
+    if isinstance(levels, TextWord):
+        return arrow_words(trimmed, levels)
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    listed = levels.levels if isinstance(levels, TextsOrOther) else levels
+    known = pa.array([level.encode() for level in listed], pa.large_binary())
+    found = compute.index_in(trimmed, value_set=known).cast(pa.float64())
+    if isinstance(levels, TextsOrOther):
+        some = compute.greater(compute.binary_length(trimmed), 0)
+        found = compute.if_else(some, compute.fill_null(found, float(len(listed))), None)
+    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
+    """The words of texts in a LargeBinaryArray; those of bytes beyond ASCII one by one, as Python checks the encoding."""
+    begin = np.frombuffer(trimmed.buffers()[1], np.int64)[trimmed.offset : trimmed.offset + len(trimmed) + 1]
+    size = np.diff(begin)
+    data = np.frombuffer(trimmed.buffers()[2] or b"", np.uint8)
+    fine = (size > 0) & (size <= word.most) & ~np.asarray(trimmed.is_null())
+    found, odd = np.zeros(len(size)), np.zeros(len(size), dtype=bool)
+    for place in range(min(word.most, int(size[fine].max(initial=0)))):
+        inside = np.flatnonzero(fine & (size > place))
+        byte = data[begin[inside] + place]
+        odd[inside] |= (byte == 0) | (byte > 127)
+        if word.first <= place < word.first + WORD_BYTES:
+            found[inside] += byte.astype(np.float64) * 256.0 ** (word.first + WORD_BYTES - 1 - place)
+    found[~fine] = np.nan
+    for place in np.flatnonzero(fine & odd).tolist():
+        found[place] = word.of(trimmed[place].as_py().decode(errors="surrogateescape"))
+    return found
+
+
+def trimmed_texts(column: Any) -> Any:
+    """The texts in an Arrow Array or ChunkedArray without the blanks around them, as one LargeBinaryArray."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -92,11 +176,9 @@ def arrow_places(column: Any, levels: Sequence[str]) -> NDArray[Any]:
     if not pa.types.is_large_string(column.type):
         column = column.cast(pa.large_string())
     trimmed = compute.ascii_trim(column, characters=BLANKS).cast(pa.large_binary())
-    known = pa.array([level.encode() for level in levels], pa.large_binary())
-    found = compute.index_in(trimmed, value_set=known).cast(pa.float64())
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
-    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    if isinstance(trimmed, pa.ChunkedArray):
+        trimmed = trimmed.combine_chunks() if trimmed.num_chunks != 1 else trimmed.chunk(0)
+    return trimmed
 
 
 def refuse_numbers(label: str, kind: str, what: str) -> None:

@@ -36,7 +36,18 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import check_count, existing_file
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
-from fastpubpriv.sources.tables import arrow_places, assemble, choose, load_pyarrow, name_of
+from fastpubpriv.sources.tables import (
+    TextRule,
+    TextsOrOther,
+    TextWord,
+    arrow_places,
+    arrow_words,
+    assemble,
+    choose,
+    load_pyarrow,
+    name_of,
+    trimmed_texts,
+)
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
 MAX_LINE_BYTES = 1 << 24  # a longer line is read as an empty one, so that no line fills the memory
@@ -120,7 +131,7 @@ def _opened(path: str) -> BinaryIO | gzip.GzipFile | bz2.BZ2File:
 
 
 Positions = IntArray
-Column = tuple[int, tuple[str, ...] | None]  # its place on a line; its list, if it holds text
+Column = tuple[int, TextRule | None]  # its place on a line; its list or rule, if it holds text
 
 _COMMA = ord(",")
 _BLANKS = " \t\r\v\f"
@@ -206,8 +217,16 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
     ).take(pa.array(np.arange(0, len(bounds), 2)))
 
 
-def _places(texts: Any, levels: Sequence[str]) -> FloatArray:
-    """The places of texts in a list. A quote within a cell stands there twice, so it does in the list."""
+def _places(texts: Any, levels: TextRule) -> FloatArray:
+    """The places of texts in a list, or their words. A quote within a cell stands there twice, so it does in a list."""
+    if isinstance(levels, TextWord):
+        import pyarrow.compute
+
+        # As bytes: a cell may be anything, and text that is not UTF-8 must not make a cast fail.
+        single = pyarrow.compute.replace_substring(trimmed_texts(texts), b'""', b'"')
+        return arrow_words(single, levels)
+    if isinstance(levels, TextsOrOther):
+        return arrow_places(texts, TextsOrOther(tuple(level.replace('"', '""') for level in levels.levels)))
     return arrow_places(texts, [level.replace('"', '""') for level in levels])
 
 

@@ -8,7 +8,7 @@ import pytest
 from command_cases import runner
 
 from benchmarks.papers.mixture_cases import CASES
-from fastpubpriv import HistogramResult
+from fastpubpriv import CountResult, HistogramResult, QuantileResult
 
 MIX = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 3.0, 7.0]])
 CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
@@ -18,6 +18,9 @@ FILES = {
     "mixture": ("--private", "groups.npy", "--public", "few_groups.npy"),
     "axis-mixture": ("--private", "line.npy"),
     "histogram": ("--private", "flights.parquet"),
+    "quantiles": ("--private", "flights.parquet", "--public", "few.parquet"),
+    "counts": ("--private", "flights.parquet"),
+    "crosstab": ("--private", "flights.parquet"),
 }
 
 
@@ -37,9 +40,11 @@ def folder(tmp_path_factory):
     delays = {
         "delay": rng.exponential(20.0, 5000).round(),
         "name": "Alice-SSN-123",
+        "carrier": rng.choice(["UA", "B6", "EV"], 5000, p=[0.5, 0.3, 0.2]),
         "distance": rng.normal(1e6, 3.0, 5000),
     }
     pd.DataFrame(delays).to_parquet(made / "flights.parquet")
+    pd.DataFrame({"delay": [7.0, 12.0], "distance": [1e6, 1e6 + 1.0]}).to_parquet(made / "few.parquet")
     return made
 
 
@@ -160,6 +165,38 @@ def test_histograms_of_levels_powers_and_all_columns():
     assert "more histograms" in call("histogram", *base, "--width", "5", "--levels", "9").stdout
 
 
+def test_quantiles(outputs):
+    options, read = outputs
+    said = call("quantiles", "--columns", "delay", "--rho", "1", "--q", "0.5,0.9", *options).stdout
+    assert "noise_rows" in said
+    assert "atom" in said
+    released = {name: value for name, value in read().items() if name not in ("warnings", "confidence_interval")}
+    assert QuantileResult.from_json(json.dumps(released)).quantile[0] == pytest.approx([14.0, 46.0], abs=2.0)
+    (lower,), (upper,) = (read()["confidence_interval"][end] for end in ("lower", "upper"))
+    assert lower[0] <= 14.0 <= upper[0]
+
+
+def test_counts(outputs):
+    options, read = outputs
+    said = call("counts", "--column", "carrier", "--keys", "UA,B6", "--rho", "1", *options).stdout
+    assert "(other)" in said
+    released = {name: value for name, value in read().items() if name not in ("warnings", "confidence_interval")}
+    result = CountResult.from_json(json.dumps(released))
+    assert result.keys == (("UA",), ("B6",), ("(other)",), ("(missing)",))
+    assert result.counts == pytest.approx([2500, 1500, 1000, 0], abs=150)
+    found = answer("counts", "--column", "carrier", "--top", "2", *APPROX, "--quiet")
+    assert found["keys"] == [["B6"], ["EV"], ["UA"]]
+    numbers = answer("counts", "--column", "delay", "--keys", "0,1e0", "--rho", "1", "--quiet")
+    assert numbers["keys"][:2] == [[0.0], [1.0]]
+
+
+def test_crosstab():
+    given = ("--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--keys", "delay=0,1,2", "--rho", "1")
+    found = answer("crosstab", *given, "--quiet")
+    assert (found["by"], len(found["keys"])) == (["carrier", "delay"], 20)
+    assert "share" in call("crosstab", *given, "--top", "3").stdout
+
+
 THREE, BOTH, WIDE = (
     "--components 3",
     "--components 2 --epsilon 1 --delta 1e-6",
@@ -189,6 +226,12 @@ REFUSED = [
     ("axis-mixture", f"{BOTH} --method list_decoding --accuracy 0.1", "candidates"),
     ("axis-mixture", f"{BOTH} --variance -1", "variance"),
     ("axis-mixture", f"{BOTH} --held-out 0.2", "dp_em"),
+    ("counts", "--column carrier --rho 1", "a delta is needed"),
+    ("counts", "--column carrier --rho 1 --keys UA,UA", "twice"),
+    ("crosstab", "--columns carrier,delay --rho 1 --keys UA", "once for each column"),
+    ("crosstab", "--columns carrier,delay --rho 1 --keys carrier=UA", "keys of column 'delay'"),
+    ("quantiles", "--columns delay --rho 1 --q 0.5,", "numbers with commas"),
+    ("quantiles", "--columns delay --rho 1 --q 2", "q must lie"),
     ("histogram", WIDE, "either --width W or --dyadic"),
     ("histogram", f"{WIDE} --dyadic --width 1", "either --width W or --dyadic"),
     ("histogram", f"{WIDE} --dyadic --levels 2", "belong to --width"),

@@ -104,4 +104,15 @@ def histograms() -> Iterator[Case]:
     yield public("DyadicBins edges", dyadic.edges, np.array([-1075, -1, 0, 5, 1023]), 0)
 
 
-CASES = [*means(), *gaussians(), *histograms()]
+def quantiles() -> Iterator[Case]:
+    for name, budget in BUDGETS.items():
+        yield private(f"quantiles, {name}", fpp.quantiles, ROWS, x_pub=PUBLIC, budget=budget)
+
+
+def counts() -> Iterator[Case]:
+    whole = np.floor(ROWS[:, :1])
+    for name, budget in BUDGETS.items():
+        yield private(f"value_counts, {name}", fpp.value_counts, whole, keys=[0, 1, -1], budget=budget, blas=False)
+
+
+CASES = [*counts(), *means(), *quantiles(), *gaussians(), *histograms()]

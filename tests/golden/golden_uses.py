@@ -60,6 +60,21 @@ USES: dict[str, dict[str, Use]] = {
     "MeanResult": {
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+        "sum": lambda result: list(result.sum(0.9)),
+    },
+    "CountResult": {
+        "share": lambda result: result.share,
+        "status": lambda result: list(result.status),
+        "named": lambda result: result.named,
+        "levels": lambda result: [list(each) for each in result.levels],
+        "to_table": lambda result: result.to_table(),
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9, of="population")),
+        "rank_interval": lambda result: list(result.rank_interval(0.9)),
+        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+    },
+    "QuantileResult": {
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
+        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
     },
     "CovarianceResult": {"correlation": lambda result: result.correlation},
     "PCAResult": {

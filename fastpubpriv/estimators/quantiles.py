@@ -1,0 +1,551 @@
+"""Quantiles of private columns in any unit, from one public row or more: counts between edges that close in on each quantile.
+
+Privacy note of all releases: `mechanisms/notes/cell_counts.md`, `mechanisms/notes/real_columns.md`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import session as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.scales import (
+    MANY_ZEROS,
+    Shares,
+    columns_of,
+    divide,
+    edges_of,
+    lower_medians,
+    scales_of,
+)
+from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
+from fastpubpriv.mechanisms.cells import CellCounts, SignedCells, signed_cell_event
+from fastpubpriv.privacy import Budget, Ledger, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.ranks import EdgeRanks, QuantileResult
+from fastpubpriv.session import Run
+from fastpubpriv.shared_docs import shared_docs
+
+MOST_QUANTILES = 16
+# What the signed cells leave is divided among the first edges, at most three rounds that zoom in, and all the rest for the last.
+FIRST, ZOOM, ZOOMS = Fraction(1, 6), Fraction(1, 6), 3
+FIRST_EDGES = 25  # spread over the stretch where rows are seen, with two more at the center
+OCTAVES_BELOW = 10  # of that stretch, below its end, that have edges of their own
+STEPS, STEPS_FAR = 8, 64  # parts of a window, and of one in which a single cell holds `FAR` of all rows
+FAR = 0.5
+NEAR_STDS = 3.0  # of noise, within which an edge may be on either side of a quantile
+OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # times the stretch, where edges lie beyond the last ones if a quantile may be there
+DECIMALS = 2  # cells of a window in which a number of few digits is looked for
+HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell that holds fewer rows is fine enough
+PRIOR_STD = 0.5  # of the most that a cell may hold: the deviation of what it is taken to hold
+NARROW = 1e-9  # of the size of its numbers: a window is one number
+LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
+ATOM_STDS, ATOM_LENGTH = (
+    8.0,
+    2.0**-9,
+)  # of noise, and of the middle nine tenths: a cell that holds more and is shorter is an atom
+MIDDLE = (0.05, 0.95)
+DENSE = 10.0
+MANY = 20.0  # rows: an atom holds more, and a gap would
+SINGLE_STDS = 4.0  # of noise: a cell of a single number that holds more is an atom
+# A flat part is a gap where an even spread of the rows within three sampling deviations would put more rows there than this many
+# deviations of the noise, and it holds less than a quarter of them.
+GAP_STDS, GAP_SHARE, NEAR_SAMPLING = 6.0, 0.25, 3.0
+FLAT_STDS = 2.0
+MOST_DIGITS = 18
+
+
+def draws(dim: int, k: int) -> int:
+    """Most draws of noise that a call can make."""
+    window = STEPS_FAR + 2 + (STEPS_FAR + 2) * DECIMALS
+    first, zoom = FIRST_EDGES + STEPS_FAR + 3, k * window + 2 * len(OUTSIDE) + 3
+    last = k * (len(LAST_NOISE) + len(LAST_TOTAL) + window) + 3
+    return dim * (cells_of_column(LOG2_PARTS_MAX) + first + ZOOMS * zoom + last)
+
+
+def shortest_decimal(low: float, high: float) -> float:
+    """The number with fewest decimal digits in [low, high), near the middle where several have as few.
+
+    Examples
+    --------
+    >>> shortest_decimal(36.58, 36.63), shortest_decimal(-2.0, 5.0), shortest_decimal(16.97, 17.02)
+    (36.6, 0.0, 17.0)
+    """
+    if low <= 0.0 < high:
+        return 0.0
+    size = max(abs(low), abs(high))
+    most, middle = math.floor(math.log10(size)) + 1, Fraction(low) / 2 + Fraction(high) / 2
+    for power in range(most, most - MOST_DIGITS, -1):
+        unit = Fraction(10) ** power
+        first, last = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
+        near = min(max(round(middle / unit), first), last)
+        # A decimal number and the double nearest to it may lie on different sides of an end.
+        for digits in (near, first, first - 1, last + 1):
+            value = float(f"{digits}e{power}")
+            if low <= value < high:
+                return value
+    return low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counted:
+    """Released counts (k + 1,) between ascending edges (k,) of one column, with the noise of each."""
+
+    edges: FloatArray
+    counts: FloatArray
+    std: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Place:
+    """Where a column lies by the first counts: `first` edges, its center, and how long the stretch is where rows are seen.
+
+    `total` rows with a number, with a standard deviation; `located`: some rows were seen.
+    """
+
+    center: float
+    first: FloatArray
+    stretch: float
+    total: float
+    total_std: float
+    located: bool
+
+
+def finite_edges(edges: Any) -> FloatArray:
+    """Distinct finite edges, ascending; minus zero is zero."""
+    found = np.asarray(edges, dtype=np.float64) + 0.0
+    return np.unique(found[np.isfinite(found)])
+
+
+def locate(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Shares) -> list[Place]:
+    """Where each column lies, from the counts (dim, cells) of signed cells about its center."""
+    columns = columns_of(counts, public, centers, [shares] * shares.dim)
+    scales = scales_of(columns, [shares] * shares.dim)
+    sizes, parts, found = edges_of(shares.log2_parts), shares.parts, []
+    for column, scale in zip(columns, scales, strict=True):
+        ends, masses = [], []
+        for sign, last, values in ((-1.0, scale.below, column.below), (1.0, scale.above, column.above)):
+            if last is None:
+                continue
+            start = max(0, last + 1 - OCTAVES_BELOW * parts)
+            ends.append(column.center + sign * sizes[start : last + 2])
+            masses.append(
+                np.append(np.maximum(values[: start + 1].sum(), 0.0), np.maximum(values[start + 1 : last + 1], 0.0))
+            )
+        first = _first_edges(column.center, ends, masses, shares.count_std)
+        stretch = max((abs(float(end[-1]) - column.center) for end in ends), default=0.0)
+        missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
+        total_std = shares.count_std if missing else 0.5
+        located = bool(ends) or (not shares.blind and column.zero > MANY_ZEROS * shares.n)
+        found.append(
+            Place(
+                center=column.center, first=first, stretch=stretch, total=max(shares.n - missing, 0.0), total_std=total_std,
+                located=located,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray], std: float) -> FloatArray:
+    """The center by itself, the ends of both sides, and those edges between that are nearest to equal masses."""
+    chosen = [center, np.nextafter(center, math.inf)]
+    total = sum(float(mass.sum()) for mass in masses)
+    for edges, mass in zip(ends, masses, strict=True):
+        steps = max(1, math.floor((FIRST_EDGES - 4) * mass.sum() / total)) if total > 0.0 else FIRST_EDGES // 4
+        # Cells of noise alone count a little, so that no part of the stretch is left whole.
+        fullest = int(mass.argmax())
+        if mass[fullest] > FAR * total:
+            low, high = edges[fullest], edges[fullest + 1]
+            chosen += (low + (high - low) * (np.arange(1, STEPS_FAR) / STEPS_FAR)).tolist()
+        inside = np.cumsum(mass + std / 4.0)
+        at = np.searchsorted(inside, inside[-1] * np.arange(1, steps) / steps)
+        picked = np.concatenate([edges[at + 1], [edges[-1], edges[0]]])
+        # A signed cell above the center holds its upper end, a counted one its lower end.
+        chosen += np.where(picked > center, np.nextafter(picked, math.inf), picked).tolist()
+    return finite_edges(chosen)
+
+
+def ranks_of(asked: Sequence[Counted], total: float, total_std: float) -> EdgeRanks:
+    """Ranks of all edges, by one Gaussian linear model of the rows between them that joins the counts of all rounds.
+
+    A cell's prior is that of the round whose cell around it holds least: its share by length, with a deviation that lets it hold
+    all of that cell, since the rows may be one number.
+    """
+    edges = finite_edges(np.concatenate([each.edges for each in asked]))
+    lows, highs = np.append(-math.inf, edges), np.append(edges, math.inf)
+    half = np.where(np.isfinite(highs / 2.0 - lows / 2.0), highs / 2.0 - lows / 2.0, 0.0)
+    least, prior = np.full(len(lows), math.inf), np.zeros(len(lows))
+    precision = np.full((len(lows), len(lows)), total_std**-2)
+    right = np.full(len(lows), total * total_std**-2)
+    for each in asked:
+        parent = np.searchsorted(each.edges, lows, side="right")
+        size = len(each.counts)
+        length, parts = np.bincount(parent, half, size)[parent], np.bincount(parent, minlength=size)[parent]
+        open_ended = (parent == 0) | (parent == size - 1) | (length == 0.0)
+        share = np.where(open_ended, 1.0 / parts, half / np.where(open_ended, 1.0, length))
+        most = np.maximum(each.counts, 0.0)[parent]
+        smaller = most + NEAR_STDS * each.std < least
+        least = np.where(smaller, most + NEAR_STDS * each.std, least)
+        prior = np.where(smaller, most * share, prior)
+        precision += (parent[:, None] == parent[None, :]) * each.std**-2
+        right += each.counts[parent] * each.std**-2
+    own = (PRIOR_STD * least) ** -2.0
+    precision[np.diag_indices(len(lows))] += own
+    covariance = np.linalg.inv(precision)
+    masses = covariance @ (right + own * prior)
+    sums = np.cumsum(np.cumsum(covariance, axis=0), axis=1)
+    found = max(float(masses.sum()), 0.0)
+    below = np.clip(np.cumsum(masses)[:-1], 0.0, found)
+    # Midway between the largest before an edge and the least after it: it never falls, and is not too large on average.
+    below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
+    share = below / found if found > 0.0 else np.zeros(len(edges))
+    variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
+    return EdgeRanks(
+        edges=frozen(edges), below=frozen(below), std=frozen(np.sqrt(np.maximum(variance, 0.0))), total=found
+    )
+
+
+def window(ranks: EdgeRanks, q: float) -> tuple[int, int]:
+    """First and last cell in which the q-quantile may be as far as noise goes; cell i ends at edge i."""
+    target = q * ranks.total
+    low = np.flatnonzero(ranks.below + NEAR_STDS * ranks.std < target)
+    high = np.flatnonzero(ranks.below - NEAR_STDS * ranks.std > target)
+    return (int(low[-1]) + 1 if len(low) else 0), (int(high[0]) if len(high) else len(ranks.edges))
+
+
+def position(ranks: EdgeRanks, at: Any) -> FloatArray:
+    """Numbers of these ranks, linear between edges."""
+    scale = 4.0 if np.abs(ranks.edges).max() > 1e300 else 1.0  # the difference of two edges must not overflow
+    rising = ranks.below + np.arange(len(ranks.below)) * 1e-9 * max(ranks.total, 1.0)
+    return np.interp(np.asarray(at, dtype=np.float64), rising, ranks.edges / scale) * scale
+
+
+def fine_enough(ranks: EdgeRanks, q: float, std: float) -> float:
+    """Rows that a cell near the q-quantile may hold without being divided further."""
+    return max(HEAVY * std, SOME_SAMPLING * math.sqrt(q * (1.0 - q) * max(ranks.total, 0.0)))
+
+
+def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
+    """Edges that divide every window, and whether any window still has to be divided."""
+    edges, last, chosen, open_windows = ranks.edges, len(ranks.edges), [], False
+    masses = np.diff(np.concatenate([[0.0], ranks.below, [ranks.total]]))
+    for q in qs.tolist():
+        low, high = window(ranks, q)
+        begin, end = edges[max(low - 1, 0)], edges[min(high, last - 1)]
+        inside = masses[low : high + 1]
+        narrow = end - begin <= NARROW * max(abs(begin), abs(end))
+        unseen = (low == 0 and masses[0] > fine_enough(ranks, q, std)) or (
+            high == last and masses[-1] > fine_enough(ranks, q, std)
+        )
+        open_windows |= unseen or (not narrow and bool(inside.max() > fine_enough(ranks, q, std)))
+        steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
+        first, final = ranks.below[max(low - 1, 0)], ranks.below[min(high, last - 1)]
+        chosen += [begin, end, *position(ranks, first + (final - first) * np.arange(1, steps) / steps).tolist()]
+        chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
+        reach = place.stretch or max(abs(place.center), 1.0)
+        with np.errstate(over="ignore"):
+            chosen += [edges[0] - reach * far for far in OUTSIDE if low == 0]
+            chosen += [edges[-1] + reach * far for far in OUTSIDE if high == last]
+    return finite_edges([place.center, np.nextafter(place.center, math.inf), *chosen]), open_windows
+
+
+def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float) -> list[float]:
+    """Edges inside the fullest cells (first, last) of a window that hold more rows than `least` and may be one number.
+
+    A number of few digits is cut out by two edges, and a cell that is far fuller than what lies around it is divided finely.
+    """
+    edges, found = ranks.edges, list[float]()
+    full = [i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least]
+    for i in sorted(full, key=lambda i: -masses[i])[:DECIMALS]:
+        low, high = float(edges[i - 1]), float(edges[i])
+        value = shortest_decimal(low, high)
+        found += [value, float(np.nextafter(value, math.inf))]
+        if _dense(ranks, q, i):
+            found += (low + (high - low) * (np.arange(1, STEPS_FAR) / STEPS_FAR)).tolist()
+    return found
+
+
+def last_edges(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> FloatArray:
+    """Edges for the estimate and for the ends of its interval, and the cells that may be one number."""
+    masses = np.diff(np.concatenate([[0.0], ranks.below, [ranks.total]]))
+    chosen = [place.center, np.nextafter(place.center, math.inf)]
+    for q in qs.tolist():
+        low, high = window(ranks, q)
+        noise = float(np.interp(q * ranks.total, ranks.below, ranks.std))
+        sampling = math.hypot(noise, math.sqrt(q * (1.0 - q) * ranks.total))
+        reach = [noise * each for each in LAST_NOISE] + [sampling * each for each in LAST_TOTAL]
+        chosen += position(ranks, q * ranks.total + np.array(reach)).tolist()
+        for i in range(
+            max(low, 1), min(high, len(ranks.edges) - 1) + 1
+        ):  # what is known of an atom is measured once more
+            if masses[i] > ATOM_STDS * std:
+                chosen += [ranks.edges[i - 1], ranks.edges[i]][: 2 * (len(chosen) < STEPS_FAR * len(qs))]
+        chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
+    return finite_edges(chosen)
+
+
+def _light_atom(
+    below: FloatArray, target: float, std: FloatArray, atom: Callable[[int], bool], cell: int
+) -> int | None:
+    """Where the rank crosses in a cell with hardly any rows: the cell beside the flat part that is an atom, or None."""
+    near = np.flatnonzero(np.abs(below - target) <= np.maximum(std, 0.5))
+    if atom(cell) or len(near) < 2:
+        return None
+    first, last = int(near[0]), int(near[-1])
+    beside = [each for each in ((last + 1, first) if below[first] < target else (first, last + 1)) if atom(each)]
+    return beside[0] if beside else None
+
+
+def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
+    """Whether a cell has at least `DENSE` times as many rows for its length as what lies around it."""
+    edges, below = ranks.edges, ranks.below
+    rows, length = below[cell] - below[cell - 1], edges[cell] / 2.0 - edges[cell - 1] / 2.0
+    reach = NEAR_SAMPLING * math.sqrt(q * (1.0 - q) * ranks.total)
+    first = max(int(np.searchsorted(below, below[cell - 1] - reach, side="right")) - 1, 0)
+    last = min(int(np.searchsorted(below, below[cell] + reach, side="left")), len(edges) - 1)
+    around = below[last] - below[first] - rows
+    return bool(rows * (edges[last] / 2.0 - edges[first] / 2.0 - length) >= DENSE * around * length)
+
+
+def _gap(ranks: EdgeRanks, q: float) -> float | None:
+    """The middle of the flat part of the ranks around a quantile, or None."""
+    target, edges = q * ranks.total, ranks.edges
+    near = np.flatnonzero(np.abs(ranks.below - target) <= FLAT_STDS * ranks.std)
+    if len(near) < 2:
+        return None
+    first, last = int(near[0]), int(near[-1])
+    reach = NEAR_SAMPLING * math.sqrt(q * (1.0 - q) * ranks.total)
+    outer = position(ranks, [target - reach, target + reach]) / 2.0
+    if not outer[1] > outer[0]:
+        return None
+    expected = 2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
+    held = ranks.below[last] - ranks.below[first]
+    if expected <= max(GAP_STDS * float(ranks.std[first : last + 1].max()), MANY) or held >= GAP_SHARE * expected:
+        return None
+    return float(edges[first] / 2.0 + edges[last] / 2.0)
+
+
+def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
+    """The q-quantile, the noise of its rank in rows, and its status."""
+    edges, below, target = ranks.edges, ranks.below, q * ranks.total
+    masses = np.diff(np.concatenate([[0.0], below, [ranks.total]]))
+    i = int(np.searchsorted(below, target, side="left"))
+    noise = float(ranks.std[max(i - 1, 0) : i + 1].max(initial=0.0))
+    if i in (0, len(edges)):
+        return float(edges[min(i, len(edges) - 1)]), noise, "edge"
+
+    inner = position(ranks, ranks.total * np.array(MIDDLE)) / 2.0
+    spread = inner[1] - inner[0]
+
+    def atom(cell: int) -> bool:
+        """Whether a cell holds many rows on hardly any length."""
+        if not 0 < cell < len(edges):
+            return False
+        length = edges[cell] / 2.0 - edges[cell - 1] / 2.0
+        single = np.nextafter(edges[cell - 1], math.inf) == edges[cell]
+        if single:
+            return bool(masses[cell] > max(SINGLE_STDS * std, MANY))
+        return bool(
+            masses[cell] > max(ATOM_STDS * std, MANY) and length <= ATOM_LENGTH * spread and _dense(ranks, q, cell)
+        )
+
+    light = _light_atom(below, target, ranks.std, atom, i)
+    i = i if light is None else light
+    if atom(i):
+        return shortest_decimal(float(edges[i - 1]), float(edges[i])), noise, "atom"
+    middle = _gap(ranks, q)
+    if middle is not None:
+        return middle, noise, "gap"
+    part = (target - below[i - 1]) / masses[i] if masses[i] > 0.0 else 0.5
+    return float(edges[i - 1] * (1.0 - part) + edges[i] * part), noise, "resolved"
+
+
+def learn(run: Run, public: FloatArray, shares: Shares, qs: FloatArray) -> tuple[list[Place], list[EdgeRanks], float]:
+    """All releases, each with edges that follow from those before it: places, ranks of each column, and noise of the last count."""
+    gaussian, left = not run.account.pure, run.account.allowance - shares.cells
+    centers = lower_medians(public)
+    cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
+    seen = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
+    places = locate(seen.value, public, centers, shares)
+    asked: list[list[Counted]] = [[] for _ in places]
+
+    def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
+        counted = run.release(CellCounts(edges=edges, gaussian=gaussian), name=name, cost=cost)
+        parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
+        for mine, cuts, counts in zip(asked, edges, parts, strict=True):
+            mine.append(Counted(edges=cuts, counts=counts, std=counted.noise_std))
+        return counted.noise_std
+
+    def ranks() -> list[EdgeRanks]:
+        return [ranks_of(mine, place.total, place.total_std) for mine, place in zip(asked, places, strict=True)]
+
+    if not any(place.located for place in places):  # a function of released numbers; nothing is refunded
+        empty = frozen([])
+        return places, [EdgeRanks(edges=empty, below=empty, std=empty, total=place.total) for place in places], 0.0
+    ask([place.first for place in places], left * FIRST, "first edges")
+    used, last_std = FIRST, _last_std(left * (1 - FIRST - ZOOMS * ZOOM), shares)
+    found = ranks()
+    for _ in range(ZOOMS):
+        cut = [zoom(mine, place, qs, last_std) for mine, place in zip(found, places, strict=True)]
+        if not any(goes_on and place.located for (_, goes_on), place in zip(cut, places, strict=True)):
+            break
+        ask([edges for edges, _ in cut], left * ZOOM, "edges near the quantiles")
+        used, found = used + ZOOM, ranks()
+    last = [last_edges(mine, place, qs, last_std) for mine, place in zip(found, places, strict=True)]
+    std = ask(last, left * (1 - used), "last edges")
+    return places, ranks(), std
+
+
+def _last_std(cost: Fraction, shares: Shares) -> float:
+    """Noise of one count of the last round, if all rounds before it are used."""
+    return math.sqrt(8.0) * shares.dim / float(cost) if shares.pure else math.sqrt(shares.dim / float(cost))
+
+
+def _check_grids(shares: Shares, left: Fraction, k: int) -> None:
+    """Raise now, before the debit, unless every release has a grid."""
+    signed_cell_event(shares.cells, shares.dim, shares.log2_parts, shares.n, pure=shares.pure)
+    grid = laplace_count_grid if shares.pure else gaussian_count_grid
+    grid(left * min(FIRST, ZOOM) / shares.dim, draws(shares.dim, k), shares.n)
+
+
+def _shares_of_rows(q: Any) -> FloatArray:
+    """The argument q: ascending numbers in (0, 1)."""
+    listed = [q] if isinstance(q, int | float) and not isinstance(q, bool) else q
+    if not isinstance(listed, list | tuple | np.ndarray) or not 1 <= len(listed) <= MOST_QUANTILES:
+        raise InputError(f"q must be a number in (0, 1), or 1 to {MOST_QUANTILES} of them")
+    found = np.array([validation.probability("q", each) for each in listed])
+    if np.any(np.diff(found) <= 0.0):
+        raise InputError("q must be ascending, each number once")
+    return found
+
+
+@shared_docs
+def quantiles(
+    x_priv: Any,
+    *,
+    x_pub: Any,
+    budget: Budget,
+    q: Any = (0.25, 0.5, 0.75),
+    bounds: Any = None,
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> QuantileResult:
+    """Quantiles of private columns in any unit and of any shape, with as little as one public row instead of a range.
+
+    Parameters
+    ----------
+    {values}
+        An entry that is not a finite number is counted as missing; quantiles are those of the other entries of its column.
+    x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
+        Public rows, at least one, finite.
+    {budget}
+    q : float or sequence of float
+        Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
+    bounds : None or (lowest, highest)
+        Numbers or vectors (dim,) between which every value is known to lie; estimates and intervals are clipped to them.
+    {matched_columns, ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    QuantileResult
+        `quantile` (dim, k), the noise of its rank in rows, intervals that count sampling, and a status for each.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbours: replace one private row. One count of signed dyadic cells, then two to five counts between edges that follow from
+    public and released numbers: each has squared l2 sensitivity 2 dim S^2, l1 sensitivity 2 dim S. Gaussian noise (zCDP,
+    approximate DP) or discrete Laplace noise (pure DP); the exact costs add up to at most the budget. Public: n_priv, dim, x_pub,
+    q.
+
+    Notes
+    -----
+    Our own. The noise adds a few percent to the sampling error where that is above about ten times the noise of a count. Many rows
+    with one number make it an atom: the answer is then that number, if it has a short decimal form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP, quantiles
+    >>> rng = np.random.default_rng(0)
+    >>> stays = rng.lognormal(1.0, 0.8, size=20_000)
+    >>> result = quantiles(stays[1:], x_pub=stays[:1], budget=ZCDP(rho=0.5))
+    >>> ranks = [float((stays < each).mean()) for each in result.quantile[0]]
+    >>> bool(np.all(np.abs(np.array(ranks) - result.q) < 0.01))
+    True
+    """
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    if public is None:
+        raise InputError("quantiles needs at least one public row: pass x_pub=")
+    qs = _shares_of_rows(q)
+    limits = validation.column_bounds(bounds, rows.dim)
+    run = running.start(
+        "quantiles",
+        rows,
+        budget,
+        draws=draws(rows.dim, len(qs)),
+        **running.asked(ledger, random_state, threads, progress),
+    )
+    shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
+    _check_grids(shares, run.account.allowance - shares.cells, len(qs))
+    _warn_before(shares)
+    warn_if_bounds_are_wrong("quantiles", public, limits, rows.columns)
+    with run.paid():
+        places, ranks, std = learn(run, public, shares, qs)
+        result = _result(run, places, ranks, std, qs, limits, len(public))
+    unresolved = [label for label, line in zip(result.labels, result.status, strict=True) if "unresolved" in line]
+    if unresolved:
+        running.warn_after(f"quantiles: the counts cannot show where {', '.join(unresolved[:10])} lie")
+    return result
+
+
+def _warn_before(shares: Shares) -> None:
+    """Warn, from public numbers alone, about counts that will not show anything."""
+    if shares.blind:
+        warnings.warn(
+            f"quantiles: {shares.n} private rows and this budget are too few to see where {shares.dim} columns lie (noise of "
+            f"{shares.count_std:.3g} rows in each count); pass a larger budget, more private rows or fewer columns",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+
+
+def _result(
+    run: Run, places: list[Place], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int
+) -> QuantileResult:
+    """The result of all columns."""
+    lowest, highest = (np.full(len(places), -math.inf), np.full(len(places), math.inf)) if limits is None else limits
+    said = [
+        [answer(mine, q, std) if place.located else (math.nan, 0.0, "unresolved") for q in qs.tolist()]
+        for mine, place in zip(ranks, places, strict=True)
+    ]
+    quantile = np.array([[value for value, _, _ in line] for line in said])
+    return QuantileResult(
+        q=frozen(qs),
+        quantile=frozen(np.maximum.accumulate(np.clip(quantile, lowest[:, None], highest[:, None]), axis=1)),
+        noise_rows=frozen([[noise for _, noise, _ in line] for line in said]),
+        status=tuple(tuple(word for _, _, word in line) for line in said),
+        noise_law="laplace" if run.account.pure else "gaussian",
+        ranks=tuple(ranks),
+        lowest=frozen(lowest),
+        highest=frozen(highest),
+        columns=run.rows.columns,
+        provenance={"edges": "released"},
+        **run.fields(n_pub),
+    )

@@ -1,0 +1,397 @@
+"""How many private rows have each key, by public lists of keys without a delta, or of texts that nobody listed.
+
+Privacy notes: `mechanisms/notes/code_counts.md`, `mechanisms/notes/stable_histogram.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import session as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
+from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory, table_memory
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
+from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.labelled import beside
+from fastpubpriv.sources.open import texts_of_column
+from fastpubpriv.sources.tables import (
+    WORD_BYTES,
+    TextColumns,
+    TextsOrOther,
+    TextWord,
+    is_frame,
+    is_series,
+    plain_text,
+    text_of_words,
+)
+from fastpubpriv.threads.guard import name_argument
+
+MOST_CELLS = 1_000_000
+MOST_BYTES = WORD_BYTES * WORDS_MAX
+ROW_COST = 32  # bytes that a row takes while its code is worked out, for each column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """The public list of keys of one column, texts in their order or numbers; a text's place is what is read of a cell."""
+
+    name: str | None  # None for the only column of a source without names
+    levels: tuple[str, ...] | tuple[float, ...]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the keys are texts."""
+        return isinstance(self.levels[0], str)
+
+    @property
+    def size(self) -> int:
+        """Cells: one for each key, for any other cell, and for a missing one."""
+        return len(self.levels) + 2
+
+    @property
+    def words(self) -> tuple[str | float, ...]:
+        """What the cells are called."""
+        return (*self.levels, OTHER, MISSING)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductCode:
+    """The code of a row: places of its cells in the lists of keys, the last column fastest; every row has one."""
+
+    numbers: tuple[FloatArray | None, ...]  # of a column of numbers the keys, ascending; None where places are read
+    places: tuple[IntArray | None, ...]  # where each of these stands in the list
+    sizes: tuple[int, ...]
+
+    def __call__(self, chunk: Any) -> list[IntArray]:
+        """Codes of a chunk, each row by itself."""
+        code = np.zeros(len(chunk), dtype=np.int64)
+        for j, (keys, places, size) in enumerate(zip(self.numbers, self.places, self.sizes, strict=True)):
+            cells = chunk[:, j]
+            missing = ~np.isfinite(cells)
+            if keys is None or places is None:
+                place = np.clip(np.where(missing, 0.0, cells), 0.0, size - 2).astype(np.int64)
+            else:
+                own = keys.astype(cells.dtype)  # 0.1 in single precision is the key 0.1
+                near = np.minimum(np.searchsorted(own, cells), len(own) - 1)
+                place = np.where(own[near] == cells, places[near], size - 2)
+            code = code * size + np.where(missing, size - 1, place)
+        return [code]
+
+
+def _code_of(keys: Sequence[Keys]) -> ProductCode:
+    numbers = [None if each.is_text else np.array(each.levels, dtype=np.float64) for each in keys]
+    order = [None if each is None else np.argsort(each) for each in numbers]
+    sorted_numbers = [None if each is None else each[place] for each, place in zip(numbers, order, strict=True)]
+    return ProductCode(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys))
+
+
+def _listed_keys(name: str | None, given: Any) -> Keys:
+    """A list of keys, checked: texts, or finite numbers, each once."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
+        raise InputError(f"keys must be a list of texts or of numbers, got {type(given).__name__}")
+    cells = list(given)
+    if not cells:
+        raise InputError("keys must have at least one entry")
+    if all(isinstance(cell, str) for cell in cells):
+        levels: tuple[str, ...] | tuple[float, ...] = tuple(plain_text(cell) for cell in cells)
+        if "" in levels or {OTHER, MISSING} & set(levels):
+            raise InputError(f"keys must not be empty, {OTHER!r} or {MISSING!r}: these stand for cells without a key")
+    elif any(isinstance(cell, str) for cell in cells):
+        raise InputError("keys must be texts or numbers, not both")
+    else:
+        levels = tuple(validation.finite("keys", cell) + 0.0 for cell in cells)
+    if len(set(levels)) < len(levels):
+        raise InputError("keys must not have an entry twice (texts are compared without the blanks around them)")
+    return Keys(name=name, levels=levels)
+
+
+def _public_keys(name: str | None, x_pub: Any) -> Keys:
+    """The distinct cells of a column of the public rows."""
+    if isinstance(name, str):
+        texts = texts_of_column(x_pub, name)
+        if texts is not None:
+            return _listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
+    plain = name is None or isinstance(x_pub, np.ndarray | list | tuple)
+    column = public_rows(x_pub, columns=None if plain else [name], dim=1)
+    return _listed_keys(name, np.unique(column).tolist())
+
+
+def _keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
+    return _public_keys(name, x_pub) if given is None else _listed_keys(name, given)
+
+
+def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
+    """The data and the name of the column that is counted; None for the only column of a source without names."""
+    if is_series(x_priv):
+        x_priv = x_priv.rename("0") if x_priv.name is None else x_priv
+        x_priv = x_priv.to_frame()
+    if column is None and is_frame(x_priv) and len(x_priv.columns) == 1:
+        column = x_priv.columns[0]
+    if column is not None and not isinstance(column, str):
+        raise InputError(f"column must be the name of a column, got {type(column).__name__}")
+    return x_priv, column
+
+
+def _rows_of(x_priv: Any, keys: Sequence[Keys], x_pub: Any) -> Rows:
+    """Private rows with one column for each list of keys; nothing is read but the form."""
+    names = [each.name for each in keys]
+    texts = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
+    columns: Any = None if names == [None] else TextColumns(names, texts) if texts else names
+    if names == [None] and texts:
+        columns = TextColumns(
+            None, {"": TextsOrOther(())}
+        )  # a source without names has no texts: refused by the reader
+    rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
+    if x_pub is not None:
+        refuse_shared_memory(x_priv, x_pub, columns=columns)
+    if rows.dim != len(keys):
+        raise InputError(f"name the column by column=: x_priv has {rows.dim} columns")
+    return rows
+
+
+def _count_known(
+    name: str, rows: Rows, keys: Sequence[Keys], budget: Budget, top: int | None, **asked: Any
+) -> CountResult:
+    """Counts of the product of lists of keys: one histogram in which every row has one cell."""
+    sizes = [each.size for each in keys]
+    cells = math.prod(sizes)
+    if cells > MOST_CELLS:
+        raise InputError(
+            f"{name}: {cells:,} combinations of keys are too many, at most {MOST_CELLS:,}: list fewer keys or columns"
+        )
+    run = running.start(name, rows, budget, draws=cells, **asked)
+    pure, allowance = run.account.pure, run.account.allowance
+    (laplace_count_grid if pure else gaussian_count_grid)(allowance, cells, rows.n)  # raises now if there is none
+    measurement = CodeCounts(codes=_code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
+    with run.paid():
+        released = run.release(measurement, name="counts of keys", cost=allowance)
+        # Every row has one key: the excess of the sum over the number of rows is noise.
+        counts = released.value + (rows.n - float(released.value.sum())) / cells
+        return CountResult(
+            by=tuple(str(each.name or "x0") for each in keys),
+            keys=tuple(product(*(each.words for each in keys))),
+            counts=frozen(counts),
+            noise_std=released.noise_std * math.sqrt(1.0 - 1.0 / cells),
+            noise_law="laplace" if pure else "gaussian",
+            top=top,
+            columns=rows.columns,
+            provenance={"keys": "public"},
+            **run.fields(0),
+        )
+
+
+def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
+    """Private rows of the words of a column of text."""
+    found: Rows | None = None
+    for first in range(0, most, WORD_BYTES):
+        columns = TextColumns([column], {column: TextWord(first, most)})
+        word = name_argument("x_priv", lambda columns=columns: private_rows(x_priv, columns=columns))  # type: ignore[misc]
+        found = word if found is None else beside(found, word)
+    assert found is not None
+    return found
+
+
+def _count_unknown(
+    x_priv: Any, column: str | None, budget: Budget, most: int, top: int | None, **asked: Any
+) -> CountResult:
+    """Counts of the texts of a column whose noisy count reaches a threshold."""
+    if not isinstance(budget, ApproxDP):
+        raise BudgetError(
+            "without a list of keys a delta is needed, for texts that single rows have: pass keys=, x_pub= with this column, or "
+            "ApproxDP(epsilon=..., delta=...)"
+        )
+    if column is None:
+        raise InputError("name the column of text by column=; numbers need keys=, x_pub=, or stable_histogram")
+    rows = _word_rows(x_priv, column, most)
+    partition = Partition(tuple(range(rows.dim)), (BinRule(1.0),) * rows.dim)
+    slots = partition.slots(rows.n)
+    run = running.start("value_counts", rows, budget, draws=slots, **asked)
+    check_memory([partition], rows.n, run.executor)
+    running.require_memory("value_counts", rows.dim, table_memory([partition], rows.n))
+    stable_event(*run.account.approx_left, histograms=1, n=rows.n, draws=slots, law=None)
+    with run.paid():
+        released = run.release(
+            StableHistograms(partitions=[partition]), name="counts of texts", cost=run.account.approx_left
+        )
+        (bins,) = released.histograms
+        texts = [text_of_words(words) for words in bins.keys.tolist()]
+        order = sorted(range(len(texts)), key=lambda place: texts[place])
+        fields = {**run.fields(0), "dim": 1}
+        return CountResult(
+            by=(column,),
+            keys=tuple((texts[place],) for place in order),
+            counts=frozen(bins.counts[order]),
+            noise_std=released.noise_std,
+            noise_law=released.event.law,
+            threshold=released.threshold,
+            top=top,
+            columns=(column,),
+            provenance={"keys": "released"},
+            **fields,
+        )
+
+
+@shared_docs
+def value_counts(
+    x_priv: Any,
+    *,
+    budget: Budget,
+    column: str | None = None,
+    keys: Any = None,
+    x_pub: Any = None,
+    top: int | None = None,
+    max_bytes: int = 24,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> CountResult:
+    """Counts of the rows that have each value of a column, with intervals.
+
+    Parameters
+    ----------
+    {values}
+    {budget}
+        Without `keys` and `x_pub` it must be ApproxDP.
+    column : str, optional
+        Name of the column; not needed where there is one only.
+    keys : list of texts or of numbers, optional
+        The values to count, known without the private rows. Every other value counts as "(other)", and a cell without one as
+        "(missing)".
+    x_pub : frame, table, path or array, optional
+        Public rows whose distinct values are the keys.
+    top : int, optional
+        Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
+    max_bytes : int
+        Where no keys are listed, a longer text (in UTF-8, without the blanks around it) is not counted.
+    {ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    CountResult
+        `keys`, `counts`, intervals, ranks and a status for each.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbours: replace one row. With keys: one count in which every row has one cell, squared l2 sensitivity 2 S^2, l1 sensitivity
+    2 S; Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP), and no delta of its own. Without: a stable
+    histogram (StableHistogramEvent) over all texts of max_bytes. Public: n_priv, keys.
+
+    Notes
+    -----
+    Counts of listed keys and the rest add up to n_priv. A text that nobody listed is counted as whole numbers of six bytes each:
+    what a cell becomes depends on that cell alone, and no two texts become the same. Only texts that enough rows have are shown.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from fastpubpriv import ApproxDP, ZCDP, value_counts
+    >>> visits = pandas.DataFrame({"ward": ["north"] * 5000 + ["south"] * 3000 + ["attic"]})
+    >>> value_counts(visits, keys=["north", "south"], budget=ZCDP(rho=0.1)).keys
+    (('north',), ('south',), ('(other)',), ('(missing)',))
+    >>> result = value_counts(visits, budget=ApproxDP(epsilon=1, delta=1e-8))
+    >>> result.keys, bool(abs(result["north"] - 5000) < 100)
+    ((('north',), ('south',)), True)
+    """
+    x_priv, column = _only_column(x_priv, column)
+    top = None if top is None else validation.integer("top", top, minimum=1)
+    most = validation.integer("max_bytes", max_bytes, minimum=1, maximum=MOST_BYTES)
+    asked = running.asked(ledger, random_state, threads, progress)
+    if keys is None and x_pub is None:
+        return _count_unknown(x_priv, column, budget, most, top, **asked)
+    known = [_keys_of(column, keys, x_pub)]
+    return _count_known("value_counts", _rows_of(x_priv, known, x_pub), known, budget, top, **asked)
+
+
+@shared_docs
+def crosstab(
+    x_priv: Any,
+    *,
+    columns: Sequence[str],
+    budget: Budget,
+    keys: Mapping[str, Any] | None = None,
+    x_pub: Any = None,
+    top: int | None = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> CountResult:
+    """Counts of the rows that have each combination of the values of several columns, with intervals.
+
+    Parameters
+    ----------
+    {x_priv}
+    columns : sequence of str
+        Names of the columns, of text or of numbers.
+    {budget}
+    keys : mapping, optional
+        Column -> list of texts or of numbers, known without the private rows. Every other value counts as "(other)", and a cell
+        without one as "(missing)".
+    x_pub : frame, table or path, optional
+        Public rows; the keys of a column that `keys` does not list are its distinct public values.
+    top : int, optional
+        Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
+    {ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    CountResult
+        `keys`, `counts`, intervals, ranks and a status for each; `to_table()` has an axis for each column.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbours: replace one row. One count in which every row has one cell: squared l2 sensitivity 2 S^2, l1 sensitivity 2 S,
+    however many columns and keys there are. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP), and no delta
+    of its own. Public: n_priv, keys.
+
+    Notes
+    -----
+    The noise of a count is that of `value_counts`; a sum of m counts has the noise of m. The counts add up to n_priv.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from fastpubpriv import ZCDP, crosstab
+    >>> visits = pandas.DataFrame({"ward": ["north", "south"] * 4000, "night": [0, 0, 0, 1] * 2000})
+    >>> result = crosstab(visits, columns=["ward", "night"], keys={"ward": ["north", "south"], "night": [0, 1]}, budget=ZCDP(rho=1))
+    >>> result.to_table().shape, bool(abs(result["south", 1.0] - 2000) < 20)
+    ((4, 4), True)
+    """
+    if isinstance(columns, str) or not isinstance(columns, list | tuple) or not columns:
+        raise InputError("columns must be a list of the names of columns")
+    if not all(isinstance(name, str) for name in columns) or len(set(columns)) < len(columns):
+        raise InputError("columns must be names of columns, each once")
+    given = {} if keys is None else keys
+    if not isinstance(given, Mapping) or not set(given) <= set(columns):
+        raise InputError("keys must map columns of columns= to lists of keys")
+    lacking = [name for name in columns if name not in given]
+    if lacking and x_pub is None:
+        raise InputError(
+            f"crosstab needs the keys of column {lacking[0]!r}: list them in keys=, or pass x_pub= with this column"
+        )
+    top = None if top is None else validation.integer("top", top, minimum=1)
+    known = [_keys_of(name, given.get(name), x_pub) for name in columns]
+    rows = _rows_of(x_priv, known, x_pub)
+    return _count_known("crosstab", rows, known, budget, top, **running.asked(ledger, random_state, threads, progress))

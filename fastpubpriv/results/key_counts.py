@@ -1,0 +1,215 @@
+"""Released counts of the rows that have each key: a text or number of a column, or a tuple of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.base import LEVEL, Column, Form, Result, Table, tally
+
+OTHER, MISSING = "(other)", "(missing)"
+Key = tuple[str | float, ...]
+COUNT_STATUSES = {
+    "resolved": "the count stands out of its noise",
+    "faint": "the count is within two deviations of its noise: perhaps no row has this key",
+}
+FAINT_STDS = 2.0
+
+
+def _read_keys(value: Any) -> tuple[Key, ...]:
+    fine = type(value) is list and all(
+        type(key) is list and key and all(type(part) in (str, int, float) for part in key) for key in value
+    )
+    if not fine or len({len(key) for key in value}) > 1:
+        raise InputError("this JSON text cannot be read: keys must be lists of texts and numbers, of one length")
+    return tuple(tuple(part if type(part) is str else float(part) for part in key) for key in value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CountResult(Result):
+    """Released counts of keys.
+
+    Attributes
+    ----------
+    by : tuple of str
+        Names of the columns whose cells make a key.
+    keys : tuple of tuples of str or float
+        One entry for each column of `by`. Where keys were listed, "(other)" and "(missing)" are among them, and every row has one;
+        else there are only those whose count reached the threshold.
+    counts : (k,) float64
+        Estimated number of rows with each key. It is not rounded and may be negative, so that sums of counts are unbiased.
+    noise_std : float
+        Standard deviation of the noise in each count, in rows.
+    noise_law : str
+        "gaussian" or "laplace".
+    threshold : float
+        Least count that was released where keys were not listed; else zero.
+    top : int or None
+        How many of the largest counts a table shows; None for all, in the order of the keys.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> answers = [0.0] * 3000 + [1.0] * 5000 + [7.0] * 40
+    >>> result = fpp.value_counts(answers, keys=[0, 1], budget=fpp.ZCDP(rho=0.5))
+    >>> result.keys
+    ((0.0,), (1.0,), ('(other)',), ('(missing)',))
+    >>> lower, upper = result.confidence_interval(0.999999)
+    >>> bool(lower[1] <= 5000 <= upper[1])
+    True
+    """
+
+    by: tuple[str, ...]
+    keys: tuple[Key, ...]
+    counts: FloatArray
+    noise_std: float
+    noise_law: str
+    threshold: float = 0.0
+    top: int | None = None
+
+    _forms: ClassVar[Mapping[str, Form]] = {"keys": _read_keys, "counts": ("keys",)}
+
+    def _refuse_nonsense(self) -> None:
+        fine = (
+            len(self.keys) == len(self.counts) and self.noise_law in ("gaussian", "laplace") and self.noise_std >= 0.0
+        )
+        if not fine or any(len(key) != len(self.by) for key in self.keys):
+            raise InputError(
+                "this JSON text is not a CountResult: it needs a count for each key, and a name for each of its parts"
+            )
+
+    def __getitem__(self, key: Any) -> float:
+        """The count of a key; KeyError for one that is not among `keys`."""
+        return float(self.counts[self._places()[key if isinstance(key, tuple) else (key,)]])
+
+    def _places(self) -> dict[Key, int]:
+        return {key: place for place, key in enumerate(self.keys)}
+
+    @property
+    def share(self) -> FloatArray:
+        """counts / n_priv, (k,)."""
+        return np.asarray(self.counts / max(self.n_priv, 1))
+
+    @property
+    def status(self) -> tuple[str, ...]:
+        """For each key "resolved", or "faint" where the count is within two deviations of its noise."""
+        return tuple(np.where(self.counts > FAINT_STDS * self.noise_std, "resolved", "faint").tolist())
+
+    @property
+    def named(self) -> IntArray:
+        """Places of the keys that are not "(other)" or "(missing)" in any part, largest count first."""
+        named = [i for i, key in enumerate(self.keys) if not {OTHER, MISSING} & set(key) or self.threshold > 0.0]
+        places = np.array(named, dtype=np.int64)
+        return places[np.argsort(-self.counts[places], kind="stable")]
+
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, of: str = "rows"
+    ) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (k,) each, of intervals for the counts.
+
+        Of these "rows": only the noise counts. Of the "population" that they are a sample of: the expected count in as many rows,
+        with sampling. With `simultaneous`, all intervals hold together at this level, by the union bound. Ends are between 0 and
+        n_priv. Under Laplace noise the quantile is a Laplace law's where that is larger.
+        """
+        level = validation.confidence_level(level)
+        of = validation.choice("of", of, ("rows", "population"))
+        alpha = (1.0 - level) / (max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1)
+        z = -normal_quantile(alpha / 2.0)
+        if self.noise_law == "laplace":
+            z = max(z, -math.log(alpha) / math.sqrt(2.0))
+        n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
+        sampling = np.sqrt(n * share * (1.0 - share)) if of == "population" else 0.0
+        width = z * np.hypot(self.noise_std, sampling)
+        return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
+
+    def rank_interval(self, level: float = 0.95) -> tuple[IntArray, IntArray]:
+        """First and last rank, (k,) each, that a key may have by its count among the keys of this result, all at this level.
+
+        The largest count has rank 1. "(other)" and "(missing)" have no rank: both ends are 0.
+        """
+        lower, upper = self.confidence_interval(level, simultaneous=True)
+        first, last = np.zeros(len(self.keys), dtype=np.int64), np.zeros(len(self.keys), dtype=np.int64)
+        named = self.named
+        lows, highs = np.sort(lower[named]), np.sort(upper[named])
+        first[named] = 1 + len(named) - np.searchsorted(lows, upper[named], side="right")
+        last[named] = len(named) - np.searchsorted(highs, lower[named], side="left")
+        return first, last
+
+    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+        """Draw the counts of the table with their intervals (needs matplotlib); returns the figure.
+
+        `x_pub` is not drawn; it is there as other results draw public rows.
+        """
+        from fastpubpriv.results import plots as plotting
+
+        lower, upper = self.confidence_interval(level)
+        shown = self._shown_places()[: plotting.MAX_BARS]
+        names = [self._label(place) for place in shown]
+        title = f"Rows by {', '.join(self.by)}, with {level:.0%} intervals"
+        return plotting.plot_counts(names, self.counts[shown], lower[shown], upper[shown], title, path=path)
+
+    def _label(self, place: int) -> str:
+        return ", ".join(part if isinstance(part, str) else f"{part:g}" for part in self.keys[place])
+
+    def _shown_places(self) -> IntArray:
+        return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "keys", len(self.keys)
+
+    def _table(self, level: float = LEVEL) -> Table:
+        shown = self._shown_places()
+        lower, upper = (ends[shown] for ends in self.confidence_interval(level))
+        scale = np.full(len(shown), max(self.noise_std, 1.0))
+        columns = [
+            Column("count", self.counts[shown], scale),
+            Column("lower", lower, scale),
+            Column("upper", upper, scale),
+            Column("share", self.share[shown], scale / max(self.n_priv, 1)),
+        ]
+        if self.top is not None:
+            first, last = self.rank_interval(level)
+            columns += [Column("rank_from", first[shown]), Column("rank_to", last[shown])]
+        status = self.status
+        columns.append(Column("status", [status[place] for place in shown]))
+        if len(self.by) == 1:
+            return Table(self.by[0], [self.keys[place][0] for place in shown], columns)
+        parts = [Column(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
+        return Table("key", list(range(len(shown))), [*parts, *columns])
+
+    def to_table(self) -> FloatArray:
+        """The counts of two or more columns as an array with one axis for each, keys in the order of `levels`."""
+        levels = self.levels
+        found = np.zeros([len(each) for each in levels])
+        for key, count in zip(self.keys, self.counts.tolist(), strict=True):
+            found[tuple(level.index(part) for level, part in zip(levels, key, strict=True))] = count
+        return found
+
+    @property
+    def levels(self) -> tuple[tuple[str | float, ...], ...]:
+        """For each column of `by`, its parts of keys in order."""
+        return tuple(tuple(dict.fromkeys(key[place] for key in self.keys)) for place in range(len(self.by)))
+
+    def _details(self) -> list[tuple[str, str]]:
+        noise = ("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows")
+        hidden = (
+            [("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows")] if self.threshold > 0.0 else []
+        )
+        return [noise, *hidden]
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
+        words = self.status
+        told = [(word, COUNT_STATUSES[word]) for word in dict.fromkeys(words) if word != "resolved"]
+        rows, *facts = self._facts()
+        interval = ("Interval", f"{percent} each, of the counts of these rows")
+        return self._table(level), [rows, interval, ("Status", tally(words)), *told, *facts]

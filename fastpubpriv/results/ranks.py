@@ -1,0 +1,216 @@
+"""Released quantiles, and the noisy ranks of public or released edges that they and their intervals are read from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.base import LEVEL, Column, Form, Result, Table, Value, read_array, tally
+
+QUANTILE_STATUSES = {
+    "resolved": "the rank of the answer is known up to noise_rows",
+    "atom": "many rows have this very number, the one with fewest decimal digits where they are",
+    "gap": "no rows are seen around the answer, which is the middle of the gap",
+    "edge": "so many rows lie beyond what can be seen that the answer is the last number known, and the interval has no end there",
+    "unresolved": "the counts cannot show where the column lies: no answer",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class EdgeRanks(Value):
+    """Estimated numbers of rows below edges of one column.
+
+    Attributes
+    ----------
+    edges : (k,) float64
+        Ascending.
+    below : (k,) float64
+        Estimated number of rows below each edge; it never falls, and is between 0 and `total`.
+    std : (k,) float64
+        Standard deviation of the noise in below - (below / total) * (rows with a number).
+    total : float
+        Estimated number of rows with a number in this column.
+    """
+
+    edges: FloatArray
+    below: FloatArray
+    std: FloatArray
+    total: float
+
+    _forms: ClassVar[Mapping[str, Form]] = {name: ("edges",) for name in ("edges", "below", "std")}
+
+    def _refuse_nonsense(self) -> None:
+        if not self.total >= 0.0 or np.any(np.diff(self.edges) <= 0.0) or np.any(np.diff(self.below) < 0.0):
+            raise InputError("this JSON text cannot be read: edges must ascend, and ranks must not fall")
+
+    def ends(self, q: float, z: float) -> tuple[float, float]:
+        """The last of the edges that are below the q-quantile, and the last number before those that are above it.
+
+        Each holds for noise and sampling up to z standard deviations. Infinite where no edge does.
+        """
+        target = q * self.total
+        reach = z * np.sqrt(self.std**2 + q * (1.0 - q) * self.total)
+        # Of many edges some stand out by chance: every edge before the lower end is below, and every one after the upper end above.
+        first = int(np.append(np.flatnonzero(self.below + reach >= target), len(self.edges))[0])
+        last = int(np.append(-1, np.flatnonzero(self.below - reach <= target))[-1]) + 1
+        return (
+            float(self.edges[first - 1]) if first > 0 else -math.inf,
+            float(np.nextafter(self.edges[last], -math.inf)) if last < len(self.edges) else math.inf,
+        )
+
+    def _table(self) -> Table:
+        return Table("edge", self.edges.tolist(), [Column("below", self.below), Column("std", self.std)])
+
+
+def _read_ranks(value: Any) -> tuple[EdgeRanks, ...]:
+    if type(value) is not list or not all(type(item) is dict for item in value):
+        raise InputError("this JSON text cannot be read: ranks must be a list of objects")
+    found = tuple(EdgeRanks(**EdgeRanks._fields_of(item)) for item in value)
+    for each in found:
+        each._refuse_nonsense()
+    return found
+
+
+def _read_statuses(value: Any) -> tuple[tuple[str, ...], ...]:
+    known = type(value) is list and all(
+        type(line) is list and all(type(word) is str and word in QUANTILE_STATUSES for word in line) for line in value
+    )
+    if not known:
+        raise InputError("this JSON text cannot be read: status must be lists of known words")
+    return tuple(tuple(line) for line in value)
+
+
+def _read_quantiles(value: Any) -> FloatArray:
+    return read_array("quantile", value, ("dim", "q"), {}, missing=math.nan)
+
+
+def _read_bounds(name: str, missing: float) -> Form:
+    return lambda value: read_array(name, value, ("dim",), {}, missing=missing)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class QuantileResult(Result):
+    """Released quantiles of columns.
+
+    Attributes
+    ----------
+    q : (k,) float64
+        Shares of the rows below, ascending.
+    quantile : (dim, k) float64
+        The estimates, which never fall along q; NaN where the column is unresolved (null in JSON).
+    noise_rows : (dim, k) float64
+        Standard deviation of the privacy noise in the rank of each estimate, in rows.
+    status : tuple of tuples of str
+        For each column and q: "resolved", "atom", "gap", "edge" or "unresolved".
+    noise_law : str
+        "gaussian" or "laplace".
+    ranks : tuple of EdgeRanks
+        For each column, the estimated ranks from which estimates and intervals are read.
+    lowest, highest : (dim,) float64
+        Bounds that the caller gave; infinite without (null in JSON).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=20_000)
+    >>> result = fpp.quantiles(ages[1:], x_pub=ages[:1], q=(0.5,), budget=fpp.ZCDP(rho=0.5))
+    >>> lower, upper = result.confidence_interval(0.999999)
+    >>> bool(lower[0, 0] <= 53 <= upper[0, 0]), result.status
+    (True, (('atom',),))
+    """
+
+    q: FloatArray
+    quantile: FloatArray
+    noise_rows: FloatArray
+    status: tuple[tuple[str, ...], ...]
+    noise_law: str
+    ranks: tuple[EdgeRanks, ...]
+    lowest: FloatArray
+    highest: FloatArray
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "q": ("q",),
+        "noise_rows": ("dim", "q"),
+        "quantile": _read_quantiles,
+        "status": _read_statuses,
+        "ranks": _read_ranks,
+        "lowest": _read_bounds("lowest", -math.inf),
+        "highest": _read_bounds("highest", math.inf),
+    }
+
+    def _refuse_nonsense(self) -> None:
+        shape = self.dim, len(self.q)
+        fine = self.quantile.shape == self.noise_rows.shape == shape and len(self.ranks) == self.dim
+        fine = fine and len(self.lowest) == len(self.highest) == self.dim and self.noise_law in ("gaussian", "laplace")
+        if not fine or [len(line) for line in self.status] != [shape[1]] * shape[0]:
+            raise InputError("this JSON text is not a QuantileResult: it needs one estimate for each column and q")
+
+    def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (dim, k) each, of intervals for the quantiles of the law that the rows come from.
+
+        Counts privacy noise and sampling. The ends are edges whose rank was released, so that nothing is assumed about rows
+        between two edges; an end is infinite where no edge is known to be beyond. With `simultaneous`, all intervals hold together
+        at this level, by the union bound. Under pure DP the quantile is a Laplace law's where that is larger.
+        """
+        level = validation.confidence_level(level)
+        alpha = (1.0 - level) / (self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1)
+        z = -normal_quantile(alpha / 2.0)
+        if self.noise_law == "laplace":
+            z = max(z, -math.log(alpha) / math.sqrt(2.0))
+        ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
+        low, high = self.lowest[:, None], self.highest[:, None]
+        return np.clip(ends[:, :, 0], low, high), np.clip(ends[:, :, 1], low, high)
+
+    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+        """Draw the estimates with their intervals, one panel for each column (needs matplotlib); returns the figure.
+
+        In front of them, if given, the median of the public rows `x_pub`.
+        """
+        from fastpubpriv.results import plots as plotting
+
+        lower, upper = self.confidence_interval(level)
+        estimates = [
+            plotting.Estimate(f"{q:.6g}", self.quantile[:, k], lower[:, k], upper[:, k])
+            for k, q in enumerate(self.q.tolist())
+        ]
+        if x_pub is not None:
+            estimates.insert(0, plotting.Estimate("public 0.5", np.median(self._public(x_pub), axis=0)))
+        return plotting.plot_means(estimates, columns=self.columns, path=path, level=level, quantity="quantiles")
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "quantile", self.quantile
+
+    def _table(self, level: float = LEVEL) -> Table:
+        lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
+        labels = [label for label in self.labels for _ in self.q]
+        scale = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0
+        return Table(
+            "column",
+            labels,
+            [
+                Column("q", np.tile(self.q, self.dim)),
+                Column("quantile", self.quantile.reshape(-1), scale),
+                Column("lower", lower, scale),
+                Column("upper", upper, scale),
+                Column("noise_rows", self.noise_rows.reshape(-1), self.noise_rows.reshape(-1)),
+                Column("status", [word for line in self.status for word in line]),
+            ],
+        )
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
+        words = [word for line in self.status for word in line]
+        told = [(word, QUANTILE_STATUSES[word]) for word in dict.fromkeys(words) if word != "resolved"]
+        rows, *facts = self._facts()
+        interval = ("Interval", f"{percent} each, from {self.noise_law} noise and sampling")
+        return self._table(level), [rows, interval, ("Status", tally(words)), *told, *facts]

@@ -1,0 +1,273 @@
+"""`quantiles`: what holds without noise, what noisy counts must give, what is said of a column, and neighbours."""
+
+from dataclasses import replace
+from fractions import Fraction
+from unittest import mock
+
+import numpy as np
+import pytest
+from helpers.errors import raises
+from helpers.neighbors import random_pairs
+
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BudgetError,
+    InputError,
+    Ledger,
+    PureDP,
+    QuantileResult,
+    ReplayError,
+    public_draws,
+)
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.estimators import quantiles as module
+from fastpubpriv.estimators.quantiles import Counted, ranks_of, shortest_decimal
+from fastpubpriv.mechanisms import cells
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+EXACT = ZCDP(1e6)  # as good as no noise
+BUDGETS = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+Q = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
+
+
+def asked(rows, public=None, budget=EXACT, **options):
+    return public_draws(
+        rows, x_pub=rows[:1].copy() if public is None else public, budget=budget, threads=1, progress=False, **options
+    )
+
+
+def rank_error(values, answers, q=Q):
+    """Rows between the rank of each answer and the one asked for; a number that rows share has all of their ranks."""
+    ordered = np.sort(values[np.isfinite(values)])
+    below, up_to = (np.searchsorted(ordered, answers, side) for side in ("left", "right"))
+    wanted = np.asarray(q) * len(ordered)
+    return np.maximum(np.maximum(below - wanted, wanted - up_to), 0.0)
+
+
+def column(rng, kind, n=4000):
+    return {
+        "normal": lambda: rng.normal(1e6, 1.0, n),
+        "lognormal": lambda: rng.lognormal(0.0, 1.0, n),
+        "Cauchy": lambda: rng.standard_cauchy(n),
+        "counts": lambda: rng.poisson(3.0, n).astype(float),
+        "ages": lambda: rng.integers(18, 90, n).astype(float),
+        "mostly zero": lambda: rng.gamma(1.0, 40.0, n) * (rng.random(n) < 0.2),
+        "prices": lambda: rng.lognormal(3.0, 1.0, n).round() - 0.01,
+        "two groups": lambda: rng.normal(0.0, 1.0, n) + np.where(rng.random(n) < 0.5, -100.0, 100.0),
+        "tiny": lambda: rng.normal(0.0, 1e-148, n),
+        "huge": lambda: rng.normal(0.0, 1e148, n),
+        "one number": lambda: np.full(n, 36.6),
+    }[kind]()
+
+
+KINDS = [
+    "normal", "lognormal", "Cauchy", "counts", "ages", "mostly zero", "prices", "two groups", "tiny", "huge",
+    "one number",
+]  # fmt: skip
+EXPECTED = {"ages": "atom", "counts": "atom", "one number": "atom", "normal": "resolved", "Cauchy": "resolved"}
+
+
+# ---- without noise --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_without_noise_the_ranks_are_exact(kind, seed):
+    values = column(np.random.default_rng(seed), kind)
+    values[1::10] = np.nan
+    result = asked(values, q=Q)
+    assert rank_error(values, result.quantile[0]).max() <= 8.0
+    assert kind not in EXPECTED or set(result.status[0]) == {EXPECTED[kind]}
+    assert result.ranks[0].total == pytest.approx(np.isfinite(values).sum(), abs=1.0)
+    lower, upper = result.confidence_interval()
+    assert np.all((lower <= result.quantile) & (result.quantile <= upper))
+
+
+def test_an_edge_belongs_to_the_cell_on_its_right():
+    values = column(np.random.default_rng(0), "ages")
+    assert rank_error(values, asked(values, q=Q).quantile[0]).max() == 0.0
+    add = cells.columns_cells
+
+    def left(chunk, edges, counts):
+        add(chunk, [np.nextafter(cuts, np.inf) for cuts in edges], counts)
+
+    with mock.patch.object(cells, "columns_cells", left):  # planted: (a, b] in place of [a, b)
+        assert rank_error(values, asked(values, q=Q).quantile[0]).max() > 0.0
+
+
+def test_a_public_row_far_from_all_private_ones():
+    values = column(np.random.default_rng(1), "normal")
+    assert rank_error(values, asked(values, np.zeros(1), q=Q).quantile[0]).max() <= 10.0
+
+
+def test_rows_beyond_what_is_seen_are_not_forgotten():
+    values = np.random.default_rng(2).normal(size=4000)
+    place = mock.Mock(side_effect=module.locate)
+    scale = module.scales_of
+
+    def short(columns, shares):  # the stretch ends where few rows are, and most lie beyond
+        return [
+            replace(each, above=each.above and each.above - 16, below=each.below) for each in scale(columns, shares)
+        ]
+
+    with mock.patch.object(module, "scales_of", short), mock.patch.object(module, "locate", place):
+        result = asked(values + 3.0, np.zeros(1), q=Q)
+    assert place.called
+    assert rank_error(values + 3.0, result.quantile[0]).max() <= 400.0
+    lower, upper = result.confidence_interval()
+    truth = np.quantile(values + 3.0, Q)
+    assert np.all((lower[0] <= truth) & (truth <= upper[0]))
+
+
+def test_all_missing_or_nowhere_is_unresolved():
+    result = asked(np.full(500, np.nan), np.ones(1), ZCDP(0.1))
+    assert result.status == (("unresolved",) * 3,)
+    assert np.isnan(result.quantile).all()
+    assert np.isinf(result.confidence_interval()).all()
+    assert len(result.releases) == 1
+    assert QuantileResult.from_json(result.to_json()).to_dict() == result.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "digits"),
+    [(36.58, 36.63, 36.6), (16.97, 17.02, 17.0), (-5.3, -4.9, -5.0), (-1.0, 2.0, 0.0), (19.985, 19.995, 19.99),
+     (1e300, 3e300, 2e300), (5e-324, 1e-323, 5e-324), (0.1, np.nextafter(0.1, 1), 0.1), (9.5, 10.5, 10.0)],
+)  # fmt: skip
+def test_shortest_decimal(low, high, digits):
+    assert shortest_decimal(low, high) == digits
+
+
+# ---- the model of the ranks -----------------------------------------------------------------------------------------
+def test_rows_of_a_cell_may_be_one_number():
+    edges = np.array([0.0, 1.0])
+    wide = Counted(edges=edges, counts=np.array([0.0, 6000.0, 0.0]), std=8.0)
+    # A later round finds all rows in a hundredth of that cell.
+    fine = Counted(edges=np.array([0.0, 0.70, 0.71, 1.0]), counts=np.array([0.0, 0.0, 6000.0, 0.0, 0.0]), std=8.0)
+
+    def error():
+        found = ranks_of([wide, fine], 6000.0, 100.0)
+        return np.abs(found.below - [0.0, 0.0, 6000.0, 6000.0]).max()
+
+    assert error() < 10.0
+    with mock.patch.object(module, "PRIOR_STD", 0.005):  # planted: the prior does not let it
+        assert error() > 100.0
+
+
+def test_ranks_never_fall():
+    rng = np.random.default_rng(3)
+    falls = False
+    for _ in range(20):
+        parts = [
+            Counted(edges=np.sort(rng.normal(size=9)), counts=rng.normal(10.0, 40.0, 10), std=40.0) for _ in range(3)
+        ]
+        found = ranks_of(parts, 100.0, 5.0)
+        assert np.all(np.diff(found.below) >= 0.0)
+        assert np.all((found.below >= 0.0) & (found.below <= found.total))
+        with mock.patch.object(module.np, "maximum", mock.Mock(wraps=np.maximum, accumulate=lambda x: x)):  # planted
+            falls |= bool(np.any(np.diff(ranks_of(parts, 100.0, 5.0).below) < 0.0))
+    assert falls
+
+
+# ---- with noise -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["normal", "lognormal", "ages", "mostly zero"])
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_noise_is_small_beside_sampling(kind, budget):
+    rng, held, errors = np.random.default_rng(4), [], []
+    table = column(rng, kind, 8000)
+    truth = np.quantile(table, [0.25, 0.5, 0.75], method="inverted_cdf")
+    for _ in range(12):
+        rows = rng.choice(table, 8000)
+        result = asked(rows, rng.choice(table, 1), BUDGETS[budget])
+        lower, upper = result.confidence_interval(0.99)
+        held.append((lower[0] <= truth) & (truth <= upper[0]))
+        errors.append(rank_error(rows, result.quantile[0], [0.25, 0.5, 0.75]))
+    assert np.mean(held) >= 0.94
+    assert np.sqrt(np.mean(np.square(errors))) < 0.8 * np.sqrt(8000 * 0.2)
+
+
+def test_several_columns_bounds_and_simultaneous_intervals():
+    rng = np.random.default_rng(5)
+    table = np.stack([column(rng, kind) for kind in ("normal", "ages", "lognormal")], axis=1)
+    limits = ([0.0, 20.0, 0.0], [2e6, 60.0, 50.0])
+    result = asked(table, table[:3].copy(), ZCDP(0.5), q=Q, bounds=limits)
+    lower, upper = result.confidence_interval()
+    wider = result.confidence_interval(simultaneous=True)
+    assert np.all(wider[0] <= lower)
+    assert np.all(upper <= wider[1])
+    assert np.any(wider[0] < lower)
+    assert np.all(np.diff(result.quantile, axis=1) >= 0.0)
+    assert result.quantile[1, 0] >= 20.0
+    assert result.quantile[1, -1] == 60.0 == wider[1][1, -1]
+    frame = result.to_frame()
+    assert frame.shape == (15, 6)
+    assert "quantile" in result.summary()
+    assert QuantileResult.from_json(result.to_json()).to_dict() == result.to_dict()
+    broken = result.to_json().replace('"atom"', '"atomic"')
+    raises(InputError, "known words", QuantileResult.from_json, broken)
+
+
+# ---- refusals and privacy -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"q": ()}, "1 to 16"), ({"q": (0.5, 0.5)}, "ascending"), ({"q": (0.5, 1.0)}, "q must"), ({"q": "median"}, "1 to 16"),
+     ({"bounds": (1, 0)}, "bounds"), ({"x_pub": None}, "one public row")],
+)  # fmt: skip
+def test_refusals_cost_nothing(given, words):
+    ledger = Ledger(ZCDP(1))
+    options = {"x_pub": np.zeros(1), "budget": ZCDP(1), "ledger": ledger, **given}
+    raises(InputError, words, public_draws, np.zeros(9), **options)
+    assert not ledger.entries
+
+
+HOSTILE = [np.full(2, each) for each in (np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, 2.0**53, 1e9)]
+
+
+def run_of(budget):
+    return lambda x: asked(x, np.array([[0.5, -0.25]]), budget)
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+def test_replay_on_neighbours(budget):
+    costs = []
+    for sizes in ([1, 2, 10], [300]):
+        for rows, other in random_pairs(np.random.default_rng(6), 25, sizes=sizes, dim=2, hostile=HOSTILE):
+            report = record_replay(run_of(budget), rows, other, budget=budget)
+            assert report.pair_cost <= report.declared_cost <= report.allowance
+            costs.append(report.tightness)
+    assert max(costs) > 0.3
+
+
+NORMAL = np.random.default_rng(7).normal(size=(2000, 2))
+MOVED = NORMAL.copy()
+MOVED[5] = [-40.0, 40.0]
+
+
+def test_a_moved_row_takes_nearly_the_whole_cost():
+    report = record_replay(run_of(ZCDP(0.1)), NORMAL, MOVED, budget=ZCDP(0.1))
+    assert report.declared_cost >= report.allowance * Fraction(99, 100)
+    assert 0.95 <= report.tightness <= 1.0
+
+
+def replay(run, error):
+    raises(error, None, record_replay, run, NORMAL, MOVED, budget=ZCDP(0.1))
+
+
+def test_planted_columns_that_share_one_cost():
+    grid = cells.gaussian_count_grid
+    with mock.patch.object(cells, "gaussian_count_grid", lambda cost, *more: grid(2 * cost, *more)):
+        replay(run_of(ZCDP(0.1)), BudgetError)
+
+
+def test_planted_edges_from_private_rows():
+    last = module.last_edges
+
+    def run(x):
+        with mock.patch.object(module, "last_edges", lambda *given: np.unique(np.append(last(*given), np.nanmax(x)))):
+            return run_of(ZCDP(0.1))(x)
+
+    replay(run, ReplayError)
+
+
+def test_planted_counts_that_are_twice_as_large():
+    answer = cells.CellQuery.answer
+    with mock.patch.object(cells.CellQuery, "answer", lambda self, counts: 2 * answer(self, counts)):
+        replay(run_of(ZCDP(0.1)), ReplayError)

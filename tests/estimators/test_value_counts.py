@@ -1,0 +1,287 @@
+"""`value_counts` and `crosstab`: exact counts, every source of text, intervals and ranks, neighbours; sums of means."""
+
+from fractions import Fraction
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from helpers.errors import raises
+
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BudgetError,
+    CountResult,
+    InputError,
+    Ledger,
+    PureDP,
+    ReplayError,
+    crosstab,
+    estimate_mean,
+    value_counts,
+)
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.estimators import value_counts as module
+from fastpubpriv.mechanisms import cells
+from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.tables import TextColumns, TextsOrOther, TextWord, text_of_words
+
+EXACT = ZCDP(1e6)  # as good as no noise
+BUDGETS = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+WARDS = ["north", "south", "ward 3"]
+CELLS = [
+    "a", " UA ", "N14228", "", None, "üüü", "x" * 24, "x" * 25, "nul\0x", 'say "hi"', "日本語テキスト", " b", "\t",
+]  # fmt: skip
+WORDS = [
+    "a", "UA", "N14228", None, None, "üüü", "x" * 24, None, None, 'say "hi"', "日本語テキスト", "b", None,
+]  # fmt: skip
+PLACES = [2.0, 0.0, 2.0, None, None, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, None]
+
+
+def counted(rows, budget=EXACT, function=value_counts, **options):
+    return function(rows, budget=budget, threads=1, progress=False, **options)
+
+
+def visits(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    wards = np.array(["north", " south", "ward 3", "elsewhere", None], dtype=object)
+    return pd.DataFrame(
+        {
+            "ward": pd.Series(rng.choice(wards, n, p=[0.5, 0.2, 0.1, 0.15, 0.05]), dtype=object),
+            "night": rng.choice([0.0, 1.0, 7.0, np.nan], n),
+        }
+    )
+
+
+# ---- cells of text --------------------------------------------------------------------------------------------------
+def sources(folder, cells):
+    frame = pd.DataFrame({"t": cells})
+    frame.to_parquet(folder / "t.parquet")
+    yield "objects", frame
+    yield "categories", frame.astype("category")
+    yield "pandas over Arrow", frame.astype(pd.ArrowDtype(pa.string()))
+    yield "Arrow", pa.table({"t": cells})
+    yield "dictionary", pa.table({"t": pa.array(cells).dictionary_encode()})
+    yield "slice", pa.table({"t": ["first", *cells]}).slice(1)
+    yield "polars", pl.DataFrame({"t": cells})
+    yield "Parquet", str(folder / "t.parquet")
+
+
+def column(source, rule):
+    rows = private_rows(source, columns=TextColumns(["t"], {"t": rule}))
+    return np.concatenate(list(rows.chunks()))[:, 0]
+
+
+def words_of(source):
+    words = np.stack([column(source, TextWord(first, 24)) for first in range(0, 24, 6)], axis=1)
+    return [None if np.isnan(line).any() else text_of_words(line) for line in words]
+
+
+def test_every_source_reads_the_same_words_and_places(tmp_path):
+    for name, source in sources(tmp_path, CELLS):
+        assert words_of(source) == WORDS, name
+        places = column(source, TextsOrOther(("UA", "b")))
+        assert [None if np.isnan(place) else place for place in places] == PLACES, name
+
+
+def test_text_files_and_bytes_that_are_no_text(tmp_path):
+    path = tmp_path / "t.csv"
+    lines = [b"t", b"a", b" UA ", b'"say ""hi"""', b"", b"caf\xe9", b"nul\0x", "日本語".encode(), b"b"]
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    assert words_of(str(path)) == ["a", "UA", 'say "hi"', None, None, None, "日本語", "b"]
+    places = column(str(path), TextsOrOther(('say "hi"', "b")))
+    assert [None if np.isnan(place) else place for place in places] == [2.0, 2.0, 0.0, None, 2.0, 2.0, 2.0, 1.0]
+    lone = pd.DataFrame({"t": ["\ud800", "a", 5, 1.5]}, dtype=object)
+    assert words_of(lone) == [None, "a", None, None]
+
+
+# ---- exact counts ---------------------------------------------------------------------------------------------------
+def test_without_noise_counts_are_exact_and_add_up():
+    table = visits()
+    result = counted(table, column="ward", keys=WARDS)
+    truth = table["ward"].str.strip().value_counts()
+    assert result.counts == pytest.approx(
+        [*(truth[ward] for ward in WARDS), truth["elsewhere"], table["ward"].isna().sum()], abs=0.05
+    )
+    assert result.counts.sum() == pytest.approx(len(table))
+    numbers = counted(table["night"].astype(np.float32), keys=[7, 0.0])
+    truth = table["night"].value_counts()
+    assert numbers.counts == pytest.approx([truth[7.0], truth[0.0], truth[1.0], table["night"].isna().sum()], abs=0.05)
+    assert counted(np.array([0.1, 0.1, np.inf], dtype=np.float32), keys=[0.1])[0.1] == pytest.approx(2.0, abs=0.05)
+
+
+def test_crosstab_is_that_of_the_rows():
+    table = visits()
+    night = {"night": [1, 0]}
+    result = counted(table, function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, **night})
+    assert result.levels == ((*WARDS, "(other)", "(missing)"), (1.0, 0.0, "(other)", "(missing)"))
+    wards, nights = table["ward"].str.strip(), table["night"]
+    truth = [
+        [np.sum(ward & each) for each in (nights == 1, nights == 0, nights == 7, nights.isna())]
+        for ward in (*(wards == name for name in WARDS), wards == "elsewhere", wards.isna())
+    ]
+    assert result.to_table() == pytest.approx(np.array(truth), abs=0.05)
+    public = pd.DataFrame({"ward": WARDS, "night": [1.0, 0.0, 0.0]})
+    other = counted(table, function=crosstab, columns=["ward", "night"], x_pub=public)
+    assert other["ward 3", 1.0] == pytest.approx(result["ward 3", 1.0], abs=0.1)
+
+
+def test_keys_may_come_from_public_rows():
+    table = visits()
+    assert counted(table, column="ward", x_pub=pd.DataFrame({"ward": ["south ", "north", "north"]})).keys[:2] == (
+        ("north",),
+        ("south",),
+    )
+    assert counted(table["night"], x_pub=np.array([[1.0], [0.0]])).keys[:2] == ((0.0,), (1.0,))
+
+
+def test_texts_that_nobody_listed():
+    table = visits(20_000)
+    table.loc[:4, "ward"] = ["a", "b", "c" * 40, "d", "e"]
+    result = counted(table, ApproxDP(1, 1e-8), column="ward")
+    assert result.keys == (("elsewhere",), ("north",), ("south",), ("ward 3",))
+    truth = table["ward"].str.strip().value_counts()
+    assert result.counts == pytest.approx([truth[key] for (key,) in result.keys], abs=60.0)
+    assert result.threshold > 20.0
+    assert "Hidden" in result.summary()
+    assert counted(table, ApproxDP(1, 1e-8), column="ward", max_bytes=5).keys == (("north",), ("south",))
+
+
+# ---- intervals, ranks, forms ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_intervals_hold_and_ranks_are_right(budget):
+    rng, held, together, ranked = np.random.default_rng(3), [], [], []
+    rows = rng.choice(20, 5000, p=np.arange(1, 21) / 210.0).astype(float)
+    truth = np.bincount(rows.astype(int), minlength=22)
+    order = 20 - np.argsort(np.argsort(truth[:20], kind="stable"))
+    for _ in range(40):
+        result = counted(rows, BUDGETS[budget], keys=range(20))
+        lower, upper = result.confidence_interval(0.9)
+        held.append(((lower <= truth) & (truth <= upper)).mean())
+        lower, upper = result.confidence_interval(0.9, simultaneous=True)
+        together.append(np.all((lower <= truth) & (truth <= upper)))
+        first, last = result.rank_interval(0.9)
+        ranked.append(np.all((first[:20] <= order) & (order <= last[:20])))
+        assert first[20:].tolist() == last[20:].tolist() == [0, 0]
+    assert 0.87 <= np.mean(held) <= (0.93 if budget != "pure" else 0.97)
+    assert np.mean(together) >= 0.8
+    assert np.mean(ranked) >= 0.8
+
+
+def test_population_intervals_are_wider_and_hold():
+    rng, held = np.random.default_rng(4), []
+    for _ in range(60):
+        result = counted((rng.random(2000) < 0.3).astype(float), ZCDP(0.1), keys=[0, 1])
+        lower, upper = result.confidence_interval(of="population")
+        assert upper[1] - lower[1] > np.diff([ends[1] for ends in result.confidence_interval()])[0]
+        held.append(lower[1] <= 600 <= upper[1])
+    assert np.mean(held) >= 0.88
+
+
+def test_tables_plots_and_json():
+    result = counted(visits(), ZCDP(1), column="ward", keys=[*WARDS, "attic"], top=2)
+    frame = result.to_frame()
+    assert list(frame.index) == ["north", "south"]
+    assert frame["rank_from"].tolist() == frame["rank_to"].tolist() == [1, 2]
+    assert dict(zip(result.keys, result.status, strict=True))["attic",] == "faint"
+    assert CountResult.from_json(result.to_json()).to_dict() == result.to_dict()
+    raises(InputError, "keys must be lists", CountResult.from_json, result.to_json().replace('"north"', "null"))
+    whole = counted(visits(), ZCDP(1), function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, "night": [0]})
+    assert whole.to_frame().shape == (15, 7)
+    figure = whole.plot()
+    assert len(figure.axes[0].patches) == 15
+
+
+def test_the_sum_of_a_mean_holds_the_sum():
+    rng = np.random.default_rng(5)
+    rows = rng.normal([50.0, -3.0], [9.0, 1.0], size=(8000, 2))
+    rows[:800, 0] = np.nan
+    result = estimate_mean(rows, x_pub=np.array([[55.0, -2.0]]), budget=ZCDP(0.5), threads=1, progress=False)
+    total, lower, upper = result.sum()
+    truth = np.nansum(rows, axis=0)
+    assert np.all((lower <= truth) & (truth <= upper))
+    assert np.abs(total / truth - 1.0).max() < 0.02
+    assert total[0] == pytest.approx(result.mean[0] * (8000 - result.report.missing[0]))
+
+
+# ---- refusals and privacy -------------------------------------------------------------------------------------------
+REFUSED = [
+    ({"keys": "north"}, InputError, "list of texts"),
+    ({"keys": []}, InputError, "at least one"),
+    ({"keys": ["a", 1]}, InputError, "not both"),
+    ({"keys": ["a", " a"]}, InputError, "twice"),
+    ({"keys": ["(other)"]}, InputError, "stand for"),
+    ({"keys": [1, np.nan]}, InputError, "keys"),
+    ({"keys": [0, 1]}, InputError, "ward"),
+    ({"keys": ["a"], "column": "no"}, InputError, "no column"),
+    ({"keys": range(2_000_000), "column": "night"}, InputError, "too many"),
+    ({"keys": ["a"], "top": 0}, InputError, "top"),
+    ({}, BudgetError, "delta"),
+    ({"budget": ApproxDP(1, 1e-6), "max_bytes": 10_000}, InputError, "max_bytes"),
+]
+
+
+@pytest.mark.parametrize(("given", "kind", "words"), REFUSED, ids=lambda each: str(each)[:40])
+def test_refusals_cost_nothing(given, kind, words):
+    ledger = Ledger(ZCDP(1) if "budget" not in given else ApproxDP(2, 1e-5))
+    raises(kind, words, value_counts, visits(50), **{"column": "ward", "budget": ZCDP(1), "ledger": ledger, **given})
+    assert not ledger.entries
+
+
+def test_a_column_must_be_named_and_crosstab_needs_keys():
+    raises(InputError, "column=", counted, np.zeros((5, 2)), keys=[0])
+    raises(InputError, "keys of column 'night'", counted, visits(50), function=crosstab, columns=["night"])
+    raises(InputError, "text is read from frames", counted, np.zeros(5), keys=["a"])
+
+
+HOSTILE = [
+    ("north", 1.0), ("", np.nan), (None, np.inf), ("x" * 999, 1e308), ("\ud800", -0.0), ("(other)", 5e-324),
+    (" south\t", 0.0), ("nul\0", -np.inf),
+]  # fmt: skip
+RUNS = {
+    **{f"counts, {name}": (budget, {"column": "ward", "keys": WARDS}) for name, budget in BUDGETS.items()},
+    **{
+        f"crosstab, {name}": (
+            budget,
+            {"function": crosstab, "columns": ["ward", "night"], "keys": {"ward": WARDS, "night": [0, 1]}},
+        )
+        for name, budget in BUDGETS.items()
+    },
+    "texts": (ApproxDP(1, 1e-6), {"column": "ward"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_replay_on_hostile_neighbours(name):
+    budget, given = RUNS[name]
+    for ward, night in HOSTILE:
+        rows, other = visits(300), visits(300)
+        other.loc[7, "ward"], other.loc[7, "night"] = ward, night
+        report = record_replay(lambda x: counted(x, budget, **given), rows, other, budget=budget)
+        assert report.pair_cost <= report.declared_cost <= report.allowance
+
+
+def replayed(budget=BUDGETS["zcdp"]):
+    rows, other = visits(300), visits(300)
+    rows.loc[7, "ward"], other.loc[7, "ward"] = "north", "ward 3"
+    return record_replay(lambda x: counted(x, budget, column="ward", keys=WARDS), rows, other, budget=budget)
+
+
+def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
+    report = replayed()
+    assert report.tightness == 1.0
+    assert report.declared_cost >= report.allowance * Fraction(99, 100)
+    answer = cells.CodeQuery.answer
+    with mock.patch.object(cells.CodeQuery, "answer", lambda self, counts: 2 * answer(self, counts)):
+        raises(ReplayError, None, replayed)
+
+    code_of = module._code_of
+
+    def overlapping(keys):  # planted: a row that is counted twice
+        return lambda chunk: [np.repeat(code_of(keys)(chunk)[0], 2)]
+
+    with mock.patch.object(module, "_code_of", overlapping):
+        raises(ReplayError, None, replayed)
