@@ -50,18 +50,16 @@ HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell that h
 PRIOR_STD = 0.5  # of the most that a cell may hold: the deviation of what it is taken to hold
 NARROW = 1e-9  # of the size of its numbers: a window is one number
 LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
-ATOM_STDS, ATOM_LENGTH = (
-    8.0,
-    2.0**-9,
-)  # of noise, and of the middle nine tenths: a cell that holds more and is shorter is an atom
+# A cell is an atom if it holds more rows than so many deviations of the noise, is so short a part of the stretch of the middle nine
+# tenths, and so many times as full for its length as what lies around it; or if it is a single number and holds more.
+ATOM_STDS, ATOM_LENGTH, DENSE = 8.0, 2.0**-9, 10.0
+SINGLE_STDS = 4.0
 MIDDLE = (0.05, 0.95)
-DENSE = 10.0
-MANY = 20.0  # rows: an atom holds more, and a gap would
-SINGLE_STDS = 4.0  # of noise: a cell of a single number that holds more is an atom
+MANY = 20.0  # rows: an atom holds more, and an even spread would put more into a gap
 # A flat part is a gap where an even spread of the rows within three sampling deviations would put more rows there than this many
 # deviations of the noise, and it holds less than a quarter of them.
 GAP_STDS, GAP_SHARE, NEAR_SAMPLING = 6.0, 0.25, 3.0
-FLAT_STDS = 2.0
+FLAT_STDS = 2.0  # of noise, within which ranks are those of one flat part
 MOST_DIGITS = 18
 
 

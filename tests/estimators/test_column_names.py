@@ -94,10 +94,15 @@ def mixture(function, x_priv, x_pub, **options):
         return seeded(function, x_priv, x_pub=x_pub, n_components=1, **options)
 
 
+# Columns that are counted are named, and read by their lists of keys: tests/estimators/test_value_counts.py.
+COUNTED = {"crosstab", "value_counts"}
 # Matched in tests/training/test_regression.py: what they release are coefficients.
 LABELLED = {"linear_regression", "logistic_regression", "train"}
 FUNCTIONS = {
     "estimate_mean": mean_of,
+    "quantiles": lambda x_priv, x_pub, **options: seeded(
+        fpp.quantiles, x_priv, x_pub=x_pub, q=0.5, budget=fpp.ZCDP(5), **options
+    ),
     "weighted_mean": lambda x_priv, x_pub, **options: seeded(
         fpp.weighted_mean, x_priv, x_pub=x_pub, norm_bound=200.0, budget=fpp.ZCDP(0.5), **options
     ),
@@ -114,6 +119,8 @@ FUNCTIONS = {
 
 
 def released(result):
+    if hasattr(result, "quantile"):
+        return [result.quantile[:, 0]]
     found = result.mean if hasattr(result, "mean") else result.means[0]
     spread = getattr(result, "covariance", None)
     spread = result.covariances[0] if spread is None and hasattr(result, "covariances") else spread
@@ -130,7 +137,7 @@ def test_no_function_with_two_data_sets_is_left_out():
     both = {"x_priv", "x_pub"}
     functions = [name for name in fpp.__all__ if inspect.isfunction(getattr(fpp, name))]
     found = {name: set(inspect.signature(getattr(fpp, name)).parameters) for name in functions}
-    assert set(FUNCTIONS) == {name for name in found if both <= found[name]} - LABELLED - {"private_pca"}
+    assert set(FUNCTIONS) == {name for name in found if both <= found[name]} - LABELLED - COUNTED - {"private_pca"}
     assert {name for name in found if "y_priv" in found[name]} == LABELLED
 
 

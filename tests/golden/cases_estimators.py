@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from golden_case import Case, private, public
 from golden_data import APPROX, BUDGETS, MANY_PUBLIC, PUBLIC, ROWS, mixed
 
@@ -112,6 +113,10 @@ def quantiles() -> Iterator[Case]:
 def counts() -> Iterator[Case]:
     whole = np.floor(ROWS[:, :1])
     for name, budget in BUDGETS.items():
+        if name == "zcdp":
+            frame = pd.DataFrame({"a": whole[:, 0], "b": np.sign(ROWS[:, 1])})
+            call = {"columns": ["a", "b"], "keys": {"a": [0, 1], "b": [-1, 1]}, "budget": budget, "blas": False}
+            yield private("crosstab, zcdp", fpp.crosstab, frame, **call)
         yield private(f"value_counts, {name}", fpp.value_counts, whole, keys=[0, 1, -1], budget=budget, blas=False)
 
 

@@ -49,6 +49,9 @@ def commands() -> Iterator[Case]:
     groups = ("--private", "{blobs}", "--public", "{blobs_public}", "--components", "3")
     calls = {
         "mean, counts": ("mean", *two, *RHO),
+        "quantiles": ("quantiles", *two, *RHO),
+        "counts": ("counts", *alone, "--column", "age", "--keys", "1,2", *RHO),
+        "crosstab": ("crosstab", *alone, "--columns", "age,height", "--keys", "age=1", "--keys", "height=2", *RHO),
         "gaussian": ("gaussian", *two, *RHO),
         "mixture": ("mixture", *groups, "--rho", "20"),
         "axis-mixture": ("axis-mixture", "--private", "{line}", "--components", "2", *BOTH),
@@ -98,6 +101,10 @@ def plots() -> Iterator[Case]:
         "histogram": (
             lambda: fpp.stable_histogram(ROWS, bins=fpp.BinGrid(width=2.5), budget=APPROX, **given).plot(),
             (plotting.plot_histograms, plotting.Bars),
+        ),
+        "count": (
+            lambda: fpp.value_counts(np.floor(ROWS[:, 0]), keys=[0, 1], budget=budget, **given).plot(),
+            (plotting.plot_counts,),
         ),
         "mixture": (
             lambda: fpp.learn_axis_aligned_mixture(
