@@ -600,7 +600,9 @@ class GaussianResult(Result):
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        found = [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
+        flagged = self.status == "ok" and self.report is not None and set(self.reasons) != {"ok"}
+        status = "ok, but for the columns with a reason" if flagged else self.status
+        found = [("Predicted error", text), ("Status", status), ("Method", self.method)]
         told = self.diagnostics
         if told.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"

@@ -311,11 +311,14 @@ class _Step:
         estimate = moved + point_worth * (alone - moved)
         estimate += lean * (center - estimate)
         mean = self.start.mean + trust * own.value
+        mean += point_worth * (public - mean)
+        pooled = self.start.mean + own.value
+        pooled += worth * (public - pooled)
         sampling = self.found.sampling_std**2
         unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq
         inverse = self.half @ self.half
         return Fitted(
-            mean=mean + point_worth * (public - mean),
+            mean=mean + lean * (pooled - mean),
             covariance=unit * inverse,
             noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
             drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
