@@ -269,7 +269,7 @@ class FullRung:
             def slack(radius: float) -> float:
                 return plan.slack(plan.std(radius * radius, share))
 
-            return early_cut(self._norms, slack=slack, least=math.sqrt(self._least_sq(self._norms))).radius
+            return early_cut(self._norms, slack=slack, least=math.sqrt(self._least_sq(self._norms)))
         if self.made == 0:
             return math.sqrt(plan.first_radius_sq)
         if share is None:

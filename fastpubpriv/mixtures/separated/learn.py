@@ -136,7 +136,7 @@ def component_errors(shape: Shape, n_priv: int, *, pure: bool, allowance: Fracti
     expected = n_priv * shape.min_weight
     if shape.mode == "practical":
         strength = plain_strength(shape.dim, max(1, round(shape.n_pub * shape.min_weight)))
-        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True), pieces=False)
+        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True))
         return view.rungs[view.best]
     return lifted_errors(
         shape.dim, expected, pure=pure, allowance=allowance, mode="theory", failure_prob=shape.failure_prob
@@ -526,7 +526,7 @@ def private_lloyd(
     return centers
 
 
-def ball_frame(center: FloatArray, radius: float, failure_prob: float) -> LeafFrame:
+def ball_frame(center: FloatArray, radius: float) -> LeafFrame:
     """Bounds of a leaf about which only a ball is known that holds all rows."""
     dim = len(center)
     # The mean is somewhere in the leaf, and so within the ball's diameter of the centre; every variance is at most radius^2.
@@ -639,7 +639,7 @@ def no_public_baseline(
         tree = ClusterTree.root(rows.dim)
         if len(centers) > 1:
             tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
-        frames = [ball_frame(middle + projection.T @ at, ball, failure_prob) for at in centers]
+        frames = [ball_frame(middle + projection.T @ at, ball) for at in centers]
         found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
         leaves = learn_leaves(run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob)
         return put_together(
