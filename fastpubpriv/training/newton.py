@@ -1,8 +1,8 @@
 """Noisy Newton steps in coordinates whitened by public rows, for the squared loss and the logistic one.
 
-Noisy Newton steps in coordinates whitened by public rows, each spending its noise where the public rows know least.
-Every step measures the coefficients; all measurements are pooled with the public posterior by inverse variance. How many steps, how
-residuals are clipped and how rows are weighted is chosen from public and released numbers.
+Each step spends its noise where the public rows know least, and measures the coefficients; all measurements are pooled with the
+public posterior by inverse variance. How many steps, how residuals are clipped and how rows are weighted is chosen from public and
+released numbers.
 """
 
 from __future__ import annotations

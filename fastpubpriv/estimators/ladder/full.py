@@ -1,6 +1,5 @@
 """The full rung for one Gaussian, fed with released second moments: shrinkage, errors, and an interval for every number.
 
-The full rung for one Gaussian, fed with released second moments: post-processing, nothing private is seen.
 Ask `step` what to release, give the released second moment of the rows under `affine` to `absorb`, and the last one to `finish`.
 """
 

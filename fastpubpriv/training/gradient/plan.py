@@ -1,6 +1,5 @@
 """What a gradient method leaves open, chosen from public numbers, and the steps of its descent.
 
-What a gradient method leaves open, chosen from public numbers: number and length of steps, clip, weight of the private gradient.
 The prediction is that of a quadratic loss: along each direction of the public curvature the error of the weights is a part of the
 public fit's error, a part of the private rows' sampling, and the noise of all steps, in closed form.
 """
