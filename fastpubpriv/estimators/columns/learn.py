@@ -418,11 +418,6 @@ def warn_about(name: str, result: MeanResult) -> None:
         running.warn_after(f"{name}: {'; '.join(parts)}")
 
 
-def public_rows_do(shares: Shares, n_pub: int) -> bool:
-    """Whether the public rows alone are predicted to be closer than the release, from public numbers."""
-    return n_pub >= ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub)
-
-
 def public_mean(run: Run, public: FloatArray) -> MeanResult:
     """The mean of the public rows: nothing is debited, and no private value read."""
     m = len(public)
@@ -528,7 +523,8 @@ def mean_of_columns(
     n_pub, dim = public.shape
     run = start(draws=draws(dim))
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
-    if skip and public_rows_do(shares, n_pub):
+    # The public rows alone may be predicted to be closer than the release.
+    if skip and n_pub >= ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     check_grids(shares)
     running.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))

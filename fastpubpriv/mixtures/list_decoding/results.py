@@ -189,11 +189,6 @@ def wanted_accuracy(value: object) -> float:
     return accuracy
 
 
-def _net_sizes(accuracy: float) -> tuple[int, int]:
-    """Lengths of the nets of means and of standard deviations."""
-    return 2 * math.ceil(1.0 / accuracy) + 1, math.ceil(1.0 / math.log2(1.0 + accuracy))
-
-
 def mixture_sizes(
     n_components: int, dim: int, accuracy: float, budget: Budget, *, failure_prob: float = FAILURE_PROB
 ) -> MixtureSizes:
@@ -220,7 +215,8 @@ def mixture_sizes(
     # Rows come first: they refuse many columns at once, and lists of so many digits take minutes.
     for_variances = variance_rows(w, budget, share, dim=d)
     for_means = mean_rows(w, budget, share, histograms=d * some)
-    mean_net, std_net = _net_sizes(alpha / (18.0 * d))
+    fine = alpha / (18.0 * d)
+    mean_net, std_net = 2 * math.ceil(1.0 / fine) + 1, math.ceil(1.0 / math.log2(1.0 + fine))
     crossed, paired = scales * means * mean_net * scales * std_net, some * means * mean_net * std_net
     resolution = math.ceil(18.0 * k / alpha)
     weights = math.comb(resolution + k - 1, k - 1)

@@ -167,12 +167,6 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
         )
 
 
-def constant_columns(public: FloatArray, names: tuple[str, ...] | None) -> list[str]:
-    """Columns in which all public rows are equal, by name or place."""
-    places = np.flatnonzero(np.isnan(column_scales(public))).tolist()
-    return [names[j] if names else str(j) for j in places]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafStage:
     """How the components are learnt once they have been found: draws and grids before the debit, releases after it."""
@@ -385,7 +379,8 @@ def learn_separated_mixture(
         check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
     stage.check(rows.dim, rows.n, k, left, pure=pure)
     warn_if_hopeless(run, rows.n * weight, component_errors(shape, rows.n, pure=pure, allowance=left))
-    constant = constant_columns(public, rows.columns)
+    equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
+    constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:
         warnings.warn(f"learn_separated_mixture: {constant_text(constant)}", AccuracyWarning, stacklevel=2)
     with run.paid():
