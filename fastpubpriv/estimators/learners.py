@@ -146,11 +146,6 @@ def rest(run: Run) -> Fraction:
     return run.account.allowance * (1 - MASK_SHARE)
 
 
-def _norm(matrix: FloatArray) -> float:
-    """Spectral norm of a released matrix."""
-    return math.sqrt(max(float(spectrum(matrix @ matrix.T)[0][-1]), 0.0))
-
-
 def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
     """Test, release the centre, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
@@ -177,7 +172,8 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
     inner, upper = narrowed(problem, log_noise(dim, groups, cost))
     whitener /= math.sqrt(upper)
     unwhitener *= math.sqrt(upper)
-    inner = replace(inner, mean_radius=min(problem.mean_radius * _norm(whitener), LARGEST_SIZE))
+    stretched = math.sqrt(max(float(spectrum(whitener @ whitener.T)[0][-1]), 0.0))
+    inner = replace(inner, mean_radius=min(problem.mean_radius * stretched, LARGEST_SIZE))
     preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
     # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
     rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])
@@ -263,9 +259,8 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
     # Against the least eigenvalue that the recursion can leave; the others are known better.
     d, n = problem.dim, paired.n
     least = KEPT ** (total - 1)
-    last = (
-        last_range(problem.condition) * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
-    )
+    reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
+    last = reach * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
     per_row = noise_per_radius(d, pure=pure, allowance=allowance)
     step = lifted.mean_clip(d) * per_row(lifted.MEAN_SHARE) / problem.n
     return Prepared(
@@ -274,11 +269,6 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
         covariance_error=math.sqrt(d * (d + 1) / n + last * last * d * (d + 1) / 2.0),
         mean_error=math.sqrt(d / problem.n + d * step * step),
     )
-
-
-def last_range(condition: float) -> float:
-    """Range of the eigenvalues in the last round, at most 100."""
-    return condition * SHRINK ** recursion(condition)
 
 
 def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:

@@ -36,7 +36,6 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import exact
-from fastpubpriv.training import newton as logistic
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training.coordinates import Rotation, capped, rotated_rows, weighting
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, is_stepwise, prepare_public
@@ -271,7 +270,7 @@ def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -
         if centre:
             check_sum_grids(account, [left * centre], problem.dim, problem.n_priv)
     else:
-        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise, most)
+        plan = steps.plan_logistic(problem.posterior, problem.counted, noise, most)
     check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
     return plan
 
@@ -321,7 +320,7 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
     rows = rotated_rows(run.rows, rotation, run.executor)
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)
     if not isinstance(known, Posterior):
-        return _fitted(logistic.newton_logistic(known, plan, problem.counted, noise, ask), plan), rows
+        return _fitted(steps.newton_logistic(known, plan, problem.counted, noise, ask), plan), rows
     state = steps.newton(known, plan, problem.counted, noise, ask)
     fitted = _fitted(state, plan)
     if moved is not None:

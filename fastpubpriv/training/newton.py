@@ -1,8 +1,8 @@
 """Noisy Newton steps in coordinates whitened by public rows, for the squared loss and the logistic one.
 
-Noisy Newton steps in coordinates whitened by public rows, each spending its noise where the public rows know least.
-Every step measures the coefficients; all measurements are pooled with the public posterior by inverse variance. How many steps, how
-residuals are clipped and how rows are weighted is chosen from public and released numbers.
+Each step spends its noise where the public rows know least, and measures the coefficients; all measurements are pooled with the
+public posterior by inverse variance. How many steps, how residuals are clipped and how rows are weighted is chosen from public and
+released numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -35,26 +35,6 @@ _FAR = 4.0  # a squared distance so many times as large as predicted is a surpri
 _SEEN = 3.0  # standard deviations from which a difference counts as seen
 FEW, FEW_OF_CLASSES = 2, 5  # public rows for each coordinate, up to which no interval is honest
 MANY = 10  # public rows for each coordinate, from which what they leave open of the curvature is small
-
-
-class Known(Protocol):
-    """What a posterior tells a state."""
-
-    @property
-    def mean(self) -> FloatArray:
-        """Coefficients."""
-
-    @property
-    def variance(self) -> FloatArray:
-        """Of the coefficients."""
-
-    @property
-    def unexplained(self) -> float:
-        """Variance of a residual that no coefficients explain."""
-
-    @property
-    def spread(self) -> float:
-        """Sum of the variances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,7 +73,7 @@ class State:
         Factors of public rows in the last step, see `Weighting`.
     """
 
-    def __init__(self, posterior: Known) -> None:
+    def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
         self._measured: list[Measured] = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import linalg, special
@@ -52,21 +52,6 @@ class Clip:
     def at(self, size: float) -> Clip:
         """The clip where residuals are so large: the same in their own unit."""
         return self
-
-
-class Bound(Protocol):
-    """A choice of a bound: `Clip`, or `FixedClip` of the Huber loss."""
-
-    @property
-    def bias_sq(self) -> float:
-        """See `Clip`."""
-
-    @property
-    def unseen_sq(self) -> float:
-        """See `Clip`."""
-
-    def at(self, size: float) -> Clip:
-        """The clip where residuals are so large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -321,6 +306,9 @@ class FixedClip:
         inside = max(float(np.mean(np.abs(self.residuals) < bound)), LEAST_INSIDE)
         clipped = np.clip(self.residuals, -bound, bound) * np.sqrt(self.counts)
         return Clip(bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=0.0, unseen_sq=0.0)
+
+
+Bound = Clip | FixedClip  # a choice of a bound on residuals
 
 
 def huber_posterior(

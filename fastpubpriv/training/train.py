@@ -142,9 +142,7 @@ def train(
         y_bounds=y_bounds, class_weight=class_weight, weights_priv=weights_priv, weight_cap=weight_cap,
         tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
-    account = {
-        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
-    }  # fmt: skip
+    account = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     of_classes = isinstance(kind, Loss) and (kind.classes or kind.scores)
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("train", *given, label=label, columns=columns, stated=model, classes=of_classes)
@@ -233,9 +231,7 @@ def linear_regression(
         weights_priv=weights_priv, weight_cap=weight_cap,
         tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
-    account = {
-        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
-    }  # fmt: skip
+    account = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("linear_regression", *given, label=label, columns=columns, stated=model, classes=False)
     return _train("linear_regression", LOSSES["squared"], (rows, table), budget, method, model, account)
@@ -312,9 +308,7 @@ def logistic_regression(
         weights_priv=weights_priv, weight_cap=weight_cap,
         tails=validation.choice("tails", tails, TAILS),
     )  # fmt: skip
-    account = {
-        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
-    }  # fmt: skip
+    account = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("logistic_regression", *given, label=label, columns=columns, stated=model, classes=True)
     return _train("logistic_regression", LOSSES["logistic"], (rows, table), budget, method, model, account)

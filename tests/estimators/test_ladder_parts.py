@@ -39,7 +39,6 @@ from fastpubpriv.estimators.ladder.schedule import (
     count_share,
     full_plan,
     mean_cut,
-    mean_weight,
     outlook,
     scale_edges,
 )
@@ -268,9 +267,6 @@ def test_any_size_and_budget_has_a_rung(n, allowance):
 def test_weights_are_inverse_variances():
     assert combined(1.0, 1.0) == 0.5
     assert combined(2.0, np.inf) == 2.0
-    strength = Strength(dim=4, n_pub=2, low=1.0, likely=1.0, scales=1.0)
-    assert mean_weight(strength, 2.0) == 0.5
-    assert mean_weight(strength, np.inf) == 0.0
 
 
 def test_axis_variances_find_a_common_scale():
@@ -345,7 +341,7 @@ def test_radii_weigh_what_lies_far_out_against_noise():
     far = np.sqrt(1.0 + np.random.default_rng(3).chisquare(6, 20_000))
     far[:200] = 12.0
     edges = scale_edges(3.0)
-    means = [mean_cut(counted(far, edges, 10.0), noise=noise, least=3.0, offset=1.0).radius for noise in (1e-4, 1.0)]
+    means = [mean_cut(counted(far, edges, 10.0), noise=noise, least=3.0) for noise in (1e-4, 1.0)]
     assert means[0] > 8.0
     assert means[1] == 3.0
 

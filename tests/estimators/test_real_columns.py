@@ -153,11 +153,11 @@ def test_costs_add_up_to_the_budget(budget, dim):
     assert again <= 1
     costs = [release["epsilon" if isinstance(budget, PureDP) else "rho"] for release in result.releases]
     total = here_allowance(budget, dim)
-    scales = divide(dim, 20_000, total, pure=isinstance(budget, PureDP))
+    shares = divide(dim, 20_000, total, pure=isinstance(budget, PureDP))
     assert float(sum(costs)) == pytest.approx(float(total), rel=1e-3)
     assert sum(costs) <= total
-    assert float(costs[0]) == pytest.approx(float(scales.cells), rel=1e-3)
-    assert float(costs[-1]) >= 0.249 * float(scales.total)
+    assert float(costs[0]) == pytest.approx(float(shares.cells), rel=1e-3)
+    assert float(costs[-1]) >= 0.249 * float(shares.total)
 
 
 @pytest.mark.parametrize("neutral", [False, True])
@@ -169,10 +169,10 @@ def test_without_noise_every_row_is_counted_once(neutral):
     rows[rng.random(rows.shape) < 0.02] = -np.inf
     _, calls = recorded(lambda: mean_of(rows, np.ones((1, 6)), EXACT, missing="neutral" if neutral else "observed"))
     assert calls[0].name == "signed dyadic cells"
-    learn = calls[0].query * calls[0].unit
-    assert np.array_equal(learn.sum(axis=1), np.full(6, 2000.0))
+    counts = calls[0].query * calls[0].unit
+    assert np.array_equal(counts.sum(axis=1), np.full(6, 2000.0))
     alone = ~np.isfinite(rows)
-    assert np.array_equal(learn[:, -1], np.full(6, alone.any(axis=1).sum()) if neutral else alone.sum(axis=0))
+    assert np.array_equal(counts[:, -1], np.full(6, alone.any(axis=1).sum()) if neutral else alone.sum(axis=0))
 
 
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
@@ -216,15 +216,15 @@ def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
 
 def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
     """Clip points move outwards only, and the width stays the deviation of the rows."""
-    scales, rng = divide(10, 2000, Fraction(1), pure=True), np.random.default_rng(18)
+    shares, rng = divide(10, 2000, Fraction(1), pure=True), np.random.default_rng(18)
     rows = np.column_stack([rng.normal(size=2000), rng.random(2000), rng.gamma(2.0, size=2000)])
-    edges, columns = scales.edges_of(scales.log2_parts), []
+    edges, columns = scales.edges_of(shares.log2_parts), []
     for values in rows.T:
         distances = values - values[0]
-        learn = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
-        counted = np.concatenate([*learn, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(learn[0]) + 2)
-        columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(scales, count_std=7.0)])
-    own, limits = [replace(scales, count_std=7.0)] * 3, [None] * 3
+        counts = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
+        counted = np.concatenate([*counts, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(counts[0]) + 2)
+        columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(shares, count_std=7.0)])
+    own, limits = [replace(shares, count_std=7.0)] * 3, [None] * 3
     found = clips.choose(columns, scales.scales_of(columns, own), own, limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
@@ -416,9 +416,9 @@ def test_equal_public_values_do_not_replace_a_released_sum(n, share, value, usua
 
 
 def test_a_deviation_of_zero_would_replace_it():
-    def certain(found, n_pub, **known):
+    def certain(found, n_pub, honest=learn.say, **known):
         instead = 0.0 if np.isinf(found.instead_std) else found.instead_std
-        return learn.say(replace(found, instead_std=instead), n_pub, **known)
+        return honest(replace(found, instead_std=instead), n_pub, **known)
 
     with mock.patch("fastpubpriv.estimators.columns.learn.say", side_effect=certain):  # planted
         assert all(rare_error(*case[:-1]) > 1.5 * case[-1] for case in RARE)
@@ -466,7 +466,7 @@ def test_bounds_make_the_interval_hold_them(budget, rows):
 
 def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
     def near(column, scale, shares, far):
-        return scales.undetected_rows(scales, 0)
+        return scales.undetected_rows(shares, 0)
 
     with mock.patch.object(learn, "undetected_at", side_effect=near):  # planted
         resolved, held = with_sentinels(200, 14, ZCDP(0.5), bounds=(0.0, SENTINEL))
@@ -476,12 +476,12 @@ def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
 @pytest.mark.parametrize(("dim", "budget", "pure"), [(1, 0.5, False), (1, 1, True), (6, 0.5, False)])
 def test_more_rows_may_lie_unseen_further_out(dim, budget, pure):
     """More rows further out, and never more than there are."""
-    scales = divide(dim, 2_000, budget, pure=pure)
-    found = [scales.undetected_rows(scales, octaves) for octaves in (0, 1, 4, 10, 100)]
+    shares = divide(dim, 2_000, budget, pure=pure)
+    found = [scales.undetected_rows(shares, octaves) for octaves in (0, 1, 4, 10, 100)]
     assert found == sorted(found)
-    assert scales.undetected_rows(scales, 4, guessed=True) > found[2]
+    assert scales.undetected_rows(shares, 4, guessed=True) > found[2]
     assert scales.undetected_rows(divide(dim, 50, budget, pure=pure), 500) <= 50
-    assert found[0] > 1.645 * scales.count_std
+    assert found[0] > 1.645 * shares.count_std
 
 
 # ---- `estimate_mean` by counts where rows lie far away: public ones that mislead, private ones that can hardly be seen, and tails.
@@ -548,9 +548,9 @@ def test_record_and_replay_where_counts_are_asked_again(budget):
             rows = rng.normal(size=(4000, 2))
             other = rows.copy()
             other[17] = one
-            learn = record_replay(lambda x, c=center: mean_of(x, c, budget), rows, other, budget=budget)
-            assert learn.pair_cost <= learn.declared_cost <= learn.allowance
-            calls.add(learn.calls)
+            report = record_replay(lambda x, c=center: mean_of(x, c, budget), rows, other, budget=budget)
+            assert report.pair_cost <= report.declared_cost <= report.allowance
+            calls.add(report.calls)
     assert max(calls) >= 5
 
 

@@ -365,7 +365,7 @@ def test_rungs_follow_the_released_count(mixture):
     for count in (-50.0, 3.0, 500.0, 20_000.0, 1e9):
         leaf = leaf_estimates._leaf(0, base, count, 70, 60_000, noise, "auto")
         assert leaf.n == min(max(70, round(count)), 60_000)
-        assert leaf.structure == ("public" if leaf.low else outlook(base.strength, leaf.n, noise, pieces=False).best)
+        assert leaf.structure == ("public" if leaf.low else outlook(base.strength, leaf.n, noise).best)
         assert leaf.low == (count < 70)
 
 

@@ -258,11 +258,6 @@ class Said:
     status: str
 
 
-def may_hide(unseen: float, n: int) -> bool:
-    """Whether so many rows that may lie anywhere unseen are too many for the interval to pass over them in silence."""
-    return unseen > MOST_UNSEEN * n
-
-
 def say(found: Found, n_pub: int, *, neutral: bool, bounded: bool) -> Said:
     """Mean, deviations and status of one column; `bounded` where the interval has what rows within bounds may move it by."""
     shares = found.shares
@@ -284,8 +279,8 @@ def say(found: Found, n_pub: int, *, neutral: bool, bounded: bool) -> Said:
         heavy=max(tails) > HIDDEN * half,
         doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half
         or _beside(found, tails, BESIDE * half),
-        wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0,
-        hidden=not bounded and may_hide(undetected_rows(found.shares), shares.n),
+        wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
+        hidden=not bounded and undetected_rows(found.shares) > MOST_UNSEEN * shares.n,
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
     lost = noise > found.instead_std or (not found.scale.referenced and not shares.blind)
@@ -307,11 +302,6 @@ def finite(value: float) -> float:
     """The nearest finite number."""
     largest = float(np.finfo(np.float64).max)
     return min(max(value, -largest), largest)
-
-
-def sampling_of(std: float, n_pub: int, unit: object) -> float:
-    """Standard deviation of the public mean."""
-    return float(unit(std / math.sqrt(n_pub)))  # type: ignore[operator]
 
 
 def status_of(found: Found, *, heavy: bool, doubtful: bool, hidden: bool, wide: bool) -> str:
@@ -428,11 +418,6 @@ def warn_about(name: str, result: MeanResult) -> None:
         running.warn_after(f"{name}: {'; '.join(parts)}")
 
 
-def public_rows_do(shares: Shares, n_pub: int) -> bool:
-    """Whether the public rows alone are predicted to be closer than the release, from public numbers."""
-    return n_pub >= ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub)
-
-
 def public_mean(run: Run, public: FloatArray) -> MeanResult:
     """The mean of the public rows: nothing is debited, and no private value read."""
     m = len(public)
@@ -538,7 +523,8 @@ def mean_of_columns(
     n_pub, dim = public.shape
     run = start(draws=draws(dim))
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
-    if skip and public_rows_do(shares, n_pub):
+    # The public rows alone may be predicted to be closer than the release.
+    if skip and n_pub >= ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     check_grids(shares)
     running.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))

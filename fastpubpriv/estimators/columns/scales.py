@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -149,26 +148,6 @@ SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
 Found = tuple[IntArray, tuple[float, int]]
 
 
-class Counted(Protocol):
-    """Counts of one column on each side of its centre, (cells,) each, with their variances."""
-
-    @property
-    def above(self) -> FloatArray:
-        """Counts above the centre."""
-
-    @property
-    def below(self) -> FloatArray:
-        """Counts below it."""
-
-    @property
-    def above_var(self) -> FloatArray:
-        """Their variances."""
-
-    @property
-    def below_var(self) -> FloatArray:
-        """Their variances."""
-
-
 @lru_cache(maxsize=32)
 def thresholds(log2_parts: int, chance: float, width: int, pure: bool) -> FloatArray:
     """How many deviations a window must stand out, by its distance in cells from what is known to hold rows."""
@@ -191,7 +170,7 @@ def thresholds_of(log2_parts: int, chance: float, pure: bool) -> FloatArray:
     return every
 
 
-def find(columns: Sequence[Counted], chance: float, shares: Shares) -> list[Found]:
+def find(columns: Sequence[Column], chance: float, shares: Shares) -> list[Found]:
     """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
     limits, found = thresholds_of(shares.log2_parts, chance, shares.pure), []
     for begin in range(0, len(columns), COLUMNS):
@@ -290,7 +269,7 @@ def stand(
     return stood, (above_end, below_end)
 
 
-def anchor_between(column: Counted, low: int, high: int, shares: Shares) -> tuple[float, int]:
+def anchor_between(column: Column, low: int, high: int, shares: Shares) -> tuple[float, int]:
     """Deviations and outer end of the window that stands out most among those that begin in cells low ... high."""
     begin, best = max(0, low), (-math.inf, -1)
     part = slice(begin, high + WIDTHS[-1])

@@ -1,6 +1,5 @@
 """The full rung for one Gaussian, fed with released second moments: shrinkage, errors, and an interval for every number.
 
-The full rung for one Gaussian, fed with released second moments: post-processing, nothing private is seen.
 Ask `step` what to release, give the released second moment of the rows under `affine` to `absorb`, and the last one to `finish`.
 """
 
@@ -269,7 +268,7 @@ class FullRung:
             def slack(radius: float) -> float:
                 return plan.slack(plan.std(radius * radius, share))
 
-            return early_cut(self._norms, slack=slack, least=math.sqrt(self._least_sq(self._norms))).radius
+            return early_cut(self._norms, slack=slack, least=math.sqrt(self._least_sq(self._norms)))
         if self.made == 0:
             return math.sqrt(plan.first_radius_sq)
         if share is None:

@@ -376,7 +376,7 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
         radius = mean_radius(public)
         if norms is not None and norms.plenty:
             error = math.sqrt(dim) * noise.vector(dim, 1 - view.counts.vectors) / n
-            radius = mean_cut(norms, noise=error, least=0.5 * radius).radius
+            radius = mean_cut(norms, noise=error, least=0.5 * radius)
         measurement = VectorSum(affine=base.affine, radius=radius)
         released = run.release(measurement, name="mean", cost=rest, clip_radius=radius)
         return mean_rung(base, view, released, n, radius=radius, seen=seen)

@@ -389,37 +389,21 @@ def chi_beyond(dim: int, cut: float) -> float:
     return float(dim * special.chdtrc(dim + 2, cut) - cut * special.chdtrc(dim, cut))
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Where to clip: the radius, the share of trace or norm that rows beyond it lose, and the error that this is taken to leave."""
-
-    radius: float
-    lost: float
-    bias_sq: float
+def early_cut(norms: Norms, *, slack: Callable[[float], float], least: float) -> float:
+    """The radius of an early round: what noise hides (`slack` of a radius) against the trace that is not seen."""
+    return min(_radii(norms, least), key=lambda radius: slack(radius) + norms.beyond(radius, power=2))
 
 
-def early_cut(norms: Norms, *, slack: Callable[[float], float], least: float) -> Cut:
-    """The cut of an early round: what noise hides (`slack` of a radius) against the trace that is not seen."""
-
-    def cut(radius: float) -> Cut:
-        return Cut(radius, norms.beyond(radius, power=2), 0.0)
-
-    return min(_cuts(norms, cut, least), key=lambda one: slack(one.radius) + one.lost)
+def mean_cut(norms: Norms, *, noise: float, least: float) -> float:
+    """Where to clip rows for the least predicted error of their mean."""
+    return min(
+        _radii(norms, least), key=lambda radius: (noise * radius) ** 2 + (SKEW * norms.beyond(radius, power=1)) ** 2
+    )
 
 
-def mean_cut(norms: Norms, *, noise: float, least: float, offset: float = 0.0) -> Cut:
-    """The cut of rows y with the least predicted error of their mean, from the norms of y, or (`offset` 1) of (y, 1)."""
-
-    def cut(radius: float) -> Cut:
-        lost = norms.beyond(math.hypot(radius, offset), power=1)
-        return Cut(radius, lost, (SKEW * lost) ** 2)
-
-    return min(_cuts(norms, cut, least), key=lambda one: (noise * one.radius) ** 2 + one.bias_sq)
-
-
-def _cuts(norms: Norms, cut: Callable[[float], Cut], least: float) -> list[Cut]:
+def _radii(norms: Norms, least: float) -> list[float]:
     outer = norms.largest()
-    return [cut(least), *(cut(float(edge)) for edge in norms.edges if least < edge <= outer)]
+    return [least, *(float(edge) for edge in norms.edges if least < edge <= outer)]
 
 
 # ---- The rungs that release one vector, and how a private mean is combined with the public one: post-processing ------
@@ -430,18 +414,11 @@ def combined(one: float, other: float) -> float:
     return one * other / (one + other) if 0.0 < one < np.inf and 0.0 < other < np.inf else min(one, other)
 
 
-def mean_weight(strength: Strength, error_sq: float) -> float:
-    """Weight of a private mean with this squared error, beside the public mean: inverse variances (paper B, equation 3)."""
-    public = strength.dim / strength.n_pub
-    return public / (public + error_sq) if error_sq < np.inf else 0.0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Scales:
-    """Released variances (dim,) of the axes in units of the public ones, and their weight beside one common scale."""
+    """Released variances (dim,) of the axes in units of the public ones, and the common scale that they are drawn to."""
 
     variances: FloatArray
-    errors_sq: FloatArray
     common: float
 
 
@@ -460,7 +437,7 @@ def axis_variances(released: FloatArray, std: float, n: float, strength: Strengt
     gaps = raw - common
     between = own if dim <= 2 else max(0.0, float(np.mean(np.square(gaps) - errors_sq)))
     variances = common + between / (between + errors_sq) * gaps
-    return Scales(np.maximum(variances, 0.1 * common), errors_sq, common)
+    return Scales(np.maximum(variances, 0.1 * common), common)
 
 
 STRUCTURES = ("public", "mean", "diagonal", "full")
@@ -544,13 +521,8 @@ def _inflation(strength: Strength) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def outlook(
-    strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS, *, pieces: bool = True
-) -> Outlook:
-    """Predict every rung for n private rows and choose; `counts` is paid for first.
-
-    With `pieces`, the last second moment and the mean of the full rung are released in two pieces, after a count of norms each.
-    """
+def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS) -> Outlook:
+    """Predict every rung for n private rows and choose; `counts` is paid for first."""
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
     inverse = float(np.mean(1.0 / spectrum))

@@ -153,14 +153,14 @@ def learn(task: Task) -> Learned:
     run.account.open()
     scales = [[1.0]] * dim
     if before:
-        scales = [found.scales.tolist() for found in release_scales(run.block(before[0]), thresholds)]
+        scales = [found.entries.tolist() for found in release_scales(run.block(before[0]), thresholds)]
     means = release_means(run.block(mean_block), scales, thresholds)
     # Heaviest first: (negative count, mean, scale).
     coarse = [
         sorted(
             (-float(count), float(mean), found.scale)
             for found in column
-            for mean, count in zip(found.means, found.counts, strict=True)
+            for mean, count in zip(found.entries, found.counts, strict=True)
         )
         for column in means
     ]

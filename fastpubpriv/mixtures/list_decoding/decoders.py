@@ -116,28 +116,21 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScaleList:
-    """Coarse scales of one column: for every Gaussian that is found, one lies in [sigma, 2 sigma).
+class CoarseList:
+    """For every Gaussian that is found in one column, a scale in [sigma, 2 sigma), or a mean within sigma of its own.
 
-    `scales` (t,) powers of two, ascending; `counts` (t,) noisy counts of pairs; `status` "ok" or "empty".
+    `entries` (t,) are scales, powers of two, or the midpoints of bins as wide as `scale`; ascending. `counts` (t,) are noisy
+    numbers of pairs, or of rows.
     """
 
-    scales: FloatArray
+    entries: FloatArray
     counts: FloatArray
-    status: str
+    scale: float = math.nan
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MeanList:
-    """Coarse means of one column at one scale: for every Gaussian of that scale that is found, one lies within sigma of its mean.
-
-    `means` (c,) midpoints of bins, ascending; `counts` (c,) noisy counts of rows; `status` "ok" or "empty".
-    """
-
-    scale: float
-    means: FloatArray
-    counts: FloatArray
-    status: str
+    @property
+    def status(self) -> str:
+        """Either "ok" or, where nothing is found, "empty"."""
+        return "ok" if len(self.entries) else "empty"
 
 
 def scale_partitions(dim: int) -> list[Partition]:
@@ -152,7 +145,7 @@ def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
 
 def release_scales(
     run: Run, thresholds: Thresholds, *, cost: tuple[Fraction, Fraction] | None = None
-) -> list[ScaleList]:
+) -> list[CoarseList]:
     """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighbouring positions.
 
     One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
@@ -172,13 +165,7 @@ def release_scales(
         exponents = histogram.keys[kept, 0].astype(np.int32) + 1
         # The last dyadic bin ends at 2^1024, which is no double, and the first ones are too narrow to be divided by.
         usable = (exponents <= 1023) & (exponents > -1022)
-        found.append(
-            ScaleList(
-                scales=np.ldexp(1.0, exponents[usable]),
-                counts=histogram.counts[kept][usable],
-                status="ok" if usable.any() else "empty",
-            )
-        )
+        found.append(CoarseList(entries=np.ldexp(1.0, exponents[usable]), counts=histogram.counts[kept][usable]))
     return found
 
 
@@ -188,7 +175,7 @@ def release_means(
     thresholds: Thresholds,
     *,
     event: StableHistogramEvent | None = None,
-) -> list[list[MeanList]]:
+) -> list[list[CoarseList]]:
     """Algorithm 2 on every column and each of its scales at once; nothing is released if there is no scale.
 
     All that the account of the run has left, or what `event` costs.
@@ -201,7 +188,7 @@ def release_means(
     )
     histograms = iter(released.histograms)
     bound = mean_list_bound(thresholds.min_weight)
-    found: list[list[MeanList]] = []
+    found: list[list[CoarseList]] = []
     for listed in scales:
         column = []
         for scale in listed:
@@ -209,14 +196,8 @@ def release_means(
             kept = np.flatnonzero(histogram.counts / run.rows.n > thresholds.mean_share)
             if thresholds.theory and len(kept) > bound:
                 kept = kept[:0]
-            column.append(
-                MeanList(
-                    scale=float(scale),
-                    means=histogram.keys[kept, 0] * float(scale),
-                    counts=histogram.counts[kept],
-                    status="ok" if len(kept) else "empty",
-                )
-            )
+            means = histogram.keys[kept, 0] * float(scale)
+            column.append(CoarseList(entries=means, counts=histogram.counts[kept], scale=float(scale)))
         found.append(column)
     return found
 
@@ -318,7 +299,7 @@ def decode_variances(
     with run.paid():
         found = release_scales(run, thresholds)
         return ScaleLists(
-            scales=tuple(item.scales for item in found),
+            scales=tuple(item.entries for item in found),
             counts=tuple(item.counts for item in found),
             status=tuple(item.status for item in found),
             **common_fields(run, thresholds, rows.columns),
@@ -404,7 +385,7 @@ def decode_means(
         lists = [column[0] for column in release_means(run, scales, thresholds)]
         return MeanLists(
             scale=widths,
-            means=tuple(item.means for item in lists),
+            means=tuple(item.entries for item in lists),
             counts=tuple(item.counts for item in lists),
             status=tuple(item.status for item in lists),
             **common_fields(run, thresholds, rows.columns),
@@ -599,7 +580,7 @@ def _decode(
             )
     with run.paid():
         scales = release_scales(run.block(first), thresholds, cost=scale_cost)
-        listed = [column.scales.tolist() for column in scales]
+        listed = [column.entries.tolist() for column in scales]
         count, event = sum(len(column) for column in listed), None
         if paper and count:
             # Fewer histograms than were checked cost less, though nothing is proved of the paper's noise: "exact" stands ready.
@@ -610,14 +591,14 @@ def _decode(
 
 def _lists(
     run: running.Run,
-    found: list[list[MeanList]],
+    found: list[list[CoarseList]],
     thresholds: Thresholds,
     columns: Any,
     factor: FloatArray | None,
 ) -> AxisAlignedLists:
     return AxisAlignedLists(
         scales=tuple(np.array([item.scale for item in column]) for column in found),
-        means=tuple(tuple(item.means for item in column) for column in found),
+        means=tuple(tuple(item.entries for item in column) for column in found),
         counts=tuple(tuple(item.counts for item in column) for column in found),
         status=tuple("ok" if any(item.status == "ok" for item in column) else "empty" for column in found),
         factor=factor,

@@ -189,11 +189,6 @@ def wanted_accuracy(value: object) -> float:
     return accuracy
 
 
-def _net_sizes(accuracy: float) -> tuple[int, int]:
-    """Lengths of the nets of means and of standard deviations."""
-    return 2 * math.ceil(1.0 / accuracy) + 1, math.ceil(1.0 / math.log2(1.0 + accuracy))
-
-
 def mixture_sizes(
     n_components: int, dim: int, accuracy: float, budget: Budget, *, failure_prob: float = FAILURE_PROB
 ) -> MixtureSizes:
@@ -220,7 +215,8 @@ def mixture_sizes(
     # Rows come first: they refuse many columns at once, and lists of so many digits take minutes.
     for_variances = variance_rows(w, budget, share, dim=d)
     for_means = mean_rows(w, budget, share, histograms=d * some)
-    mean_net, std_net = _net_sizes(alpha / (18.0 * d))
+    fine = alpha / (18.0 * d)
+    mean_net, std_net = 2 * math.ceil(1.0 / fine) + 1, math.ceil(1.0 / math.log2(1.0 + fine))
     crossed, paired = scales * means * mean_net * scales * std_net, some * means * mean_net * std_net
     resolution = math.ceil(18.0 * k / alpha)
     weights = math.comb(resolution + k - 1, k - 1)
@@ -241,87 +237,7 @@ def mixture_sizes(
     )
 
 
-# What the list decoders release: coarse lists for each column, and the finite nets that follow from them.
-
-# Finite nets: weights on the simplex, means and standard deviations around a coarse candidate. Sizes are exact, lists are lazy.
-
-
-def simplex_net_size(n_components: int, resolution: int) -> int:
-    """How many points (t_1, ..., t_k) / resolution with whole t_i >= 0 and sum 1 there are: C(r + k - 1, k - 1).
-
-    Examples
-    --------
-    >>> simplex_net_size(3, 10)
-    66
-    """
-    k, r = _sizes(n_components, resolution)
-    return math.comb(r + k - 1, k - 1)
-
-
-def simplex_net(n_components: int, resolution: int, *, begin: int = 0, end: int | None = None) -> Iterator[FloatArray]:
-    """The points of the simplex net, in lexical order of their numerators; any range of them without those before it.
-
-    Examples
-    --------
-    >>> [(4 * point).tolist() for point in simplex_net(2, 4, begin=3)]
-    [[3.0, 1.0], [4.0, 0.0]]
-    """
-    k, r = _sizes(n_components, resolution)
-    size = math.comb(r + k - 1, k - 1)
-    end = size if end is None else end
-    if not 0 <= begin <= end <= size:
-        raise InputError(f"points {begin} to {end} are not a range of the {size} points of this net")
-    if begin == end:
-        return
-    parts = _composition(k, r, begin)
-    for index in range(begin, end):
-        yield np.array(parts, dtype=np.float64) / r
-        if index + 1 < end:
-            _advance(parts)
-
-
-def _composition(k: int, r: int, index: int) -> list[int]:
-    """The composition of r into k parts with this number."""
-    parts, left = [], r
-    for place in range(k - 1, 0, -1):
-        value = 0
-        while index >= (count := math.comb(left - value + place - 1, place - 1)):
-            index -= count
-            value += 1
-        parts.append(value)
-        left -= value
-    return [*parts, left]
-
-
-def _advance(parts: list[int]) -> None:
-    """The next composition, in place: one unit moves left out of the tail, the rest of which goes to the end."""
-    last = len(parts) - 1
-    while parts[last] == 0:
-        last -= 1
-    rest = parts[last] - 1
-    parts[last] = 0
-    parts[last - 1] += 1
-    parts[-1] = rest
-
-
-def round_to_simplex(weights: Any, resolution: int) -> FloatArray:
-    """The net point of weights (k,): floors, and a unit each to the largest remainders; no entry moves by more than 1/resolution.
-
-    Examples
-    --------
-    >>> round_to_simplex([0.55, 0.3, 0.15], 10).tolist()
-    [0.6, 0.3, 0.1]
-    """
-    given = np.asarray(weights, dtype=np.float64)
-    if given.ndim != 1 or not len(given) or not (given >= 0.0).all() or not 0.0 < given.sum() < math.inf:
-        raise InputError("weights must be a vector of non-negative numbers with a positive sum")
-    r = validation.integer("resolution", resolution, minimum=1)
-    scaled = given / given.sum() * r
-    parts = np.floor(scaled)
-    order = np.argsort(parts - scaled, kind="stable")
-    parts[order[: round(r - float(parts.sum()))]] += 1.0
-    rounded: FloatArray = parts / r
-    return rounded
+# Finite nets: means and standard deviations around a coarse candidate. Sizes are exact, lists are lazy.
 
 
 def mean_steps(accuracy: float) -> FloatArray:

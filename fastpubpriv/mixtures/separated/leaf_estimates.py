@@ -168,33 +168,31 @@ def leaf_frames(
     *,
     radii: Sequence[float],
     failure_prob: float = FAILURE_PROB,
-    cond_max: float = LEAF_COND_MAX,
 ) -> list[LeafFrame]:
     """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
 
     At least one of the rows `x_pub` must reach each leaf. `radii` are those of the nodes that the leaves were split from: they
-    bound a leaf with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k). `cond_max`
-    bounds the condition of a covariance where public rows do not precondition.
+    bound a leaf with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
     """
     frames = []
     for leaf, radius in zip(leaves, radii, strict=True):
         rows = x_pub[tree.members(x_pub, leaf)]
         if not len(rows):
             raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
-        frames.append(_leaf_frame(rows, radius, failure_prob / (4.0 * len(leaves)), cond_max))
+        frames.append(_leaf_frame(rows, radius, failure_prob / (4.0 * len(leaves))))
     return frames
 
 
-def _leaf_frame(rows: FloatArray, radius: float, failure: float, cond_max: float) -> LeafFrame:
+def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
     n_pub, dim = rows.shape
     gaps = rows - rows.mean(axis=0)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         try:
             frame = public_frame(
-                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max, require_precondition=False
+                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=LEAF_COND_MAX, require_precondition=False
             )
             if n_pub > dim and frame.condition > MOST_PRECONDITIONED:
-                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max)
+                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=LEAF_COND_MAX)
             matrix = frame.base(dim).matrix
             usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
         except (InputError, np.linalg.LinAlgError):
@@ -204,7 +202,7 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float, cond_max: float
             raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
         own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
         frame = Frame(
-            frozen(rows.mean(axis=0)), np.asarray(radius), own, cond_max * dim * PARENT_SLACK, "radius of the node"
+            frozen(rows.mean(axis=0)), np.asarray(radius), own, LEAF_COND_MAX * dim * PARENT_SLACK, "radius of the node"
         )
         return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
     if frame.scale.ndim == 0:
@@ -477,7 +475,7 @@ def learn_leaf_ladder(
 def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
     """Decide the rung of a leaf by its released count."""
     n = max(floor, min(round(count), n_priv))
-    view = outlook(base.strength, n, noise, pieces=False)
+    view = outlook(base.strength, n, noise)
     best = view.best if structure == "auto" else structure
     low = count < floor
     return Leaf(place, base, n, view, "public" if low else best, low)
@@ -501,12 +499,7 @@ def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> 
             cost=noise.allowance * (rungs[0].left if share is None else share),
             clip_radius=max(radii),
         )
-        answers = [
-            Released(value=value, noise_std=std, event=released.event, spectral_std=spectral)
-            for value, std, spectral in zip(
-                released.value, released.noise_std.tolist(), released.spectral_std.tolist(), strict=True
-            )
-        ]
+        answers = _each(released)
         if share is None:
             return {
                 leaf.place: (rung.finish(answer, radius), rung.made)

@@ -136,7 +136,7 @@ def component_errors(shape: Shape, n_priv: int, *, pure: bool, allowance: Fracti
     expected = n_priv * shape.min_weight
     if shape.mode == "practical":
         strength = plain_strength(shape.dim, max(1, round(shape.n_pub * shape.min_weight)))
-        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True), pieces=False)
+        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True))
         return view.rungs[view.best]
     return lifted_errors(
         shape.dim, expected, pure=pure, allowance=allowance, mode="theory", failure_prob=shape.failure_prob
@@ -165,12 +165,6 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
             AccuracyWarning,
             stacklevel=3,
         )
-
-
-def constant_columns(public: FloatArray, names: tuple[str, ...] | None) -> list[str]:
-    """Columns in which all public rows are equal, by name or place."""
-    places = np.flatnonzero(np.isnan(column_scales(public))).tolist()
-    return [names[j] if names else str(j) for j in places]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +379,8 @@ def learn_separated_mixture(
         check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
     stage.check(rows.dim, rows.n, k, left, pure=pure)
     warn_if_hopeless(run, rows.n * weight, component_errors(shape, rows.n, pure=pure, allowance=left))
-    constant = constant_columns(public, rows.columns)
+    equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
+    constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:
         warnings.warn(f"learn_separated_mixture: {constant_text(constant)}", AccuracyWarning, stacklevel=2)
     with run.paid():
@@ -526,7 +521,7 @@ def private_lloyd(
     return centers
 
 
-def ball_frame(center: FloatArray, radius: float, failure_prob: float) -> LeafFrame:
+def ball_frame(center: FloatArray, radius: float) -> LeafFrame:
     """Bounds of a leaf about which only a ball is known that holds all rows."""
     dim = len(center)
     # The mean is somewhere in the leaf, and so within the ball's diameter of the centre; every variance is at most radius^2.
@@ -639,7 +634,7 @@ def no_public_baseline(
         tree = ClusterTree.root(rows.dim)
         if len(centers) > 1:
             tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
-        frames = [ball_frame(middle + projection.T @ at, ball, failure_prob) for at in centers]
+        frames = [ball_frame(middle + projection.T @ at, ball) for at in centers]
         found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
         leaves = learn_leaves(run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob)
         return put_together(

@@ -569,12 +569,10 @@ def finite(value: float | None, unit: float) -> float | None:
     return None if value is None or not math.isfinite(value) else value * unit
 
 
-def record_of(kind: type[Descent]) -> TrainingMethod:
-    """The record of a kind of settings."""
-    return TrainingMethod(name=kind.name, settings=kind, draws=_draws, prepare=_prepare, learn=_learn)
-
-
-SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (record_of(kind) for kind in (SemiDP, DPSGD, MirrorDescent))
+SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
+    TrainingMethod(name=kind.name, settings=kind, draws=_draws, prepare=_prepare, learn=_learn)
+    for kind in (SemiDP, DPSGD, MirrorDescent)
+)
 
 
 STEPWISE = ("squared", "logistic", "huber")  # losses that methods without settings know

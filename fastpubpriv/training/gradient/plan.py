@@ -1,6 +1,5 @@
 """What a gradient method leaves open, chosen from public numbers, and the steps of its descent.
 
-What a gradient method leaves open, chosen from public numbers: number and length of steps, clip, weight of the private gradient.
 The prediction is that of a quadratic loss: along each direction of the public curvature the error of the weights is a part of the
 public fit's error, a part of the private rows' sampling, and the noise of all steps, in closed form.
 """
@@ -91,11 +90,12 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, pu
     lengths = gradient_lengths(problem, weights, public)
     clip = float(settings.clip_norm) if settings.clip_norm != "auto" else _clip(lengths)
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
-    preconditioner = _preconditioner(problem, settings)
-    curvature = None
-    if problem.loss is not None:
-        ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
-        curvature = public_curvature(problem, public, lengths, clip, ridge)
+    ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
+    preconditioner, x, dim = None, problem.x, problem.units.width
+    if ridge is not None:
+        inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
+        preconditioner = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
+    curvature = None if problem.loss is None else public_curvature(problem, public, lengths, clip, ridge)
     plans = []
     for steps in _step_choices(problem, settings):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
@@ -189,15 +189,6 @@ def _sizes(settings: Descent, curvature: Curvature | None) -> tuple[float, ...]:
         raise InputError("step_size='auto' needs a loss whose curvature is known: pass step_size=")
     longest = (1.0 - settings.momentum) / (curvature.inside * float(np.max(curvature.values * curvature.pull)))
     return tuple(longest * part * (0.5 if settings.accelerated else 1.0) for part in _SIZES)
-
-
-def _preconditioner(problem: GradientProblem, settings: Descent) -> FloatArray | None:
-    if not settings.preconditioned:
-        return None
-    x, dim = problem.x, problem.units.width
-    ridge = float(getattr(settings, "ridge", 0.0))
-    inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
-    return np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
 
 
 def public_curvature(

@@ -290,13 +290,6 @@ def _bounded_loss(problem: GradientProblem) -> Loss:
     )
 
 
-def _short_rows(problem: GradientProblem, row_norm: float | str) -> tuple[FloatArray, float]:
-    """Public rows (z, label), shortened, and the norm that they are shortened to."""
-    norms = np.sqrt(np.sum(problem.x**2, axis=1))
-    radius = float(norms.max() if row_norm == "auto" else row_norm)
-    return np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y]), radius
-
-
 def _settings_to_try(
     problem: GradientProblem, settings: OutputPerturbation, smoothness: float
 ) -> Iterator[tuple[float, float]]:
@@ -313,7 +306,9 @@ def plan_minimum(
 ) -> tuple[WeightedMinimum, float, float]:
     """The query with what is left open chosen by the error that public numbers predict; that error; the public fit's excess."""
     loss = _bounded_loss(problem)
-    shortened, radius = _short_rows(problem, settings.row_norm)
+    norms = np.sqrt(np.sum(problem.x**2, axis=1))
+    radius = float(norms.max() if settings.row_norm == "auto" else settings.row_norm)
+    shortened = np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y])
     lengths = gradient_lengths(problem, public.weights, public)
     known = public_curvature(problem, public, lengths, SLOPES[loss.name] * radius, None)
     noise = noise_per_radius(problem.size, pure=account.pure, allowance=account.allowance)(Fraction(1)) / 2.0
