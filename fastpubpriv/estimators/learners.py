@@ -550,7 +550,7 @@ PAIRS = Method(
 )
 # draws(dim); prepare(run, problem, rounds) refuses and predicts; learn(run, base, problem, *, rounds) releases;
 # predict(problem, *, pure, allowance) is what `prepare` would predict, without an account. The ladder has coordinates of its own:
-# its learn(run, base, outlook, structure) is called by `ladder.estimate`.
+# its learn(run, base, outlook, structure) is called by `ladder.learn`.
 METHODS: Registry[Method] = Registry(
     ladder.METHOD,
     lifted.METHOD,
