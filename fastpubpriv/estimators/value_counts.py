@@ -316,6 +316,8 @@ def value_counts(
     asked = running.asked(ledger, random_state, threads, progress)
     if keys is None and x_pub is None:
         return _count_unknown(x_priv, column, budget, most, top, **asked)
+    if keys is not None and x_pub is not None:
+        raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
     known = [_keys_of(column, keys, x_pub)]
     return _count_known("value_counts", _rows_of(x_priv, known, x_pub), known, budget, top, **asked)
 

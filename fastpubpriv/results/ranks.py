@@ -52,6 +52,9 @@ class EdgeRanks(Value):
         if not self.total >= 0.0 or np.any(np.diff(self.edges) <= 0.0) or np.any(np.diff(self.below) < 0.0):
             raise InputError("this JSON text cannot be read: edges must ascend, and ranks must not fall")
 
+    def __repr__(self) -> str:
+        return f"EdgeRanks(edges={len(self.edges)}, total={self.total:.6g})"
+
     def ends(self, q: float, z: float) -> tuple[float, float]:
         """The last of the edges that are below the q-quantile, and the last number before those that are above it.
 

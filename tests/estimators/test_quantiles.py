@@ -18,7 +18,7 @@ from fastpubpriv import (
     PureDP,
     QuantileResult,
     ReplayError,
-    public_draws,
+    quantiles,
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import quantiles as module
@@ -32,7 +32,7 @@ Q = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
 
 
 def asked(rows, public=None, budget=EXACT, **options):
-    return public_draws(
+    return quantiles(
         rows, x_pub=rows[:1].copy() if public is None else public, budget=budget, threads=1, progress=False, **options
     )
 
@@ -214,7 +214,7 @@ def test_several_columns_bounds_and_simultaneous_intervals():
 def test_refusals_cost_nothing(given, words):
     ledger = Ledger(ZCDP(1))
     options = {"x_pub": np.zeros(1), "budget": ZCDP(1), "ledger": ledger, **given}
-    raises(InputError, words, public_draws, np.zeros(9), **options)
+    raises(InputError, words, quantiles, np.zeros(9), **options)
     assert not ledger.entries
 
 

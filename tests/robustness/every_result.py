@@ -42,6 +42,12 @@ MADE = {
         fpp.train, pd.DataFrame(ROWS, columns=["age", SECOND]), ROWS @ [1.0, 0.1], loss="squared", x_pub=PUBLIC,
         y_pub=PUBLIC @ [1.0, 0.1] + [0.1, -0.1] * (len(PUBLIC) // 2), budget=ZCDP(1), method="semi_dp",
     ),
+    "QuantileResult": lambda: seeded(fpp.quantiles, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
+    "EdgeRanks": lambda: MADE["QuantileResult"]().ranks[0],
+    "CountResult": lambda: seeded(
+        fpp.crosstab, pd.DataFrame(np.sign(ROWS), columns=["age", SECOND]), columns=["age", SECOND],
+        keys={"age": [1, -1], SECOND: [1, -1]}, budget=ZCDP(1),
+    ),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(
         fpp.stable_histogram, ROWS, bins=[fpp.BinGrid(width=1.0), fpp.DyadicBins()], budget=STRONG

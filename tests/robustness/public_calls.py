@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import fastpubpriv
 from fastpubpriv import (
@@ -25,6 +26,7 @@ from fastpubpriv import (
     PureDP,
     coinpress_covariance,
     coinpress_mean,
+    crosstab,
     estimate_gaussian,
     estimate_mean,
     learn_axis_aligned_mixture,
@@ -33,9 +35,11 @@ from fastpubpriv import (
     logistic_regression,
     no_public_baseline,
     private_pca,
+    quantiles,
     select_hypothesis,
     stable_histogram,
     train,
+    value_counts,
     weighted_mean,
 )
 from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
@@ -50,6 +54,7 @@ ROWS = np.concatenate([RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) 
 ]
 PUBLIC = np.concatenate([RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])])
 LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
+SIGNS = pd.DataFrame(np.sign(ROWS), columns=["a", "b"])
 MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
 CLASSES, PUBLIC_CLASSES = (np.column_stack([x[:, 0], x[:, 1] > 2.0]) for x in (ROWS, PUBLIC))
 NOTIONS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
@@ -243,6 +248,36 @@ CALLS = {
             ("one component", 1, {}, ALL),
         )
     },
+    "quantiles": Call(
+        quantiles,
+        options={"x_pub": PUBLIC},
+        hostile={
+            "x_pub": PUBLICS, "bounds": BOUNDS,
+            "q": [0.5, [0.1, 0.9], [0.5, 0.5], [0.9, 0.1], [0.0, 0.5], [TINY, 1.0 - 2.0**-53], [], [math.nan], "x", None],
+        },
+    ),
+    "value_counts": Call(
+        value_counts,
+        rows=np.sign(LINE),
+        options={"keys": [-1.0, 1.0]},
+        hostile={
+            "keys": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], [math.inf], list(range(100)), 7, "x", None],
+            "column": [None, "a", 0, True],
+            "top": COUNTS,
+            "max_bytes": COUNTS,
+        },
+    ),
+    "crosstab": Call(
+        crosstab,
+        rows=SIGNS,
+        options={"columns": ["a", "b"], "keys": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}},
+        hostile={
+            "keys": [{"a": [1.0], "b": [1.0]}, {"a": [1.0]}, {"c": [1.0]}, {}, {"a": [], "b": [1.0]}, [1.0], "x", None],
+            "x_pub": [SIGNS[:5], PUBLIC, None, "x"],
+            "columns": [["a"], ["b", "a"], ["a", "a"], ["c"], [], "a", None, [0, 1]],
+            "top": COUNTS,
+        },
+    ),
     "no_public_baseline": Call(
         no_public_baseline,
         options={"n_components": 3, "radius": 60.0},

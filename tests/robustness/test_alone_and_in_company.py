@@ -7,6 +7,7 @@ from functools import partial
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from company_cases import (
     ALONE,
@@ -83,6 +84,11 @@ def estimators_of(dim):
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE}
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "missing": "neutral"}
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "clipping": "gaussian"}
+    yield "quantiles", one, {"x_pub": one_public, "budget": AMPLE}
+    signs = pd.DataFrame(np.sign(one), columns=[f"c{j}" for j in range(dim)])
+    listed_signs = {name: [1, -1] for name in signs.columns[:3]}
+    yield "value_counts", signs, {"column": "c0", "keys": [1, -1], "budget": AMPLE}
+    yield "crosstab", signs, {"columns": list(listed_signs), "keys": listed_signs, "budget": AMPLE}
     yield "weighted_mean", one, {"budget": AMPLE, "norm_bound": 3.0, "x_pub": one_public}
     yield "coinpress_mean", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance}
     yield "coinpress_covariance", one, {"budget": AMPLE, "scale": 10.0}

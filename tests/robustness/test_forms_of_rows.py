@@ -50,6 +50,7 @@ WITH_PUBLIC = {
     "estimate_mean, public covariance": lambda x, p, **o: fpp.estimate_mean(
         x, x_pub=p, covariance="public", **GAUSSIAN, **o
     ),
+    "quantiles": lambda x, p, **o: fpp.quantiles(x, x_pub=p, **GAUSSIAN, **o),
     "weighted_mean": lambda x, p, **o: fpp.weighted_mean(x, x_pub=p, norm_bound=60.0, **GAUSSIAN, **o),
     "estimate_gaussian": lambda x, p, **o: fpp.estimate_gaussian(x, x_pub=p, **GAUSSIAN, **o),
     "learn_separated_mixture": lambda x, p, **o: fpp.learn_separated_mixture(
@@ -70,7 +71,10 @@ PRIVATE_ONLY = {
     "decode_gaussians": lambda x, **o: decode_gaussians(x, **APPROX, **o),
     "decode_axis_aligned": lambda x, **o: decode_axis_aligned(x, **APPROX, **o),
 }
-LINE_ONLY = {"select_hypothesis": lambda x, **o: fpp.select_hypothesis(x, hypotheses=LISTED, **GAUSSIAN, **o)}
+LINE_ONLY = {
+    "select_hypothesis": lambda x, **o: fpp.select_hypothesis(x, hypotheses=LISTED, **GAUSSIAN, **o),
+    "value_counts": lambda x, **o: fpp.value_counts(x, keys=[0.0, 40.0], **GAUSSIAN, **o),
+}
 PUBLIC_ONLY = {
     "precondition": lambda p: fpp.precondition(p),
     "public_only": lambda p: fpp.public_only(p, n_components=2),
@@ -93,7 +97,7 @@ def content(result):
     """A result without the names of its columns."""
     if not hasattr(result, "to_dict"):
         return repr(result)
-    named = ("columns", "histograms", "design", "terms")
+    named = ("by", "columns", "histograms", "design", "terms")
     return json.dumps({key: value for key, value in result.to_dict().items() if key not in named})
 
 
@@ -128,7 +132,14 @@ def test_every_public_function_that_takes_rows_is_in_a_table():
         if inspect.isfunction(getattr(fpp, name))
         and {"x_priv", "x_pub"} & inspect.signature(getattr(fpp, name)).parameters.keys()
     }
-    assert taking <= {*WITH_PUBLIC, *PRIVATE_ONLY, *LINE_ONLY, *PUBLIC_ONLY, *LABELLED}
+    assert taking <= {
+        *WITH_PUBLIC,
+        *PRIVATE_ONLY,
+        *LINE_ONLY,
+        *PUBLIC_ONLY,
+        *LABELLED,
+        "crosstab",
+    }  # which reads named columns
 
 
 @pytest.mark.parametrize("name", [*PRIVATE_ONLY, *LINE_ONLY])

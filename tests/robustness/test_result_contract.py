@@ -39,7 +39,7 @@ def test_every_class_of_results_is_here():
 
 EVERY = pytest.mark.parametrize("name", MADE)
 VALUES = {
-    "AuditReport", "Ball", "ClusterTree", "ColumnReport", "GaussianReport", "Histogram", "MixtureNeeds",
+    "AuditReport", "Ball", "ClusterTree", "ColumnReport", "EdgeRanks", "GaussianReport", "Histogram", "MixtureNeeds",
     "OrderBounds", "Plan", "Preconditioner",
 }  # fmt: skip
 RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in VALUES])
@@ -83,7 +83,7 @@ def test_a_summary_says_what_a_reader_must_know(name):
     assert ("rho" if isinstance(result.spent, ZCDP) else "epsilon") in text
     for label, source in result.provenance.items():
         assert f"{label} from {source}" in text
-    for word in set(np.atleast_1d(getattr(result, "status", ()))) - {"ok"}:
+    for word in set(np.ravel(getattr(result, "status", ()))) - {"ok"}:
         assert word in text
     trusted = dataclasses.replace(result, private=True)
     assert "NO:" not in trusted.summary()
