@@ -44,6 +44,9 @@ OCTAVES_BELOW = 10  # of that stretch, below its end, that have edges of their o
 STEPS, STEPS_FAR = 8, 64  # parts of a window, and of one in which a single cell holds `FAR` of all rows
 FAR = 0.5
 NEAR_STDS = 3.0  # of noise, within which an edge may be on either side of a quantile
+_SURE = (
+    1e-6  # relative deviation of a total that is as good as known: a smaller one leaves the precision matrix singular
+)
 OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # times the stretch, where edges lie beyond the last ones if a quantile may be there
 DECIMALS = 2  # cells of a window in which a number of few digits is looked for
 HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell that holds fewer rows is fine enough
@@ -179,7 +182,8 @@ def ranks_of(asked: Sequence[Counted], total: float, total_std: float) -> EdgeRa
     A cell's prior is that of the round whose cell around it holds least: its share by length, with a deviation that lets it hold
     all of that cell, since the rows may be one number.
     """
-    edges = finite_edges(np.concatenate([each.edges for each in asked]))
+    edges, most_rows = finite_edges(np.concatenate([each.edges for each in asked])), max(total, 1.0)
+    total_std = max(total_std, _SURE * most_rows)
     lows, highs = np.append(-math.inf, edges), np.append(edges, math.inf)
     half = np.where(np.isfinite(highs / 2.0 - lows / 2.0), highs / 2.0 - lows / 2.0, 0.0)
     least, prior = np.full(len(lows), math.inf), np.zeros(len(lows))
@@ -197,7 +201,7 @@ def ranks_of(asked: Sequence[Counted], total: float, total_std: float) -> EdgeRa
         prior = np.where(smaller, most * share, prior)
         precision += (parent[:, None] == parent[None, :]) * each.std**-2
         right += each.counts[parent] * each.std**-2
-    own = (PRIOR_STD * least) ** -2.0
+    own = (PRIOR_STD * np.minimum(least, most_rows)) ** -2.0  # no cell holds more than all rows
     precision[np.diag_indices(len(lows))] += own
     covariance = np.linalg.inv(precision)
     masses = covariance @ (right + own * prior)
