@@ -38,6 +38,12 @@ FUNCTIONS = {
     "estimate_mean, pure": f"f.estimate_mean(x, budget=pure, {_PUB})",
     "estimate_mean, clipping='gaussian'": f"f.estimate_mean(x, budget=zcdp, clipping='gaussian', {_PUB})",
     "estimate_mean, covariance='public'": f"f.estimate_mean(x, budget=approx, covariance='public', {_PUB})",
+    "quantiles": f"f.quantiles(x, budget=zcdp, {_PUB})",
+    "value_counts": "f.value_counts(np.sign(x[:, 0]), keys=[-1, 1], budget=zcdp, **quiet)",
+    "crosstab": (
+        "f.crosstab(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), columns=['a', 'b'], "
+        "keys={'a': [-1, 1], 'b': [-1, 1]}, budget=zcdp, **quiet)"
+    ),
     "weighted_mean": f"f.weighted_mean(x, budget=zcdp, norm_bound=5.0, variance=3.0, {_PUB})",
     "coinpress_mean": "f.coinpress_mean(x, budget=zcdp, variance=1.0, center=0.0, radius=10.0, **quiet)",
     "coinpress_covariance": "f.coinpress_covariance(x, budget=zcdp, scale=1.0, **quiet)",
@@ -159,12 +165,15 @@ COMMANDS = {
     "--version": "--version",
     "info": "info",
     "mean": f"mean {_TABLES} --rho 0.5",
+    "quantiles": f"quantiles {_TABLES} --rho 0.5",
     "gaussian": f"gaussian {_TABLES} --rho 0.5",
     "mixture": f"mixture {_TABLES} --components 1 --min-weight 0.5 --rho 0.5",
     "axis-mixture": "axis-mixture --private line.csv --columns a --components 1 --epsilon 1 --delta 1e-6",
     "weighted-mean": f"weighted-mean {_TABLES} --norm-bound 5 --rho 0.5",
     "coinpress-mean": "coinpress-mean --private x.csv --columns a,b,c --center 0 --radius 10 --rho 0.5",
     "histogram": "histogram --private line.csv --columns a --width 0.5 --epsilon 1 --delta 1e-6",
+    "counts": "counts --private line.csv --column a --keys 0,1 --rho 0.5",
+    "crosstab": "crosstab --private x.csv --columns a,b --keys a=0,1 --keys b=0,1 --rho 0.5",
     "train": f"train {_TABLES} --label c --loss squared --rho 0.5 --json model.json",
     "predict": "predict --model model.json --rows p.csv --out -",
     "local privatize": "local privatize --private x.csv --columns a,b,c --epsilon 4 --norm-bound 5 --out reports.fpp",

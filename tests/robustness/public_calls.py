@@ -69,7 +69,10 @@ def listed(count, dim):
 
 @dataclass(frozen=True)
 class Call:
-    """A function with its rows, its other arguments, and the notions that it takes; `hostile` replaces arguments."""
+    """A function with its rows, its other arguments, and the notions that it takes; `hostile` replaces arguments.
+
+    One that is `named` reads columns by their names: arrays and what stands in for rows in a test have none.
+    """
 
     function: Any
     rows: Any = field(default_factory=lambda: ROWS, repr=False)
@@ -77,6 +80,7 @@ class Call:
     notions: tuple = ALL
     hostile: dict = field(default_factory=dict, repr=False)
     heavy: bool = False
+    named: bool = False
 
     @property
     def slow(self):
@@ -270,6 +274,7 @@ CALLS = {
     "crosstab": Call(
         crosstab,
         rows=SIGNS,
+        named=True,
         options={"columns": ["a", "b"], "keys": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}},
         hostile={
             "keys": [{"a": [1.0], "b": [1.0]}, {"a": [1.0]}, {"c": [1.0]}, {}, {"a": [], "b": [1.0]}, [1.0], "x", None],
