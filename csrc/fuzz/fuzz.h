@@ -144,15 +144,6 @@ static inline int is_finite_row(const double *x, int64_t dim)
     return finite;
 }
 
-static inline double distance_sq(const double *a, const double *b, int64_t dim)
-{
-    double total = 0.0;
-    for (int64_t k = 0; k < dim; k++) {
-        total += (a[k] - b[k]) * (a[k] - b[k]);
-    }
-    return total;
-}
-
 /* One of `count` checks, which the first byte chooses, on every instruction set. */
 static inline void run_one(void (*const *checks)(fuzz_input), int64_t count, const uint8_t *data, size_t size)
 {

@@ -326,6 +326,13 @@ def count_share(dim: int) -> Fraction:
     return Fraction(min(0.3, 0.45 / math.sqrt(dim))).limit_denominator(1000)
 
 
+def fine_grid(affine: AffineMap, radius: float) -> tuple[RowMap, float]:
+    """The row map of an affine map, clipped to a radius, onto a grid whose squared norms are exact, and the step of that grid."""
+    bound = min(math.isqrt(_EXACT // affine.out_dim), 2**30)
+    limit = float(bound - math.isqrt(affine.out_dim) // 2 - 2)
+    return affine.row_map(quant_bound=bound, inv_step=limit / radius, limit=limit), radius / limit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TwoPieces:
     """The public map of a row to its part inside half the radius and its part from there to the radius, (2 D,), over sqrt(R / 2).
@@ -339,10 +346,8 @@ class TwoPieces:
     @classmethod
     def of(cls, affine: AffineMap, radius: float) -> TwoPieces:
         """The pieces of the rows of an affine map."""
-        bound = min(math.isqrt(_EXACT // affine.out_dim), 2**30)
-        limit = float(bound - math.isqrt(affine.out_dim) // 2 - 2)
-        row_map = affine.row_map(quant_bound=bound, inv_step=limit / radius, limit=limit)
-        return cls(row_map=row_map, scale=radius / limit / math.sqrt(radius / 2.0))
+        row_map, step = fine_grid(affine, radius)
+        return cls(row_map=row_map, scale=step / math.sqrt(radius / 2.0))
 
     def __call__(self, chunk: Chunk) -> FloatArray:
         """Rows (k, dim) as (k, 2 D) of norm at most sqrt(R)."""
@@ -531,10 +536,8 @@ class OuterPart:
     @classmethod
     def of(cls, affine: AffineMap, radius: float) -> OuterPart:
         """The outer part for |y|^2 up to `radius`."""
-        bound = min(math.isqrt(_EXACT // affine.out_dim), 2**30)
-        limit = float(bound - math.isqrt(affine.out_dim) // 2 - 2)
-        row_map = affine.row_map(quant_bound=bound, inv_step=limit / math.sqrt(radius), limit=limit)
-        return cls(row_map=row_map, step=math.sqrt(radius) / limit)
+        row_map, step = fine_grid(affine, math.sqrt(radius))
+        return cls(row_map=row_map, step=step)
 
     def __call__(self, chunk: Chunk) -> FloatArray:
         """The rows of a chunk that are not zero, (k, out_dim)."""

@@ -44,9 +44,8 @@ OCTAVES_BELOW = 10  # of that stretch, below its end, that have edges of their o
 STEPS, STEPS_FAR = 8, 64  # parts of a window, and of one in which a single cell holds `FAR` of all rows
 FAR = 0.5
 NEAR_STDS = 3.0  # of noise, within which an edge may be on either side of a quantile
-_SURE = (
-    1e-6  # relative deviation of a total that is as good as known: a smaller one leaves the precision matrix singular
-)
+# Relative deviation of a total that is as good as known: a smaller one leaves the precision matrix singular.
+_SURE = 1e-6
 OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # times the stretch, where edges lie beyond the last ones if a quantile may be there
 DECIMALS = 2  # cells of a window in which a number of few digits is looked for
 HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell that holds fewer rows is fine enough
@@ -240,7 +239,7 @@ def fine_enough(ranks: EdgeRanks, q: float, std: float) -> float:
 def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
     """Edges that divide every window, and whether any window still has to be divided."""
     edges, last, chosen, open_windows = ranks.edges, len(ranks.edges), [], False
-    masses = np.diff(np.concatenate([[0.0], ranks.below, [ranks.total]]))
+    masses = ranks.masses
     for q in qs.tolist():
         low, high = window(ranks, q)
         begin, end = edges[max(low - 1, 0)], edges[min(high, last - 1)]
@@ -279,7 +278,7 @@ def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, i
 
 def last_edges(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> FloatArray:
     """Edges for the estimate and for the ends of its interval, and the cells that may be one number."""
-    masses = np.diff(np.concatenate([[0.0], ranks.below, [ranks.total]]))
+    masses = ranks.masses
     chosen = [place.center, np.nextafter(place.center, math.inf)]
     for q in qs.tolist():
         low, high = window(ranks, q)
@@ -287,9 +286,8 @@ def last_edges(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> Fl
         sampling = math.hypot(noise, math.sqrt(q * (1.0 - q) * ranks.total))
         reach = [noise * each for each in LAST_NOISE] + [sampling * each for each in LAST_TOTAL]
         chosen += position(ranks, q * ranks.total + np.array(reach)).tolist()
-        for i in range(
-            max(low, 1), min(high, len(ranks.edges) - 1) + 1
-        ):  # what is known of an atom is measured once more
+        # What is known of an atom is measured once more.
+        for i in range(max(low, 1), min(high, len(ranks.edges) - 1) + 1):
             if masses[i] > ATOM_STDS * std:
                 chosen += [ranks.edges[i - 1], ranks.edges[i]][: 2 * (len(chosen) < STEPS_FAR * len(qs))]
         chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
@@ -340,7 +338,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
 def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
     """The q-quantile, the noise of its rank in rows, and its status."""
     edges, below, target = ranks.edges, ranks.below, q * ranks.total
-    masses = np.diff(np.concatenate([[0.0], below, [ranks.total]]))
+    masses = ranks.masses
     i = int(np.searchsorted(below, target, side="left"))
     noise = float(ranks.std[max(i - 1, 0) : i + 1].max(initial=0.0))
     if i in (0, len(edges)):

@@ -151,9 +151,8 @@ def _rows_of(x_priv: Any, keys: Sequence[Keys], x_pub: Any) -> Rows:
     texts = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
     columns: Any = None if names == [None] else TextColumns(names, texts) if texts else names
     if names == [None] and texts:
-        columns = TextColumns(
-            None, {"": TextsOrOther(())}
-        )  # a source without names has no texts: refused by the reader
+        # A source without names has no texts: the reader refuses it.
+        columns = TextColumns(None, {"": TextsOrOther(())})
     rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
     if x_pub is not None:
         refuse_shared_memory(x_priv, x_pub, columns=columns)

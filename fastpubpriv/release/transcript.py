@@ -191,9 +191,8 @@ class Book:
         self.draws += event.draws
 
 
-_KINDS: set[type[object]] = (
-    set()
-)  # classes of events that have been met: a question that an abstract class answers slowly
+# Classes of events that have been met: a question that an abstract class answers slowly.
+_KINDS: set[type[object]] = set()
 
 
 def check_known(event: object) -> None:

@@ -20,6 +20,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP, best_epsilon
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.sources import Rows, public_rows
 
 # Results read back from JSON: every field has the type and shape that was written, or an InputError says which has not.
@@ -68,6 +69,11 @@ def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes:
     if found is _WRONG:
         raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {_WORDS[annotation]}")
     return found
+
+
+def of_columns(name: str, missing: float) -> Form:
+    """How an array with one number for each column is read; `missing` stands for null."""
+    return lambda value: read_array(name, value, ("dim",), {}, missing=missing)
 
 
 def read_array(
@@ -288,6 +294,21 @@ def tally(status: Iterable[str]) -> str:
     """Count each word: "2 ok, 1 low_count"."""
     found = list(status)
     return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found)) or "none"
+
+
+def percent(level: float) -> str:
+    """A confidence level in words: "95 %", and above 99.99 % the number itself."""
+    return f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
+
+
+def deviations(law: str, level: float, together: int = 1) -> float:
+    """Standard deviations from an estimate to the ends of its interval; so many intervals hold `together` by the union bound.
+
+    For Laplace noise the quantile is a Laplace law's where that is larger.
+    """
+    alpha = (1.0 - level) / together
+    normal = -normal_quantile(alpha / 2.0)
+    return max(normal, -math.log(alpha) / math.sqrt(2.0)) if law == "laplace" else normal
 
 
 def _cell(value: Any) -> str:

@@ -22,7 +22,8 @@ from fastpubpriv.results.base import (
     Result,
     Table,
     Value,
-    read_array,
+    of_columns,
+    percent,
     refuse_no_covariances,
     tally,
     told_bounds,
@@ -50,10 +51,6 @@ STATUSES = {
     "point_mass": "constant, or the rows that differ are fewer than can be seen: no interval without bounds",
     "unresolved": "the counts cannot show its scale: no interval without bounds",
 }
-
-
-def _unbounded(name: str) -> Form:
-    return lambda value: read_array(name, value, ("dim",), {}, missing=math.inf)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -102,11 +99,9 @@ class ColumnReport(Value):
                 "resolved_from", "resolved_to", "undetected_rows", "clipping_std", "tail_below", "tail_above",
             )
         },
-        "missing": lambda value: read_array("missing", value, ("dim",), {}, missing=math.nan),
-        "worst_below": _unbounded("worst_below"),
-        "worst_above": _unbounded("worst_above"),
-        "lowest": lambda value: read_array("lowest", value, ("dim",), {}, missing=-math.inf),
-        "highest": _unbounded("highest"),
+        "missing": of_columns("missing", math.nan),
+        "lowest": of_columns("lowest", -math.inf),
+        **{name: of_columns(name, math.inf) for name in ("worst_below", "worst_above", "highest")},
     }  # fmt: skip
 
     def _refuse_nonsense(self) -> None:
@@ -267,12 +262,12 @@ class MeanResult(Result):
         return Table("column", self.labels, [*ends, noise, *missing, Column("status", self.report.status)])
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
         told = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if told else "noise and sampling"
         flagged = [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
         rows, *facts = self._facts()
-        return self._table(level), [rows, ("Interval", f"{percent}, from {self.noise_law} {parts}"), *flagged, *facts]
+        interval = ("Interval", f"{percent(level)}, from {self.noise_law} {parts}")
+        return self._table(level), [rows, interval, *flagged, *facts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -611,7 +606,7 @@ class GaussianResult(Result):
         if self.report is None:
             return self._table(), [rows, *facts]
         parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
-        interval = ("Interval", f"{100.0 * level:.4g} %: {parts}")
+        interval = ("Interval", f"{percent(level)}: {parts}")
         flagged = [(reason, REASONS[reason]) for reason in dict.fromkeys(self.reasons) if reason != "ok"]
         return self._table(level), [rows, interval, *flagged, *facts]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,8 +12,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import LEVEL, Column, Form, Result, Table, tally
+from fastpubpriv.results.base import LEVEL, Column, Form, Result, Table, deviations, percent, tally
 
 OTHER, MISSING = "(other)", "(missing)"
 Key = tuple[str | float, ...]
@@ -122,10 +120,8 @@ class CountResult(Result):
         """
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population"))
-        alpha = (1.0 - level) / (max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1)
-        z = -normal_quantile(alpha / 2.0)
-        if self.noise_law == "laplace":
-            z = max(z, -math.log(alpha) / math.sqrt(2.0))
+        together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
+        z = deviations(self.noise_law, level, together)
         n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
         sampling = np.sqrt(n * share * (1.0 - share)) if of == "population" else 0.0
         width = z * np.hypot(self.noise_std, sampling)
@@ -207,9 +203,8 @@ class CountResult(Result):
         return [noise, *hidden]
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
         words = self.status
         told = [(word, COUNT_STATUSES[word]) for word in dict.fromkeys(words) if word != "resolved"]
         rows, *facts = self._facts()
-        interval = ("Interval", f"{percent} each, of the counts of these rows")
+        interval = ("Interval", f"{percent(level)} each, of the counts of these rows")
         return self._table(level), [rows, interval, ("Status", tally(words)), *told, *facts]

@@ -17,7 +17,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import LEVEL, Form, Result, Table
+from fastpubpriv.results.base import LEVEL, Form, Result, Table, percent
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy, is_series, places
@@ -387,7 +387,7 @@ class TrainingResult(Result):
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         rows, *facts = self._facts()
-        interval = ("Interval", f"{100.0 * level:.4g} %: sampling, noise, and what the clip of rows far out may hide")
+        interval = ("Interval", f"{percent(level)}: sampling, noise, and what the clip of rows far out may hide")
         return self._table(level), [rows, interval, *facts]
 
     @property

@@ -13,8 +13,19 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import LEVEL, Column, Form, Result, Table, Value, read_array, tally
+from fastpubpriv.results.base import (
+    LEVEL,
+    Column,
+    Form,
+    Result,
+    Table,
+    Value,
+    deviations,
+    of_columns,
+    percent,
+    read_array,
+    tally,
+)
 
 QUANTILE_STATUSES = {
     "resolved": "the rank of the answer is known up to noise_rows",
@@ -55,6 +66,11 @@ class EdgeRanks(Value):
     def __repr__(self) -> str:
         return f"EdgeRanks(edges={len(self.edges)}, total={self.total:.6g})"
 
+    @property
+    def masses(self) -> FloatArray:
+        """Estimated numbers of rows before the first edge, between edges, and from the last one on, (k + 1,)."""
+        return np.diff(np.concatenate([[0.0], self.below, [self.total]]))
+
     def ends(self, q: float, z: float) -> tuple[float, float]:
         """The last of the edges that are below the q-quantile, and the last number before those that are above it.
 
@@ -94,10 +110,6 @@ def _read_statuses(value: Any) -> tuple[tuple[str, ...], ...]:
 
 def _read_quantiles(value: Any) -> FloatArray:
     return read_array("quantile", value, ("dim", "q"), {}, missing=math.nan)
-
-
-def _read_bounds(name: str, missing: float) -> Form:
-    return lambda value: read_array(name, value, ("dim",), {}, missing=missing)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -147,8 +159,8 @@ class QuantileResult(Result):
         "quantile": _read_quantiles,
         "status": _read_statuses,
         "ranks": _read_ranks,
-        "lowest": _read_bounds("lowest", -math.inf),
-        "highest": _read_bounds("highest", math.inf),
+        "lowest": of_columns("lowest", -math.inf),
+        "highest": of_columns("highest", math.inf),
     }
 
     def _refuse_nonsense(self) -> None:
@@ -166,10 +178,8 @@ class QuantileResult(Result):
         at this level, by the union bound. Under pure DP the quantile is a Laplace law's where that is larger.
         """
         level = validation.confidence_level(level)
-        alpha = (1.0 - level) / (self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1)
-        z = -normal_quantile(alpha / 2.0)
-        if self.noise_law == "laplace":
-            z = max(z, -math.log(alpha) / math.sqrt(2.0))
+        together = self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1
+        z = deviations(self.noise_law, level, together)
         ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
         low, high = self.lowest[:, None], self.highest[:, None]
         return np.clip(ends[:, :, 0], low, high), np.clip(ends[:, :, 1], low, high)
@@ -211,9 +221,8 @@ class QuantileResult(Result):
         )
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
         words = [word for line in self.status for word in line]
         told = [(word, QUANTILE_STATUSES[word]) for word in dict.fromkeys(words) if word != "resolved"]
         rows, *facts = self._facts()
-        interval = ("Interval", f"{percent} each, from {self.noise_law} noise and sampling")
+        interval = ("Interval", f"{percent(level)} each, from {self.noise_law} noise and sampling")
         return self._table(level), [rows, interval, ("Status", tally(words)), *told, *facts]

@@ -337,9 +337,8 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         column = column.cast(column.type.value_type)
     target = pa.float32() if dtype == _F32 else pa.float64()
     if column.type != target:
-        column = column.cast(
-            target, safe=False
-        )  # a safe cast would refuse integers beyond 2**53, and errors must not depend on values
+        # A safe cast would refuse integers beyond 2**53, and errors must not depend on values.
+        column = column.cast(target, safe=False)
     if isinstance(column, pa.ChunkedArray):
         values = column.to_numpy()
     else:

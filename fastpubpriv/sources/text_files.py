@@ -158,10 +158,8 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[Column]) -> list[Flo
     first = first[whole]
     columns = []
     for index, levels in chosen:
-        begin, end = (
-            lines.begin.copy(),
-            lines.begin.copy(),
-        )  # a line without cells: all its cells are empty, hence missing
+        # A line without cells: all its cells are empty, hence missing.
+        begin, end = lines.begin.copy(), lines.begin.copy()
         begin[whole] = lines.begin[whole] if index == 0 else commas[first + index - 1] + 1
         end[whole] = lines.end[whole] if index == width - 1 else commas[first + index]
         if len(quotes):

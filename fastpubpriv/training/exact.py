@@ -30,11 +30,8 @@ from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import Ends, Fitted, Problem
 from fastpubpriv.training.public_fits import chances
 
-START, GRAM, GRAM_COUNT = (
-    Fraction(1, 5),
-    Fraction(3, 50),
-    Fraction(2, 5),
-)  # shares of the budget; and of that of the Gram matrix
+# Shares of the budget; and of that of the Gram matrix.
+START, GRAM, GRAM_COUNT = Fraction(1, 5), Fraction(3, 50), Fraction(2, 5)
 MOST_STEPS, PASSES = 8, 4  # of the start, whose error hardly matters; and beyond it
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
 # Variance of noise over that of sampling, and predicted error over that of public rows by themselves, from which the latter are
@@ -179,9 +176,8 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     matrix, error = plain, noise
     near = public.T @ public / m
     sizes, along = np.linalg.eigh(near)
-    flat = along[
-        :, sizes < _LEAST_CURVATURE
-    ]  # directions that no row has, as where all categories of a column have a term
+    # Directions that no row has, as where all categories of a column have a term.
+    flat = along[:, sizes < _LEAST_CURVATURE]
     if not problem.loss.classes:
         near = np.eye(dim) - flat @ flat.T  # whitened rows
     if m > 2 * dim:
@@ -231,7 +227,7 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
     public = known.rows * bend.factors(predicted, known.labels)[:, None]
     on_bends, affine = run.on(each_row(rows, bend, dim)), AffineMap(dim=dim)
     if not problem.loss.classes and not rotation.weighted:
-        # Rows as they are; one without a label is not finite, and counts for nothing.
+        # Rows as they are; one without a label is not finite, and is ignored.
         select = np.hstack([rotation.step * np.eye(dim), np.zeros((dim, 1))])
         on_bends, affine = run.on(rows), AffineMap(dim=dim + 1, matrix=select)
     curvature = measure_curvature(on_bends, problem, plan, public, affine)
@@ -301,24 +297,24 @@ class _Step:
         shifted = self.elsewhere or self._is_drift(apart)
         agree = not shifted and apart < _ALIKE and self._m >= _POOLED * self.found.dim
         trust, worth = self._trust(plan), self._public_worth(mean_tail) if agree else 0.0
-        alone = problem.in_units(public)
-        exact = problem.in_units(self.start.mean) + given.value
-        moved = problem.in_units(self.start.mean) + trust * given.value
         point_worth = self._point_worth(plan, trust, mean_tail) if agree else 0.0
-        center = exact + worth * (alone - exact)
         # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to.
         lean = worth if self._reason(shifted=shifted) else 0.0
-        estimate = moved + point_worth * (alone - moved)
-        estimate += lean * (center - estimate)
-        mean = self.start.mean + trust * own.value
-        mean += point_worth * (public - mean)
-        pooled = self.start.mean + own.value
-        pooled += worth * (public - pooled)
+
+        def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
+            """The exact coefficients and the estimate, each with the public fit, in the coordinates of the arguments."""
+            exact, moved = start + step, start + trust * step
+            center = exact + worth * (alone - exact)
+            estimate = moved + point_worth * (alone - moved)
+            return center, estimate + lean * (center - estimate)
+
+        _, mean = pooled(self.start.mean, own.value, public)
+        center, estimate = pooled(problem.in_units(self.start.mean), given.value, problem.in_units(public))
         sampling = self.found.sampling_std**2
         unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq
         inverse = self.half @ self.half
         return Fitted(
-            mean=mean + lean * (pooled - mean),
+            mean=mean,
             covariance=unit * inverse,
             noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
             drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,

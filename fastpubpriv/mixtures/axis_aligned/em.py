@@ -686,9 +686,8 @@ def component_status(
         return (learned.status,) * len(means)
     atoms = atoms_of(weights / weights.sum(), means, stds, tied, steps)
     if learned.status == "empty" and learned.unseen is not None:
-        atoms = (
-            atoms | learned.unseen
-        )  # no two rows differ by a scale that shows, and cells of every size show no width
+        # No two rows differ by a scale that shows, and cells of every size show no width.
+        atoms = atoms | learned.unseen
     size = np.abs(means).max(axis=0)
     narrow = np.any((stds * NARROW < stds.max(axis=0)) | (stds < ROUNDING * size), axis=1)
     if learned.unseen is not None and not known_std:
