@@ -298,7 +298,7 @@ def tally(status: Iterable[str]) -> str:
 
 def percent(level: float) -> str:
     """A confidence level in words: "95 %", and above 99.99 % the number itself."""
-    return f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
+    return f"{level:.12g}" if level > 0.9999 else f"{100 * level:.4g} %"
 
 
 def deviations(law: str, level: float, together: int = 1) -> float:

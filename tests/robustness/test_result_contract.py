@@ -18,7 +18,7 @@ from spies import seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, InputError, MeanResult, PureDP, estimate_mean, weighted_mean
-from fastpubpriv.results.base import Result, Value
+from fastpubpriv.results.base import Result, Value, percent
 
 ABSTRACT = {"Value", "Result", "Mixture", "_Lists"}
 
@@ -35,6 +35,13 @@ def test_every_class_of_results_is_here():
     assert {kind.__name__ for kind in below(Value) if kind.__module__.startswith("fastpubpriv")} == {*MADE, *ABSTRACT}
     for name in MADE:
         assert type(made(name)).__name__ == name
+
+
+@pytest.mark.parametrize(("level", "words"), [(0.95, "95 %"), (0.9999, "99.99 %"), (0.99999, "0.99999")])
+def test_a_level_is_never_rounded_to_certainty(level, words):
+    assert percent(level) == words
+    interval = dict(made("GaussianResult")._shown(level)[1])["Interval"]
+    assert interval.startswith(f"{words}: ")
 
 
 EVERY = pytest.mark.parametrize("name", MADE)
