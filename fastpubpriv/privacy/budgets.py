@@ -53,7 +53,7 @@ def _in_range(name: str, value: object) -> Fraction:
                 f"delta must lie strictly between 0 and 1, got {show(number)}; pass something well below 1/n such as "
                 "1e-6, or use PureDP(epsilon) for delta = 0"
             )
-        if number < DELTA_MIN:
+        if number < exact(float(DELTA_MIN), name):
             raise BudgetError(
                 f"delta = {show(number)} is below 2^-100, the error of the noise samplers; pass at least 1e-30, "
                 "or use PureDP(epsilon)"

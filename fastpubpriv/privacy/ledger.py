@@ -417,9 +417,18 @@ class Ledger:
     def _check_room(self, amount: Cost) -> None:
         spent = self._state[2]
         if not spent + amount <= self._total:
+            over = max(
+                Fraction(0), *(a - b for a, b in zip((spent + amount).amounts, self._total.amounts, strict=True))
+            )
+            tiny = over < max(self._total.amounts) * Fraction(1, 10**14)
             raise BudgetError(
-                f"the debit {amount!r} is larger than what remains, {self._total - spent!r} of {self._total!r}; "
-                "pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
+                f"the debit {amount!r} is larger than what remains, {self._total - spent!r} of {self._total!r}"
+                + (
+                    f" by {float(over):.1g}: a sum of rounded floats; pass 0.3 or a Fraction, not 0.1 + 0.2"
+                    if tiny
+                    else ""
+                )
+                + "; pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
             )
 
     def _refresh(self, held: OpenFile) -> None:

@@ -36,6 +36,14 @@ def test_debits_add_up_exactly(place):
     assert len(ledger.entries) == 3
 
 
+def test_a_sum_of_floats_that_is_just_too_large_is_named(place):
+    ledger = Ledger(ZCDP(0.3), **place)
+    raises(BudgetError, "by 4e-17: a sum of rounded floats", ledger.debit, ZCDP(0.1 + 0.2), name="x")
+    for k in range(3):
+        ledger.debit(ZCDP(0.1), name=f"tenth {k}")
+    assert ledger.remaining.is_zero
+
+
 def test_every_part_of_the_total_is_checked(place):
     ledger = Ledger(ApproxDP(1, 1e-6), **place)
     ledger.debit(ApproxDP(0.25, 1e-6), name="uses all of delta")
