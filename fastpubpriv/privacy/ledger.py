@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import os
 from collections.abc import Iterator
@@ -375,6 +376,18 @@ class Ledger:
         # What this object knows, without touching the file: a repr must not wait for a lock.
         _, count, spent = self._state
         return f"Ledger(total={self._total!r}, remaining={self._total - spent!r}, entries={count})"
+
+    def _repr_html_(self) -> str:
+        _, _, spent = self._state
+        share = max(float(a / b) for a, b in zip(spent.amounts, self._total.amounts, strict=True))
+        lines = "".join(
+            f"<tr><td>{entry.number}</td><td>{html.escape(entry.name)}</td><td>{html.escape(repr(entry.cost))}</td></tr>"
+            for entry in self._entries[-20:]
+        )
+        return (
+            f"<div><strong>Ledger {html.escape(self._label or '')}</strong> <progress value='{share:.4f}' max='1'></progress> "
+            f"{100 * share:.4g} % of {html.escape(repr(self._total))} spent<table>{lines}</table></div>"
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
