@@ -76,11 +76,11 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     two. The names of a frame or table are matched with `columns`, and columns of other names are left out. InputError for what is
     no numbers, of another shape, without a column, or not finite where `finite` asks for that.
     """
-    names = _names_of(rows) if columns is not None else None
-    if (
-        columns is not None and names is not None and set(columns) < set(names)
-    ):  # what is not needed, as the label, may be text
-        return points(_chosen(rows, set(columns)), dim, columns, finite=finite)
+    names, order = _names_of(rows), None
+    if columns is not None and names is not None:
+        if set(columns) < set(names):  # what is not needed, as the label, may be text
+            return points(_chosen(rows, set(columns)), dim, columns, finite=finite)
+        order = column_order(columns, names, of="the result", within="the table of rows")
     try:
         array = np.asarray(rows)
         fine = array.dtype.kind in "biufO"
