@@ -149,7 +149,7 @@ def test_long_tests_are_found_however_they_are_marked(tmp_path):
 
 
 def test_tables_of_speed_and_accuracy_have_rows():
-    assert all(len(TABLES[name]()) >= 5 for name in ("bench", "accuracy", "closer", "guards"))
+    assert all(len(TABLES[name]()) >= 5 for name in ("closer", "guards"))
 
 
 @pytest.mark.parametrize(("text", "latex"), [
