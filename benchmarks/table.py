@@ -5,8 +5,8 @@ numbers of both stand side by side: a / b. Each instruction set has a process of
 (`benchmarks/held.py`); polars and OpenDP cannot be. The two processes take turns, case by case. A time is the least of some runs, a
 ratio is to a time of the same process. Memory and first calls have the widest instructions alone.
 
-The table of the book, and the small one of the README: `python -m benchmarks.table --write` on a machine that does nothing else, in an
-environment with the extra `bench`. It takes some minutes; `--quick` tries all of it on a hundredth of the rows.
+The table of the book, and the small one of the README: `python -m benchmarks.table --write` on a machine that does nothing else, in
+an environment with the extra `bench`. It takes some minutes; `--quick` tries all of it on a hundredth of the rows.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from fastpubpriv.planning.solve import TASKS, task_arguments
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md") if (ROOT / name).exists()]
+DOCUMENTS = [name for name in ("README.md", "docs/dev/adding.md") if (ROOT / name).exists()]
 # Examples of seeded runs warn on purpose; everything else that warns is a mistake in the document.
 SEEDED = "ignore::fastpubpriv.SeededNoiseWarning"
 # The estimators for scikit-learn count the fits of a process, and here one example follows the other.
@@ -124,7 +124,9 @@ def broken_links(document: Path) -> list[str]:
     return [target for target in targets if not (document.parent / target).exists()]
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/dev/findings.md"]
+)
 def test_links_lead_somewhere(document):
     assert broken_links(ROOT / document) == []
 

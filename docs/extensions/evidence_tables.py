@@ -136,7 +136,9 @@ def closer_table() -> list[str]:
     """From the accuracy table: who was closer than `estimate_mean` in the median, by number of rows."""
     text = (ROOT / "docs" / "evidence" / "accuracy.md").read_text(encoding="utf-8")
     text = text.split("<!-- accuracy -->", 1)[1].split("<!-- /accuracy -->", 1)[0]
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")
+    ]
     header, contestants = lines[0], lines[2:]
     ours = next(line for line in contestants if line[0] == "estimate_mean")
     rows = []
