@@ -42,6 +42,12 @@ def test_one_version():
     assert version_in("conda/meta.yaml", r'set version = "(.+)"') == fastpubpriv.__version__
 
 
+def test_the_citation_agrees_with_the_package():
+    assert version_in("CITATION.cff", r"^license: (.+)$") == project()["license"]
+    listed = text("CITATION.cff").split("keywords:\n")[1].split("references:")[0]
+    assert re.findall(r"- (.+)", listed) == project()["keywords"]
+
+
 def test_conda_asks_for_what_pip_asks_for():
     run = text("conda/meta.yaml").split("  run:\n")[1].split("\n\n")[0]
     recipe = {re.sub(r"^\s+- (\S+) (\S+)$", r"\1\2", line) for line in run.splitlines()}
