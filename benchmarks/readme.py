@@ -63,7 +63,7 @@ def short_speed(body: str) -> str:
         found[name, row[4]] = (ours, row[5])
     kinds = re.search(r"with ([\w-]+(?: / [\w-]+)*)[:.]", body.replace("\n", " "))
     sets = "" if kinds is None else f" with {kinds[1]}"
-    rows = [[name, found[name, peer][0], peer, found[name, peer][1]] for name, peer in SPEED_ROWS]
+    rows = [[row[0], found[row][0], row[1], found[row][1]] for row in SPEED_ROWS if row in found]  # peers may be absent
     head = f"{body.split(';')[0]}; one thread{sets}."
     return f"{head}\n\n{markdown([['call, rows x columns', 'time', 'beside', 'times as fast'], *rows])}"
 

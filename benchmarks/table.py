@@ -205,8 +205,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows and one run: to try the command")
     parser.add_argument("--write", action="store_true", help="the table into docs/evidence/speed.md and README.md")
     given = parser.parse_args()
-    if given.write and given.only is not None:
-        parser.error("--write needs the whole table, and --only leaves sections out")
+    if given.write and (given.quick or given.only is not None):
+        parser.error("--write needs the whole table: leave out --quick and --only")
     widest = lib.fpp_isa_detect()
     levels = [widest, *([1] if widest > 1 else [])]
     if given.isa is not None:

@@ -98,6 +98,7 @@ def test_commands_in_the_readme_run(tmp_path, monkeypatch):
 def test_the_small_tables_are_rows_of_the_long_ones():
     texts = [path.read_text(encoding="utf-8") for path in (readme.README, readme.SPEED, readme.ACCURACY)]
     assert readme.filled(*texts) == texts[0]
+    assert all(f"| {name} | " in texts[0] and f"| {peer} | " in texts[0] for name, peer in readme.SPEED_ROWS)
     assert readme.filled(texts[0], texts[1].replace("AMD EPYC", "another"), texts[2]) != texts[0]
 
 
