@@ -72,7 +72,7 @@ def short_accuracy(body: str) -> str:
     """The chosen contestants."""
     header, *rows = cells(body)
     known = {row[0]: row for row in rows}
-    return markdown([header, *(known[name] for name in ACCURACY_ROWS)])
+    return markdown([header, *(known[name] for name in ACCURACY_ROWS if name in known)])
 
 
 def filled(readme: str, speed: str, accuracy: str) -> str:
