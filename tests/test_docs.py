@@ -132,6 +132,12 @@ def test_links_lead_somewhere(document):
     assert broken_links(ROOT / document) == []
 
 
+@pytest.mark.parametrize(("document", "most"), [("README.md", 220), ("CONTRIBUTING.md", 150), ("SECURITY.md", 150)])
+def test_what_people_read_first_stays_short(document, most):
+    """What does not fit belongs to the book."""
+    assert (ROOT / document).read_text(encoding="utf-8").count("\n") <= most
+
+
 def test_a_broken_link_is_noticed(tmp_path):
     (tmp_path / "a.md").write_text("[b](b.md) [web](https://example.org) [here](a.md#x)", encoding="utf-8")
     assert broken_links(tmp_path / "a.md") == ["b.md"]
