@@ -10,6 +10,7 @@ import select
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -25,34 +26,6 @@ LINGER_SECONDS = 0.2
 
 class OutputError(Exception):
     """The standard output took no more."""
-
-
-class Guarded:
-    """A stream whose failures to write are OutputErrors, or, for the error stream, nothing at all."""
-
-    def __init__(self, stream: Any, *, silent: bool) -> None:
-        self._stream = stream
-        self._silent = silent
-
-    def write(self, text: str) -> int:
-        """Write, or say why not."""
-        self._attempt(self._stream.write, text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush, or say why not."""
-        self._attempt(self._stream.flush)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def _attempt(self, call: Any, *arguments: Any) -> None:
-        try:
-            call(*arguments)
-        except (OSError, ValueError) as error:  # ValueError: the stream was closed
-            quiet(self._stream)
-            if not self._silent:
-                raise OutputError(f"the standard output {reason(error)}") from None
 
 
 def reason(error: Exception) -> str:
@@ -86,31 +59,25 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def standard_output() -> Guarded:
-    """The standard output of the moment (tests replace it)."""
+def emit(text: str) -> None:
+    """Write to the standard output, all of it; otherwise raise OutputError."""
     if sys.stdout is None:
         raise OutputError("the standard output is closed")
-    return Guarded(sys.stdout, silent=False)
-
-
-def standard_error() -> Guarded | None:
-    """The error stream of the moment, or None; what cannot be said there is not said."""
-    return None if sys.stderr is None else Guarded(sys.stderr, silent=True)
-
-
-def emit(text: str) -> None:
-    """A line on the standard output, all of it, or an OutputError."""
-    out = standard_output()
-    out.write(text + "\n")
-    out.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:  # ValueError: the stream was closed
+        quiet(sys.stdout)
+        raise OutputError(f"the standard output {reason(error)}") from None
 
 
 def hint(text: str) -> None:
-    """A line on the error stream, if there is one."""
-    err = standard_error()
-    if err is not None:
-        err.write(text + "\n")
-        err.flush()
+    """Write to the error stream, if there is one; what cannot be said there is not said."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        quiet(sys.stderr)
 
 
 def output_is_gone(seconds: float = 0.0) -> bool:
@@ -139,58 +106,34 @@ def wait_for_reader() -> None:
 
 # The command group: finds a command, runs it, and reports every error in one line.
 
-# Name of a command -> its module and its line in the overview. A module is imported when its command is asked for.
+# Name of a command -> its module, which is imported when the command, or the overview of all, is asked for.
 COMMANDS = {
-    "mean": ("estimators:mean", "Mean of private rows, with the range taken from public rows."),
-    "quantiles": ("estimators:quantiles", "Medians, quartiles and other quantiles of private columns."),
-    "gaussian": ("estimators:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
-    "mixture": ("estimators:mixture", "Groups of private rows: weight, mean and covariance of each."),
-    "axis-mixture": (
-        "estimators:axis_mixture",
-        "Mixture of Gaussians with independent columns, and no range given.",
-    ),
-    "weighted-mean": (
-        "estimators:weighted_mean",
-        "Mean of bounded rows, private and public ones weighted for least error.",
-    ),
-    "coinpress-mean": (
-        "estimators:coinpress_mean",
-        "Mean of private rows without public rows: give a centre and radius.",
-    ),
-    "histogram": ("estimators:histogram", "Histograms of private columns, with no range given."),
-    "counts": ("estimators:counts", "How many rows have each value of a column, of text or numbers."),
-    "crosstab": ("estimators:crosstab", "How many rows have each combination of the values of several columns."),
-    "train": ("train:train", "A linear model of a label from the other columns: regression, classes, counts."),
-    "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
-    "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),
-    "plan": ("tools:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
-    "audit": ("tools:audit", "Try to refute the privacy of a mechanism, on made-up rows."),
-    "info": ("tools:info", "Versions, processor and libraries, for bug reports."),
+    **dict.fromkeys(("mean", "quantiles", "gaussian", "mixture", "axis-mixture", "weighted-mean"), "estimators"),
+    **dict.fromkeys(("coinpress-mean", "histogram", "counts", "crosstab"), "estimators"),
+    **dict.fromkeys(("train", "predict"), "train"),
+    "local": "local",
+    **dict.fromkeys(("plan", "audit", "info"), "tools"),
 }
 TRACEBACK = "FASTPUBPRIV_TRACEBACK"
 LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
 
 
 class Failure(click.ClickException):
-    """A refusal by the library, as one line."""
+    """An end without an answer, as one line: 2 is a refusal, 1 an answer that could not be written, 130 an interruption."""
 
-    exit_code = 2
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
     def show(self, file: Any = None) -> None:
         """Print the line, without the usage."""
         click.echo(f"{click.style('Error:', fg='red')} {self.format_message()}", err=True)
 
 
-class Interrupted(Failure):
-    """Ctrl-C, as one line."""
-
-    exit_code = 130
-
-
-class Undelivered(Failure):
-    """The error of an answer that could not be written where the user asked for it, as one line."""
-
-    exit_code = 1
+def refuse(condition: object, text: str) -> None:
+    """Raise a usage error with this text if the condition holds."""
+    if condition:
+        raise click.UsageError(text)
 
 
 def words_of(error: BaseException) -> str:
@@ -217,23 +160,24 @@ def in_one_line(verdict: Callable[[], str] | None = None, paid: Callable[[], boo
         raise
     except KeyboardInterrupt:
         charged = f" before there was an answer; {verdict()}" if verdict else "; nothing was charged to a ledger"
-        raise Interrupted(f"interrupted{charged}") from None
+        raise Failure(f"interrupted{charged}", 130) from None
     except OutputError as error:
-        raise Undelivered(str(error)) from None
+        raise Failure(str(error), 1) from None
     except (FastPubPrivError, OSError, MemoryError) as error:
         raise Failure(words_of(error) + (f" ({verdict()})" if verdict and paid() else "")) from None
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
         charged = f" ({verdict()})" if verdict else ""
-        raise click.ClickException(
+        raise Failure(
             f"unexpected {type(error).__name__}{charged}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the "
-            "traceback may quote data)"
+            "traceback may quote data)",
+            1,
         ) from None
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and overview line, so that `--help` and typing errors need no import."""
+    """Knows its commands by name, so that a command needs no import of the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names, the most wanted first."""
@@ -243,16 +187,22 @@ class LazyGroup(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        place, line = COMMANDS[cmd_name]
-        module, _, name = place.partition(":")
-        command: click.Command = getattr(import_module(f"fastpubpriv.cli.{module}"), name)
-        command.short_help = line
+        module = import_module(f"fastpubpriv.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command, or say which one may be meant."""
+        near = [] if args[0] in COMMANDS else get_close_matches(args[0], COMMANDS, n=1)
+        if near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the overview."""
+        """Write the overview: the first sentence of each command's help."""
+        commands = [(name, self.get_command(ctx, name)) for name in COMMANDS]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl([(name, each.get_short_help_str(200)) for name, each in commands if each is not None])
 
     def main(self, *arguments: Any, **named: Any) -> Any:
         """Run the program on streams that may be closed or full."""
@@ -262,7 +212,7 @@ class LazyGroup(click.Group):
         except OSError as error:
             # Help, or an error message, that could not be shown.
             quiet(sys.stdout)
-            hint(f"Error: the standard output {reason(error)}")
+            hint(f"Error: the standard output {reason(error)}\n")
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:

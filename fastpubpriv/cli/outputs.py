@@ -10,10 +10,10 @@ import contextlib
 import importlib.util
 import io
 import json
-import math
 import os
 import signal
 import stat
+import sys
 import tempfile
 import threading
 import warnings
@@ -30,7 +30,7 @@ from rich.table import Table as Framed
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import app, options
-from fastpubpriv.cli.app import TRACEBACK, Interrupted, Undelivered, in_one_line, words_of
+from fastpubpriv.cli.app import TRACEBACK, Failure, in_one_line, refuse, words_of
 from fastpubpriv.errors import (
     AccuracyWarning,
     ExperimentalWarning,
@@ -59,47 +59,51 @@ def is_stdout(path: Path | None) -> bool:
     return str(path) == "-"
 
 
+def named(path: Path, stream: str = "the standard output") -> str:
+    """What a message calls a file, or the stream that - stands for."""
+    return stream if is_stdout(path) else repr(os.fspath(path))
+
+
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
     """Refuse, before anything is spent, what could not be written afterwards, and what would overwrite an input."""
     json_path, plot_path, quiet = settings["json_path"], settings.get("plot_path"), settings.get("quiet")
     for option, path in (("--json", json_path), ("--plot", plot_path)):
-        if path is None or (is_stdout(path) and option == "--json"):
-            continue
-        refuse_unwritable(option, path)
-        if any(other is not None and same_file(path, other) for other in inputs):
-            raise click.UsageError(f"{option}: {str(path)!r} is also one of the files that are read, or the ledger")
-    if is_stdout(json_path) and app.output_is_gone():
-        raise click.UsageError("--json -: nobody reads the standard output; pass the name of a file")
+        if path is not None:
+            check_place(option, path, inputs, "one of the files that are read, or the ledger")
     if plot_path is not None:
-        if json_path is not None and same_file(json_path, plot_path):
-            raise click.UsageError("--json and --plot name the same file")
-        if plot_path.suffix.lower() not in PICTURES:
-            raise click.UsageError(f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
+        both = json_path is not None and same_file(json_path, plot_path)
+        refuse(both, "--json and --plot name the same file")
+        known = plot_path.suffix.lower() in PICTURES
+        refuse(not known, f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
         need_matplotlib()
-    if quiet and json_path is None and plot_path is None:
-        raise click.UsageError("--quiet prints no answer: add --json FILE")
-    if quiet is False and json_path is None and app.output_is_gone():
-        raise click.UsageError("nobody reads the standard output: add --json FILE")
+    refuse(quiet and json_path is None and plot_path is None, "--quiet prints no answer: add --json FILE")
+    unread = quiet is False and json_path is None and app.output_is_gone()
+    refuse(unread, "nobody reads the standard output: add --json FILE")
 
 
-def refuse_unwritable(option: str, path: Path) -> None:
-    """A usage error unless the file can be opened for writing now; a new file is taken away again."""
+def check_place(
+    option: str, path: Path, others: Iterable[Path | None] = (), what: str = "one of the files that are read"
+) -> None:
+    """A usage error unless the file can be opened for writing now, and is none of the `others`; a new one is taken away again."""
+    if is_stdout(path):
+        refuse(app.output_is_gone(), f"{option} -: nobody reads the standard output; pass the name of a file")
+        return
+    name, folder = repr(str(path)), path.absolute().parent
     try:
-        if path.is_dir():
-            raise click.UsageError(f"{option}: {str(path)!r} is a folder; pass the name of a file")
-        if not path.absolute().parent.is_dir():
-            raise click.UsageError(f"{option}: there is no folder {str(path.absolute().parent)!r}")
+        refuse(path.is_dir(), f"{option}: {name} is a folder; pass the name of a file")
+        refuse(not folder.is_dir(), f"{option}: there is no folder {str(folder)!r}")
+        refuse(path.is_symlink() and not path.exists(), f"{option}: {name} is a link that leads nowhere")
         if path.is_fifo():
             return  # to open it would wait for a reader
         if path.exists():
             os.close(os.open(path, os.O_WRONLY))
-        elif path.is_symlink():
-            raise click.UsageError(f"{option}: {str(path)!r} is a link that leads nowhere")
         else:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             path.unlink()
     except OSError as error:
-        raise click.UsageError(f"{option}: {str(path)!r} {app.reason(error)}") from None
+        raise click.UsageError(f"{option}: {name} {app.reason(error)}") from None
+    read = any(other is not None and not is_stdout(other) and same_file(path, other) for other in others)
+    refuse(read, f"{option}: {name} is also {what}")
 
 
 def same_file(first: Path, second: Path) -> bool:
@@ -112,22 +116,13 @@ def same_file(first: Path, second: Path) -> bool:
 
 def need_matplotlib() -> None:
     """A usage error when drawing is impossible."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
+    missing = importlib.util.find_spec("matplotlib") is None
+    refuse(missing, "drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
 
 
 def json_text(data: dict[str, Any]) -> str:
     """The text to write; numbers that JSON does not have are null."""
-    return json.dumps(finite_or_null(data), indent=2, allow_nan=False)
-
-
-def finite_or_null(value: Any) -> Any:
-    """The same in the same order, with None for infinities and NaN."""
-    if isinstance(value, dict):
-        return {name: finite_or_null(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_or_null(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps({name: plain(value) for name, value in data.items()}, indent=2, allow_nan=False) + "\n"
 
 
 def write_json(data: dict[str, Any], path: Path | None) -> bool:
@@ -136,7 +131,7 @@ def write_json(data: dict[str, Any], path: Path | None) -> bool:
     if is_stdout(path):
         app.emit(text)
     elif path is not None:
-        attempt(lambda place: place.write_text(text + "\n", encoding="utf-8"), path)
+        attempt(lambda place: place.write_text(text, encoding="utf-8"), path)
     return not is_stdout(path)
 
 
@@ -179,7 +174,7 @@ def keep(text: str) -> str:
         with contextlib.suppress(OSError, RuntimeError):
             number, name = tempfile.mkstemp(dir=folder(), prefix="fastpubpriv-result-", suffix=".json")
             with open(number, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             return f"the whole result is in {name!r}"
@@ -192,14 +187,18 @@ def keep(text: str) -> str:
 def written(paths: list[Path]) -> None:
     """Say where the files are."""
     if paths:
-        app.hint(f"Wrote {', '.join(str(path) for path in paths)}")
+        app.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console on the stream of the moment (tests replace it); wide output when nobody watches."""
-    stream: Any = app.standard_error() if stderr else app.standard_output()
-    made = Console(file=stream or io.StringIO(), highlight=False, soft_wrap=False)
-    return made if made.is_terminal else Console(file=made.file, highlight=False, width=max(made.width, 110))
+def show(*things: Any, to: Callable[[str], None] = app.emit) -> None:
+    """Print on the standard output or, by `app.hint`, on the error stream; wide where nobody watches."""
+    made = Console(file=(sys.stdout if to is app.emit else sys.stderr) or io.StringIO(), highlight=False)
+    if not made.is_terminal:
+        made.width = max(made.width, 110)
+    with made.capture() as printed:
+        for thing in things:
+            made.print(thing)
+    to(printed.get())
 
 
 def print_table(table: Table, *, title: str) -> None:
@@ -215,9 +214,7 @@ def print_table(table: Table, *, title: str) -> None:
             for name, cell in zip(names, line, strict=True)
         ]
         framed.add_row(*marked)
-    console().print(framed)
-    for text in more:
-        console().print(text)
+    show(framed, *more)
 
 
 def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str, Table]]:
@@ -242,7 +239,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     for name, table in tables_of(result, level=level, title=title):
         print_table(table, title=name)
     if isinstance(result, HistogramResult) and len(result) > MOST_HISTOGRAMS:
-        console().print(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
+        show(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
     facts = [(name, escape(text)) for name, text in shown(result, level)[1]]
     if not result.private:
         facts[-1] = ("Private", "[bold red]NO: the noise came from --seed[/]")
@@ -256,22 +253,22 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
     grid = Framed.grid(padding=(0, 2))
     for name, text in facts:
         grid.add_row(f"[dim]{name}[/]", text)
-    console().print(grid)
+    show(grid)
 
 
 def note(text: str) -> None:
     """A line of advice on the error stream."""
-    console(stderr=True).print(f"[yellow]Note:[/] {escape(text)}")
+    show(f"[yellow]Note:[/] {escape(text)}", to=app.hint)
 
 
 def warn(text: str) -> None:
     """A line of warning on the error stream."""
-    console(stderr=True).print(f"[bold yellow]Warning:[/] {escape(text)}")
+    show(f"[bold yellow]Warning:[/] {escape(text)}", to=app.hint)
 
 
 @contextlib.contextmanager
-def collected(texts: list[str]) -> Iterator[None]:
-    """Collect the library's own warnings, each text once; others are dropped, as they may quote rows."""
+def nice_warnings(texts: list[str], told: Callable[[str], None] = warn) -> Iterator[None]:
+    """Collect, and perhaps tell, the library's own warnings, each text once; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -279,34 +276,20 @@ def collected(texts: list[str]) -> Iterator[None]:
         text = " ".join(str(item.message).split())
         if issubclass(item.category, OURS) and text not in texts:
             texts.append(text)
-
-
-@contextlib.contextmanager
-def nice_warnings(texts: list[str]) -> Iterator[None]:
-    """As `collected`, and show them."""
-    new: list[str] = []
-    with collected(new):
-        yield
-    for text in new:
-        if text not in texts:
-            texts.append(text)
-            warn(text)
+            told(text)
 
 
 def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
     """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
+    more: dict[str, Any] = {}
     if isinstance(result, GaussianResult):
-        return {**result.to_dict(), "correlation": result.correlation.tolist(), "warnings": warned}
-    if not isinstance(result, MeanResult | QuantileResult | CountResult):
-        return {**result.to_dict(), "warnings": warned}
-    lower, upper = result.confidence_interval(level)
-    error = {"standard_error": result.standard_error.tolist()} if isinstance(result, MeanResult) else {}
-    return {
-        **result.to_dict(),
-        **error,
-        "confidence_interval": {"level": level, "lower": plain(lower), "upper": plain(upper)},
-        "warnings": warned,
-    }
+        more["correlation"] = result.correlation
+    if isinstance(result, MeanResult):
+        more["standard_error"] = result.standard_error
+    if isinstance(result, MeanResult | QuantileResult | CountResult):
+        lower, upper = result.confidence_interval(level)
+        more["confidence_interval"] = {"level": level, "lower": plain(lower), "upper": plain(upper)}
+    return {**result.to_dict(), **more, "warnings": warned}
 
 
 class Witness(fpp.Ledger):
@@ -374,7 +357,7 @@ class Purchase:
                 self.text = plain_text()
                 self.problems.append(f"the intervals could not be computed: {words_of(error)}")
             if path is not None and not is_stdout(path):
-                replace_file(path, lambda place: place.write_text(self.text + "\n", encoding="utf-8"))
+                replace_file(path, lambda place: place.write_text(self.text, encoding="utf-8"))
                 self.stored = f"the whole result is in {str(path)!r}"
 
         self.attempt(repr(str(path)), write)
@@ -411,7 +394,7 @@ class Purchase:
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 self.keep()
-                app.hint(self.stored)
+                app.hint(self.stored + "\n")
                 raise
             self.problems.append(f"{what} failed: {words_of(error)}")
         else:
@@ -424,8 +407,9 @@ class Purchase:
             return
         self.keep()
         said = "; ".join([*(["interrupted"] if self.interrupted else []), *dict.fromkeys(self.problems)])
-        kind = Interrupted if self.interrupted else Undelivered
-        raise kind(f"{said}. The answer was released ({self.verdict()}): {self.stored}")
+        raise Failure(
+            f"{said}. The answer was released ({self.verdict()}): {self.stored}", 130 if self.interrupted else 1
+        )
 
 
 @contextlib.contextmanager
@@ -454,7 +438,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         purchase.ledger = options.open_ledger(
             settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness
         )
-        with collected(new):
+        with nice_warnings(new, lambda text: None):
             result = call(purchase.ledger)
         warned += [text for text in new if text not in warned]
 
@@ -473,7 +457,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)
 
-        purchase.store(whole, result.to_json, json_path)
+        purchase.store(whole, lambda: result.to_json() + "\n", json_path)
         purchase.attempt("a warning", caution)
         if not settings["quiet"] and not is_stdout(json_path):
             purchase.attempt("the table", show)

@@ -89,7 +89,7 @@ def estimate_gaussian(
         both are allowed for.
     {failure_prob}
         The bounds are those that other methods than the ladder derive from the public rows.
-    method : str
+    method : "auto", "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances", "hypothesis_selection"
         "auto" takes "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": public numbers predict the
         errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
         variance; where rows and budget allow, a cheap private count says what scale the rows have. The last second moment and the
