@@ -104,6 +104,12 @@ def wait_for_reader() -> None:
         raise OutputError("the standard output was closed before its end was read")
 
 
+def emit_whole(text: str) -> None:
+    """Write to the standard output, up to its end."""
+    emit(text)
+    wait_for_reader()
+
+
 # The command group: finds a command, runs it, and reports every error in one line.
 
 # Name of a command -> its module, which is imported when the command, or the overview of all, is asked for.

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import click
-
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
+from fastpubpriv.cli.app import refuse
 
 
 @dataclass(slots=True)
@@ -189,8 +188,8 @@ def weighted_mean(call: Call) -> None:
     --------
     fastpubpriv weighted-mean --private p.npy --public q.npy --norm-bound 3 --center public --epsilon 1
     """
-    if (call.arguments["norm_bound"] is None) == (call.arguments["bounds"] is None):
-        raise click.UsageError("pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH")
+    both_or_none = (call.arguments["norm_bound"] is None) == (call.arguments["bounds"] is None)
+    refuse(both_or_none, "pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH")
 
 
 @estimator("estimate_gaussian", "Private mean and covariance of {n:,} rows", cond_max="", require_precondition="")
@@ -266,10 +265,8 @@ def histogram(call: Call) -> None:
     fastpubpriv histogram --private p.npy --dyadic --epsilon 1 --delta 1e-7 --json out.json --plot out.png
     """
     width, offset, levels = (call.settings[name] for name in ("width", "offset", "levels"))
-    if call.settings["dyadic"] == (width is not None):
-        raise click.UsageError("pass either --width W or --dyadic")
-    if call.settings["dyadic"] and (levels > 1 or offset):
-        raise click.UsageError("--levels and --offset belong to --width")
+    refuse(call.settings["dyadic"] == (width is not None), "pass either --width W or --dyadic")
+    refuse(call.settings["dyadic"] and (levels > 1 or offset), "--levels and --offset belong to --width")
     grid = fpp.DyadicBins() if width is None else fpp.BinGrid(width=width, offset=offset, levels=levels)
     joint = call.settings["joint"]
     call.arguments["bins"] = fpp.ProductBins(grids=[grid] * call.opened.private.dim) if joint else grid

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
+from fastpubpriv.cli.app import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_table_of
@@ -122,8 +121,8 @@ def open_files(
     """
     private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
     joined = settings["join_quoted_lines"]
-    if joined and _suffix(private) != ".csv":
-        raise click.UsageError("--join-quoted-lines is about the lines of a private .csv file, and --private is none")
+    other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
+    refuse(joined and _suffix(private) != ".csv", other)
     if public is None:
         return _open_private(private, names, joined)
     if private.exists() and public.exists() and private.samefile(public):
@@ -153,10 +152,8 @@ def open_files(
 def _open_private(path: Path, names: list[str] | None, joined: bool) -> Opened:
     """Private rows alone, on the columns named, or on those that the file says are numeric."""
     notes: list[str] = []
-    if names is None and _suffix(path) == ".csv":
-        raise click.UsageError(
-            "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
-        )
+    unknown = "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
+    refuse(names is None and _suffix(path) == ".csv", unknown)
     typed = _typed_schema(path) if names is None else None
     if typed is not None:
         names = _numeric(typed)
@@ -171,8 +168,8 @@ def _private_rows(path: Path, names: Any, joined: bool) -> Rows:
     return private_rows(path, columns=names)
 
 
-def private_column(path: Path, name: str, joined: bool) -> Rows:
+def private_column(settings: dict[str, Any], name: str) -> Rows:
     """One column of a private table."""
-    if not _is_table(path):
-        raise click.UsageError("--weights-priv names a column, and .npy files have none: save a table")
-    return _private_rows(path, [name], joined)
+    path = settings["private_path"]
+    refuse(not _is_table(path), "--weights-priv names a column, and .npy files have none: save a table")
+    return _private_rows(path, [name], settings["join_quoted_lines"])

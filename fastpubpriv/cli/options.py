@@ -270,6 +270,7 @@ FORMS: dict[str, Any] = {
             Read("A,B=x:y:z,...", categories, "must look like month, month=1:2:3 or carrier=AA:DL; got {}"),
             Read("A=W,B=W|public", class_weight, "must look like 0=1,1=5; got {}"),
             Read("NAME|W", lambda text: a_word(text, read=real), ""),
+            Read("NAME|FILE.npy", lambda text: array(text) if text.endswith(".npy") else text, ""),
             Read("FILE.npy", array, ""),
             Read("public|FILE.npy", lambda text: a_word(text, "public", read=array), ""),
         )
@@ -277,7 +278,7 @@ FORMS: dict[str, Any] = {
     **{
         form: Read(
             form,
-            lambda text, form=form: a_word(text, *re.findall("^public", form), read=vector),
+            lambda text, form=form: "public" if text == "public" and "public" in form else vector(text),
             "must be a number, numbers with commas between them, or a .npy file; got {}",
         )
         for form in ("C|C,...|FILE.npy", "public|C|C,...|FILE.npy", "V|V,...|FILE.npy")
@@ -315,7 +316,7 @@ class Parameter:
 # As in docstrings of the library, or with a short text behind two colons.
 _DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))", re.MULTILINE)
 _ENDING = re.compile(r", (required|optional|repeated|default (.*))$")
-_SECTION = re.compile(r"\n\n(?:Options|Examples)\n-+\n")
+_SECTION = re.compile(r"\n\n(Options|Examples)\n-+\n")
 _LINE = re.compile(r"^\{(.*)\}$", re.MULTILINE)
 
 
@@ -339,7 +340,7 @@ def parameters_of(function: str) -> dict[str, Parameter]:
         found = constants.get(default.id, default) if isinstance(default, ast.Name) else default
         if found is None:
             return ...
-        return getattr(shared, found.id) if isinstance(found, ast.Name) else ast.literal_eval(found)
+        return getattr(shared, found.id, None) if isinstance(found, ast.Name) else ast.literal_eval(found)
 
     positional = [*node.args.posonlyargs, *node.args.args]
     defaults = [*[None] * (len(positional) - len(node.args.defaults)), *node.args.defaults, *node.args.kw_defaults]
@@ -373,7 +374,11 @@ def type_of(parameter: Parameter) -> Any:
     if re.fullmatch(r'("[\w-]+"(, | or |$))+', form):
         return click.Choice(re.findall(r'"([\w-]+)"', form))
     if word := re.fullmatch(r'float\b.* or "(\w+)"', form):
-        return Read(f"NUMBER|{word[1]}", lambda text: a_word(text, word[1], read=float), "{} is not a number")
+        return Read(
+            f"NUMBER|{word[1]}",
+            lambda text: a_word(text, word[1], read=float),
+            f"{{}} is neither a number nor {word[1]!r}",
+        )
     if ends := re.fullmatch(r"int (?:>= |in \[)(\d+)(?:, (\d+)\])?", form):
         return click.IntRange(int(ends[1]), int(ends[2]) if ends[2] else None)
     return (
@@ -429,15 +434,12 @@ class Documented(click.Command):
     def __init__(
         self, work: Callable[..., Any], run: Callable[..., Any], function: str, groups: dict[str, str], *before: Any
     ) -> None:
-        text, *sections = _SECTION.split(inspect.cleandoc(work.__doc__ or ""))
-        *middle, examples = sections or [""]
-        epilog = (
-            f"\b\nExample{'s' * ('fastpubpriv' in examples[11:])}:\n" + re.sub("(?m)^", "  ", examples)
-            if examples
-            else None
-        )
+        text, *parts = _SECTION.split(inspect.cleandoc(work.__doc__ or ""))
+        sections = dict(zip(parts[::2], parts[1::2], strict=True))
+        lines = sections.get("Examples", "").splitlines()
+        epilog = "\n  ".join(["\b\nExamples:", *lines]) if lines else None
         super().__init__(work.__name__.replace("_", "-"), callback=run, help=text, epilog=epilog)
-        self._made = "".join(middle), function, groups
+        self._made = sections.get("Options", ""), function, groups
         self._before: Sequence[click.Parameter] = before
         del self.params
 

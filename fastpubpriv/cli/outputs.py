@@ -126,8 +126,12 @@ def json_text(data: dict[str, Any]) -> str:
 
 
 def write_json(data: dict[str, Any], path: Path | None) -> bool:
+    """As `write_text`."""
+    return write_text(json_text(data), path)
+
+
+def write_text(text: str, path: Path | None) -> bool:
     """Write to a file if there is one, or to the standard output for "-"; whether that may still show something else."""
-    text = json_text(data)
     if is_stdout(path):
         app.emit(text)
     elif path is not None:
@@ -256,14 +260,14 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
     show(grid)
 
 
-def note(text: str) -> None:
+def note(text: str, word: str = "[yellow]Note:[/]") -> None:
     """A line of advice on the error stream."""
-    show(f"[yellow]Note:[/] {escape(text)}", to=app.hint)
+    show(f"{word} {escape(text)}", to=app.hint)
 
 
 def warn(text: str) -> None:
     """A line of warning on the error stream."""
-    show(f"[bold yellow]Warning:[/] {escape(text)}", to=app.hint)
+    note(text, "[bold yellow]Warning:[/]")
 
 
 @contextlib.contextmanager
@@ -312,14 +316,16 @@ class Witness(fpp.Ledger):
 
     def verdict(self) -> str:
         """What became of the budget."""
+        untouched = not self.began
+        with contextlib.suppress(FastPubPrivError):
+            untouched = untouched or len(self.entries) == self.known
         if self.finished:
             return "the ledger was charged"
-        if self.began:
-            with contextlib.suppress(FastPubPrivError):
-                if len(self.entries) == self.known:
-                    return "nothing was charged to the ledger"
-            return "the ledger may have been charged: look at what remains"
-        return "nothing was charged to the ledger"
+        return (
+            "nothing was charged to the ledger"
+            if untouched
+            else "the ledger may have been charged: look at what remains"
+        )
 
 
 class Purchase:
@@ -361,15 +367,10 @@ class Purchase:
                 self.stored = f"the whole result is in {str(path)!r}"
 
         self.attempt(repr(str(path)), write)
-        if path is not None and is_stdout(path) and self.attempt("", self.emit):
+        if is_stdout(path) and self.attempt("", lambda: app.emit_whole(self.text)):
             self.stored = "the whole result was written to the standard output"
         if path is not None and not self.stored:
             self.keep()
-
-    def emit(self) -> None:
-        """The answer to the standard output, up to its end."""
-        app.emit(self.text)
-        app.wait_for_reader()
 
     def keep(self) -> None:
         """Store the answer in a place that the user did not choose, so that it is not lost."""
@@ -442,14 +443,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             result = call(purchase.ledger)
         warned += [text for text in new if text not in warned]
 
-        def whole() -> str:
-            return json_text(result_dict(result, level=level, warned=warned))
-
-        def caution() -> None:
-            for text in new:
-                warn(text)
-
-        def show() -> None:
+        def table() -> None:
             print_result(result, level=level, title=title, ledger=purchase.ledger)
             if not purchase.stored:
                 app.wait_for_reader()
@@ -457,10 +451,14 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)
 
-        purchase.store(whole, lambda: result.to_json() + "\n", json_path)
-        purchase.attempt("a warning", caution)
+        purchase.store(
+            lambda: json_text(result_dict(result, level=level, warned=warned)),
+            lambda: result.to_json() + "\n",
+            json_path,
+        )
+        purchase.attempt("a warning", lambda: [warn(text) for text in new])
         if not settings["quiet"] and not is_stdout(json_path):
-            purchase.attempt("the table", show)
+            purchase.attempt("the table", table)
         if plot_path is not None:
             purchase.attempt(repr(str(plot_path)), lambda: replace_file(plot_path, draw))
         purchase.finish()

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 from fastpubpriv._types import FloatArray
 from fastpubpriv.cli import app, inputs, outputs
 from fastpubpriv.cli.app import Failure, refuse, words_of
@@ -32,7 +30,12 @@ from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.sources.text_files import csv_stream
 from fastpubpriv.threads.pool import Progress
 
-FAMILIES: dict[str, Any] = {"privunit": PrivUnit, "privunit-g": PrivUnitG, "duchi": Duchi, "subset-selection": SubsetSelection}
+FAMILIES: dict[str, Any] = {
+    "privunit": PrivUnit,
+    "privunit-g": PrivUnitG,
+    "duchi": Duchi,
+    "subset-selection": SubsetSelection,
+}
 DEFAULT_WORDS = 256
 SAVE_SECONDS = 5.0
 HASH = re.compile(rb"(?:[0-9a-fA-F]{2}){16,}")

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.app import Failure
+from fastpubpriv.cli.app import Failure, refuse
 from fastpubpriv.cli.estimators import common, prepare
 from fastpubpriv.errors import FastPubPrivError, InputError
 
 # What goes to `train` as it was read.
-STATED = ("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale", "weight_cap", "method", "tails")
+STATED = (
+    *("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale"),
+    *("weights_pub", "weights_priv", "weight_cap", "method", "tails"),
+)
 CLASSES = ("logistic", "softmax", "smooth_hinge")  # losses of classes
 # Messages of the library in the words of the command line: --class-weight where a caller in Python reads class_weight=.
 # Whole phrases, before single names.
@@ -123,12 +124,12 @@ def train(**settings: Any) -> None:
     fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
     fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
-    _train(settings)
-
-
-def _train(settings: dict[str, Any]) -> None:
     from fastpubpriv.cli import inputs, outputs
+    from fastpubpriv.sources import public_rows
+    from fastpubpriv.sources.open import open_public
+    from fastpubpriv.sources.tables import TextColumns
     from fastpubpriv.training.inputs import class_texts, column_texts
+    from fastpubpriv.validation import did_you_mean
 
     label, path = settings["label"], settings["public_path"]
     given = {**settings, "x_bounds": dict(settings["x_bounds"]) or None}
@@ -138,83 +139,57 @@ def _train(settings: dict[str, Any]) -> None:
     both = texts if names is None or label is None else {**texts, label: names}
     if label is not None and settings["columns"] is not None:
         settings["columns"] = [*settings["columns"], label]
-    # Columns that are no features.
-    weights = [
-        each for each in (settings["weights_pub"], settings["weights_priv"]) if each and not each.endswith(".npy")
-    ]
-    hint = "columns of text are read with --categories, such as --categories carrier,origin"
-    try:
-        opened = prepare(settings, texts=both, without=weights, hint=hint, finite=False)
-    except InputError as error:
-        if label is not None and f"{label!r} (" in str(error):
-            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
-        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
+    opened = _opened(settings, both)
     public, columns = opened.public, opened.private.columns
-    if (label is None) != (columns is None):
-        raise click.UsageError(
-            "--label names a column of a table, and is left out for .npy files: their last column is it"
-        )
-    if columns is not None and label not in columns:
-        raise click.UsageError(f"--label: {label[:80]!r} is not a column of both files that can be read")
-    absent = [name for name in stated.get("categories", {}) if columns is not None and name not in columns]
-    if absent:
-        raise click.UsageError(
-            f"--categories: {absent[0][:80]!r} is not a column of both files, or --columns leaves it out"
-        )
+    label_alone = "--label names a column of a table, and is left out for .npy files: their last column is it"
+    refuse((label is None) != (columns is None), label_alone)
     if columns is not None:
+        wrong = did_you_mean(label, columns)
+        refuse(label not in columns, f"--label: {label[:80]!r} is not a column of both files that can be read{wrong}")
+        for name in stated.get("categories", {}):
+            wrong = f"is not a column of both files, or --columns leaves it out{did_you_mean(name, columns)}"
+            refuse(name not in columns, f"--categories: {name[:80]!r} {wrong}")
         order = [place for place, name in enumerate(columns) if name != label]
         public = public[:, [*order, columns.index(label)]]
     if both:
-        from fastpubpriv.sources.open import open_public
-        from fastpubpriv.sources.tables import TextColumns
-
         public = open_public(path, TextColumns(columns, both))
-    if settings["weights_pub"] is not None:
-        stated["weights_pub"] = _weights(settings["weights_pub"], path)
-    if settings["weights_priv"] is not None:
-        stated["weights_priv"] = inputs.private_column(
-            settings["private_path"], settings["weights_priv"], settings["join_quoted_lines"]
-        )
+    if isinstance(stated.get("weights_pub"), str):
+        stated["weights_pub"] = public_rows(path, columns=[stated["weights_pub"]], argument="--weights-pub")[:, 0]
+    if "weights_priv" in stated:
+        stated["weights_priv"] = inputs.private_column(settings, stated["weights_priv"])
     if texts:
         stated["categories"] = {**stated["categories"], **texts}
     if names is not None:
         stated["classes"] = names
+    given = {"loss": loss, "x_pub": public, "label": -1 if label is None else label, **stated, **common(settings)}
+    title = f"Regression on {opened.private.n:,} private rows"
+    outputs.deliver(lambda ledger: fpp.train(opened.private, ledger=ledger, **given), title, settings)
 
-    def call(ledger: Any) -> Any:
-        return fpp.train(
-            opened.private,
-            loss=loss,
-            x_pub=public,
-            label=-1 if label is None else label,
-            ledger=ledger,
-            **stated,
-            **common(settings),
-        )
 
-    outputs.deliver(call, f"Regression on {opened.private.n:,} private rows", settings)
+def _opened(settings: dict[str, Any], texts: dict[str, Any]) -> Any:
+    """The files, with the columns of text that are read; an error about other text says how it is."""
+    weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
+    hint, label = "columns of text are read with --categories, such as --categories carrier,origin", settings["label"]
+    try:
+        return prepare(settings, texts=texts, without=weights, hint=hint, finite=False)
+    except InputError as error:
+        if label is not None and f"{label!r} (" in str(error):
+            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
+        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
 
 
 def _loss(settings: dict[str, Any]) -> Any:
     """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
-    stepwise = settings["loss"] in ("squared", "logistic", "huber")
-    if settings["plot_path"] is not None and not (stepwise and settings["method"] in ("auto", "newton", "throw_away")):
-        raise click.UsageError("--plot shows intervals, which noisy gradients do not have: leave it out")
-    if settings["huber_threshold"] is None:
-        return settings["loss"]
-    if settings["loss"] != "huber":
-        raise click.UsageError("--huber-threshold belongs to --loss huber")
+    loss, threshold = settings["loss"], settings["huber_threshold"]
+    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
+    no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
+    refuse(settings["plot_path"] is not None and not drawn, no_intervals)
+    refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
+    if threshold is None:
+        return loss
     from fastpubpriv.training import huber_loss
 
-    return huber_loss(settings["huber_threshold"])
-
-
-def _weights(given: str, path: Path) -> Any:
-    """The weights of the public rows."""
-    from fastpubpriv.sources import public_rows
-
-    if given.endswith(".npy"):
-        return options.array(given)
-    return public_rows(path, columns=[given], argument="--weights-pub")[:, 0]
+    return huber_loss(threshold)
 
 
 @options.command()
@@ -242,33 +217,30 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     from fastpubpriv.sources import private_rows
 
     outputs.check_place("--out", out_path, (model_path, rows_path))
+    wrong = f"--model: {str(model_path)!r} is not a model that `train --json` wrote"
     try:
         kept = json.loads(model_path.read_text(encoding="utf-8"))
         kept.pop("warnings", None)
     except (OSError, ValueError, AttributeError, TypeError):
-        raise InputError(f"--model: {str(model_path)!r} is not a model that `train --json` wrote") from None
+        raise InputError(wrong) from None
     kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
     try:
         model = kind.from_json(json.dumps(kept))
     except InputError as error:
-        raise InputError(f"--model: {str(model_path)!r} is not a model that `train --json` wrote: {error}") from None
+        raise InputError(f"{wrong}: {error}") from None
     columns = None if rows_path.suffix == ".npy" else model.columns
     rows = private_rows(rows_path, columns=as_columns(columns, model.design))
     if rows.dim != model.dim:
         raise InputError(
             f"--rows has {rows.dim} columns and the model has {model.dim}: pass the columns without the label"
         )
-    if level is not None and (kind is DescentResult or model.loss == "logistic"):
-        raise click.UsageError("--level: only a model of a number, without noisy gradients, has intervals for labels")
+    no_interval = level is not None and (kind is DescentResult or model.loss == "logistic")
+    refuse(no_interval, "--level: only a model of a number, without noisy gradients, has intervals for labels")
     lines = [_head(model, level)]
     for chunk in rows.chunks():
         lines += _lines(model, Cells(chunk.astype("float64")), level)
-    text = "\n".join(lines)
-    if outputs.is_stdout(out_path):
-        app.emit(text + "\n")
+    if not outputs.write_text("\n".join(lines) + "\n", out_path):
         app.wait_for_reader()
-    else:
-        outputs.replace_file(out_path, lambda place: place.write_text(text + "\n", encoding="utf-8"))
 
 
 def _lines(model: Any, cells: Any, level: float | None) -> list[str]:

@@ -24,7 +24,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
 from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
-from fastpubpriv.validation import boolean, path_name
+from fastpubpriv.validation import boolean, did_you_mean, path_name
 
 BLANKS = " \t\r\n\v\f"
 
@@ -212,7 +212,9 @@ def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: b
     there = Counter(available)
     missing = [label for label in chosen if label not in there]
     if missing:
-        known = f"; it has {listed(available)}" if list_names else ""
+        known = (
+            f"{did_you_mean(str(missing[0]), map(str, available))}; it has {listed(available)}" if list_names else ""
+        )
         raise InputError(f"{what} has no column {listed(missing)}{known}")
     ambiguous = [label for label in dict.fromkeys(chosen) if there[label] > 1]
     if ambiguous:
