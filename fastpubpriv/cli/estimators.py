@@ -11,7 +11,7 @@ from typing import Any
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.app import refuse
+from fastpubpriv.cli.streams import refuse
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ def coinpress_mean(call: Call) -> None:
     Options
     -------
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
-    center : C|C,...|FILE.npy, required :: ...
+    center : V|V,...|FILE.npy, required :: ...
     radius : float or "auto", required :: ...
     covariance : FILE.npy :: ...
     variance : V|V,...|FILE.npy :: ...
@@ -180,9 +180,9 @@ def weighted_mean(call: Call) -> None:
     Options
     -------
     bounds : LOW,HIGH :: Instead of --norm-bound: two numbers between which all values of all columns are known to lie.
-    row_weight : NAME|W
+    row_weight : V|WORD
         optimal, throw_away (public rows only), gaussian (all rows alike), private, or the weight of a private row.
-    center : public|C|C,...|FILE.npy :: ...
+    center : public|V|V,...|FILE.npy :: ...
 
     Examples
     --------
@@ -235,7 +235,7 @@ def axis_mixture(call: Call) -> None:
 
     Options
     -------
-    rho : number, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
+    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
 
     Examples
     --------
@@ -253,8 +253,8 @@ def histogram(call: Call) -> None:
     Options
     -------
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
-    width : real, optional :: Width of the bins, in data units.
-    offset : real, default 0 :: Where a bin ends; the others end whole widths from there.
+    width : V, optional :: Width of the bins, in data units.
+    offset : V, default 0 :: Where a bin ends; the others end whole widths from there.
     levels : int >= 1, default 1 :: Also bins 2, 4, ... times as wide, each level a histogram of its own.
     dyadic : flag :: Bins between powers of two of the absolute value, in place of --width.
     joint : flag :: One histogram over all columns together, in place of one for each column.
@@ -281,7 +281,7 @@ def counts(call: Call) -> None:
 
     Options
     -------
-    rho : number, optional :: Budget in zero-concentrated DP. Without --keys and --public it must be --epsilon with --delta.
+    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --keys and --public it must be --epsilon with --delta.
     column : NAME :: ...
     keys : a,b,...
         The values to count, known without the private rows. Every other value counts as "(other)", and a cell without one as

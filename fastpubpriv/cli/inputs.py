@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastpubpriv.cli.app import refuse
+from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_table_of
@@ -73,14 +73,22 @@ def _numeric(schema: Schema) -> list[str]:
     return [name for name, numeric in schema.items() if numeric]
 
 
-def common_columns(
-    private: Path, theirs: Schema, joined: bool, texts: Mapping[str, Any], without: Sequence[str], hint: str
-) -> tuple[list[str], list[str]]:
-    """Columns to read that both tables have, in the order of the public one (`theirs`), and notes on those left out.
+def chosen_columns(
+    private: Path, public: Path | None, joined: bool, texts: Mapping[str, Any], without: Sequence[str], hint: str
+) -> tuple[list[str] | None, list[str]]:
+    """Columns to read where none are named, those that are numeric or among `texts`, and notes on those left out.
 
-    What is decided here depends on the form of the files and on public values.
+    They are in the order of the public table. What is decided here depends on the form of the files and on public values.
     """
+    theirs = _public_schema(public) if public is not None and _is_table(public) else None
     ours = _typed_schema(private)
+    if not _is_table(private):
+        return _numeric(theirs or {}) or None, []
+    if theirs is None:
+        unknown = "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
+        refuse(ours is None, unknown)
+        chosen = _numeric(ours or {})
+        return chosen or None, _left_out(("not numeric", [name for name in ours or () if name not in chosen], ""))
     alone = [name for name in ours or () if name not in theirs]
     if ours is None:
         # The types of a private CSV file are not looked up. If it has no header, a row of data is in its place: names that
@@ -94,16 +102,19 @@ def common_columns(
             f"no numeric column occurs in both files (the public file has {_listed(list(theirs)) or 'none'}): "
             "pass --columns, or rename columns so that they agree"
         )
-    notes = [f"using the {'columns to read' if texts else 'numeric columns'} that both files have: {_listed(chosen)}"]
-    text = [name for name in theirs if name in ours and name not in chosen]
-    for words, names, more in (
-        ("not numeric", text, f" ({hint})" if hint else ""),
-        ("only in the public file", [name for name in theirs if name not in ours], ""),
-        ("only in the private file", alone, ""),
-    ):
-        if names:
-            notes.append(f"left out, {words}: {_listed(names)}{more}")
-    return chosen, notes
+    what = "columns to read" if texts else "numeric columns"
+    return chosen, [
+        f"using the {what} that both files have: {_listed(chosen)}",
+        *_left_out(
+            ("not numeric", [name for name in theirs if name in ours and name not in chosen], hint and f" ({hint})"),
+            ("only in the public file", [name for name in theirs if name not in ours], ""),
+            ("only in the private file", alone, ""),
+        ),
+    ]
+
+
+def _left_out(*parts: tuple[str, list[str], str]) -> list[str]:
+    return [f"left out, {why}: {_listed(names)}{more}" for why, names, more in parts if names]
 
 
 def open_files(
@@ -120,46 +131,32 @@ def open_files(
     features; `hint` is what is said of other text.
     """
     private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
+    notes: list[str] = []
     joined = settings["join_quoted_lines"]
     other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
     refuse(joined and _suffix(private) != ".csv", other)
-    if public is None:
-        return _open_private(private, names, joined)
-    if private.exists() and public.exists() and private.samefile(public):
-        raise InputError("--private and --public are the same file: rows are private or public, not both")
-    tables, notes = (_is_table(private), _is_table(public)), []
-    if names is not None and not any(tables):
-        raise InputError("--columns chooses columns by name, and .npy files have none: save the columns that you want")
-    if names is None and all(tables):
-        names, notes = common_columns(private, _public_schema(public), joined, texts or {}, without, hint)
-    elif names is None and tables[1]:
-        names = _numeric(_public_schema(public)) or None
-    elif any(tables) and not all(tables):
-        notes = ["a .npy file has no column names: columns are matched by position"]
-    elif names is not None:
-        choose(list(_public_schema(public)), names, repr(str(public)))  # says which name may be meant
+    tables = [_is_table(path) for path in (private, public) if path is not None]
+    if public is not None:
+        if private.exists() and public.exists() and private.samefile(public):
+            raise InputError("--private and --public are the same file: rows are private or public, not both")
+        if names is not None and not any(tables):
+            raise InputError(
+                "--columns chooses columns by name, and .npy files have none: save the columns that you want"
+            )
+        if any(tables) and not all(tables) and (tables[0] or names is not None):
+            notes = ["a .npy file has no column names: columns are matched by position"]
+        if names is not None and all(tables):
+            choose(list(_public_schema(public)), names, repr(str(public)))  # says which name may be meant
+    if names is None:
+        names, more = chosen_columns(private, public, joined, texts or {}, without, hint)
+        notes += more
     asked: Any = TextColumns(names, texts) if texts else names
-    if tables[0] and not tables[1]:
-        opened = _open_private(private, names, joined)
-        rows, notes = opened.private, notes + opened.notes
-    else:
-        rows = _private_rows(private, asked if tables[0] else None, joined)
-    chosen = asked if tables[1] else None
-    found, _ = public_table_of(public, columns=chosen, dim=rows.dim, argument="--public", finite=finite)
+    found, rows = None, _private_rows(private, asked if tables[0] or public is None else None, joined)
+    if public is not None:
+        found, _ = public_table_of(
+            public, columns=asked if tables[1] else None, dim=rows.dim, argument="--public", finite=finite
+        )
     return Opened(rows, found, notes)
-
-
-def _open_private(path: Path, names: list[str] | None, joined: bool) -> Opened:
-    """Private rows alone, on the columns named, or on those that the file says are numeric."""
-    notes: list[str] = []
-    unknown = "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
-    refuse(names is None and _suffix(path) == ".csv", unknown)
-    typed = _typed_schema(path) if names is None else None
-    if typed is not None:
-        names = _numeric(typed)
-        dropped = [name for name in typed if name not in names]
-        notes = [f"left out, not numeric: {_listed(dropped)}"] if dropped else []
-    return Opened(_private_rows(path, names or None, joined), None, notes)
 
 
 def _private_rows(path: Path, names: Any, joined: bool) -> Rows:

@@ -7,6 +7,7 @@ longer than `--help` may. The docstring of the command, in the same form, change
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import os
 import pkgutil
@@ -55,19 +56,19 @@ OUTPUT = "level json_path plot_path quiet"
 SHARED = """\
 private_path : file :: The rows to protect: .npy, .parquet, .arrow, .feather or .csv.
 public_path : file :: Rows that need no protection, at least one, with the same columns.
-rho : number, optional :: Budget in zero-concentrated DP.
-epsilon : number, optional :: Budget in pure DP, or together with --delta in approximate DP.
-delta : number, optional :: Far below one over the number of private rows, such as 1e-6.
+rho : NUMBER, optional :: Budget in zero-concentrated DP.
+epsilon : NUMBER, optional :: Budget in pure DP, or together with --delta in approximate DP.
+delta : NUMBER, optional :: Far below one over the number of private rows, such as 1e-6.
 columns : A,B,..., optional :: Columns of the tables. Default: the numeric columns that both files have.
 join_quoted_lines : flag
     In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes of each
     record are balanced. Default: each line is a row.
 bounds : LOW,HIGH :: Two numbers between which all values of all columns are known to lie; what is learnt is kept inside.
 ledger : file, optional :: File that keeps what was spent on this data set; debited before the private rows are read.
-ledger_total : TEXT, optional :: Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5.
+ledger_total : TOTAL, optional :: Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5.
 seed : int, optional :: Repeatable noise, for tests and papers: the answer is then NOT private.
 threads : int >= 1, optional :: Default: all cores. Never changes the answer.
-level : level, default 0.95 :: Confidence level of the intervals, between 0 and 1.
+level : LEVEL, default 0.95 :: Confidence level of the intervals, between 0 and 1.
 json_path : file or -, optional :: Write the whole result; - for stdout.
 plot_path : file, optional :: Draw it: .png, .pdf or .svg.
 quiet : flag :: No table and no notes; warnings and errors still show.
@@ -88,112 +89,100 @@ HELP_LENGTH = 320  # of characters: three lines of a terminal
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
 
 
-# What the text of an option may look like: functions that read it, and raise ValueError for anything else.
+# What the text of an option may look like, and what is said of one that does not; other forms are said as they are.
+_VECTOR = "must be a number, numbers with commas between them, or a .npy file; got {}"
+WANTED = {
+    **dict.fromkeys(("NUMBER", "V"), "{} is not a number such as 0.5, 1e-6 or 1/3"),
+    "LEVEL": "{} is not in the range 0<x<1",
+    "INTEGER|auto": "{} is neither a whole number nor 'auto'",
+    "public|FILE.npy": "must be public, or the name of a .npy file; got {}",
+    "FILE.npy": "must be the name of a .npy file; got {}",
+    "LOW,HIGH": "takes two numbers with a comma between them, such as 0,100",
+    "V,...": "takes numbers with commas between them, such as 0.25,0.5,0.75",
+    "A,B,...": "must look like temp,humid,visib; got {}",
+    "a,b,...": "must look like 0,1 or no,yes; got {}",
+    "NAME=a,b,...": "looks like carrier=UA,B6, once for each column",
+    "NAME=LOW:HIGH": "must look like age=0:120; got {}",
+    "A[=x:y:z],...": "must look like month, month=1:2:3 or carrier=AA:DL; got {}",
+    "A=V,...|WORD": "must look like 0=1,1=5; got {}",
+    **dict.fromkeys(("V|V,...|FILE.npy", "public|V|V,...|FILE.npy"), _VECTOR),
+}
 
 
 def exact(text: str) -> Fraction:
     """Return the number as it is written, 0.1 as one tenth; it is short enough that an exponent cannot fill the memory."""
-    if not NUMBER.fullmatch(text.strip()) or re.search(r"/0+$", text.strip()):
+    if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
         raise ValueError(text)
-    return Fraction(text.strip())
+    return Fraction(text)
 
 
-def real(text: str) -> float:
-    """Return the double nearest to an exact number; raise OverflowError if there is none."""
-    return float(exact(text))
+def parse(form: str, text: str) -> Any:
+    """What a form, such as NAME=LOW:HIGH or public|V,...|FILE.npy, makes of a text; raise ValueError for another text.
+
+    V, LOW and HIGH are numbers; A and NAME are texts; several small letters are numbers if all of them are, else texts.
+    """
+    if "|" in form:
+        for each in form.split("|"):
+            with contextlib.suppress(_Other):
+                return parse(each, text)
+        raise _Other(text)
+    if form.startswith("NAME="):
+        name, sign, rest = text.partition("=") if form[5].islower() else text.rpartition("=")
+        return name.strip(), parse(form[5:], rest if sign else "")
+    if form == "A[=x:y:z]":
+        name, sign, rest = text.partition("=")
+        return name.strip(), list(parse("x:y:...", rest)) if sign else "public"
+    if form == "A=V":
+        name, _, rest = text.rpartition("=")
+        return parse("a;...", name)[0], parse("V", rest)
+    for sign in ",:;":
+        if sign in form:
+            return _several(form.split(sign), [part.strip() for part in text.split(sign)])
+    return _one(form, text.strip())
 
 
-def reals(text: str, sign: str = ",", count: int = 0) -> tuple[float, ...]:
-    """Numbers between signs, so many of them unless `count` is 0."""
-    found = tuple(real(part) for part in text.split(sign))
-    if count not in (0, len(found)):
-        raise ValueError(text)
-    return found
+class _Other(ValueError):
+    """A text is not of a form; a file that cannot be read is another error."""
 
 
-def names(text: str, sign: str = ",") -> list[str]:
-    """Texts between signs."""
-    found = [part.strip() for part in text.split(sign)]
-    if not all(found):
-        raise ValueError(text)
-    return found
+def _several(forms: list[str], parts: list[str]) -> tuple[Any, ...]:
+    if forms[-1] != "..." and len(forms) != len(parts):
+        raise _Other
+    if forms[0].islower():
+        numbers = all(NUMBER.fullmatch(part) for part in parts)
+        return tuple(parse("V" if numbers else "NAME", part) for part in parts)
+    return tuple(parse(forms[0], part) for part in parts)
 
 
-def values(text: str, sign: str = ",") -> tuple[Any, ...]:
-    """Numbers if all parts are, else texts."""
-    parts = tuple(names(text, sign))
-    return reals(text, sign) if all(NUMBER.fullmatch(part) for part in parts) else parts
-
-
-def named(text: str, read: Callable[[str], Any], cut: Callable[..., Any] = str.rpartition) -> tuple[str, Any]:
-    """A name, and what `read` makes of the rest behind the last equals sign."""
-    name, found, rest = cut(text, "=")
-    if not found:
-        raise ValueError(text)
-    return name.strip(), read(rest)
-
-
-def categories(text: str) -> dict[str, Any]:
-    """Columns, each with its levels or with those of the public rows."""
-    pairs = [part.partition("=") for part in text.split(",")]
-    return {name.strip(): list(values(levels, ":")) if sign else "public" for name, sign, levels in pairs}
-
-
-def class_weight(text: str) -> Any:
-    """Classes with their weights, or a word; the library says why not "balanced"."""
-    pairs = [named(part, real) for part in text.split(",")] if "=" in text else []
-    return {values(name, "\n")[0]: weight for name, weight in pairs} or text
-
-
-def array(path: str) -> Any:
-    """The public numbers in a .npy file; nothing in it is executed."""
+def _one(form: str, text: str) -> Any:
+    """A number, a text, a word or the numbers in a public .npy file, in which nothing is executed."""
+    try:
+        if form in ("NUMBER", "FLOAT", "V", "LOW", "HIGH"):
+            return exact(text) if form == "NUMBER" else float(exact(text))
+        number = {"INTEGER": int, "LEVEL": float}.get(form, str)(text)
+    except ValueError:
+        raise _Other(text) from None
+    if (form == "LEVEL" and not 0.0 < number < 1.0) or (form.islower() and text != form) or not text:
+        raise _Other(text)
+    if (form == "FILE.npy" and not text.lower().endswith(".npy")) or (form == "WORD" and not text.isidentifier()):
+        raise _Other(text)
+    if form != "FILE.npy":
+        return number
     import numpy as np
 
     try:
-        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+        return np.asarray(np.load(text, allow_pickle=False), dtype=np.float64)
     except FileNotFoundError:
-        raise InputError(f"{path!r}: there is no such file") from None
+        raise InputError(f"{text!r}: there is no such file") from None
     except (OSError, ValueError, TypeError):
-        raise InputError(f"{path!r} is not a .npy file of numbers (written by numpy.save)") from None
-
-
-def vector(text: str) -> Any:
-    """A number for all columns, numbers for each, or those in a .npy file."""
-    if text.lower().endswith(".npy"):
-        return array(text)
-    found = [float(part) for part in text.split(",")]
-    return found[0] if len(found) == 1 else found
-
-
-def a_word(text: str, *words: str, read: Callable[[str], Any]) -> Any:
-    """The text if it is one of the words, else what `read` makes of it; without words, any text that `read` does not take."""
-    try:
-        return text if text in words else read(text)
-    except ValueError:
-        if words:
-            raise
-        return text
-
-
-def level(text: str) -> float:
-    """A number strictly between 0 and 1."""
-    if not 0.0 < float(text) < 1.0:
-        raise ValueError(text)
-    return float(text)
-
-
-def steps(text: str) -> int:
-    """A whole number that is not too long."""
-    if not re.fullmatch(r"\d{1,9}", text):
-        raise ValueError(text)
-    return int(text)
+        raise InputError(f"{text!r} is not a .npy file of numbers (written by numpy.save)") from None
 
 
 class Read(Type):
-    """What a function reads in a text; where it raises ValueError, `wanted` says what was meant, {} being the text."""
+    """A text of a form; the form is what --help shows."""
 
-    def __init__(self, name: str, read: Callable[[str], Any], wanted: str) -> None:
-        self.name, self.read, self.wanted = name, read, wanted
+    def __init__(self, form: str) -> None:
+        self.name = form
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """The form itself, for --help."""
@@ -204,13 +193,13 @@ class Read(Type):
         if not isinstance(value, str):
             return value
         try:
-            return self.read(value)
+            return parse(self.name, value)
         except OverflowError:
             words = "must stay below 1.8e308, the largest number of a computer"
+        except _Other:
+            words = WANTED.get(self.name, f"must look like {self.name}; got {{}}").format(repr(value[:80]))
         except InputError as error:
             words = str(error)
-        except ValueError:
-            words = self.wanted.format(repr(value[:80]))
         raise click.UsageError(f"{param.opts[0] if param else ''} {words}", ctx)
 
 
@@ -233,61 +222,19 @@ class FileName(click.Path):
         return super().convert(value, param, ctx)
 
 
-EXACT = Read("NUMBER", exact, "{} is not a number such as 0.5, 1e-6 or 1/3")
-# Type of an option by the documented form of its parameter.
+EXACT = Read("NUMBER")
+# Types by the documented form of a parameter; any other form without blanks is one that `parse` reads.
 FORMS: dict[str, Any] = {
     "file": FileName(),
     "file or -": FileName(dash=True),
-    "number": EXACT,
-    "real": Read("NUMBER", real, EXACT.wanted),
     "count": click.IntRange(1, 2**53),
     "count or 0": click.IntRange(0, 2**53),
-    "level": Read("NUMBER", level, "{} is not in the range 0<x<1"),
-    'int or "auto"': Read(
-        "INTEGER|auto", lambda text: a_word(text, "auto", read=steps), "{} is neither a whole number nor 'auto'"
-    ),
-    **{
-        each.name: each
-        for each in (
-            Read("A,B,...", names, "must look like temp,humid,visib; got {}"),
-            Read(
-                "LOW,HIGH",
-                lambda text: reals(text, count=2),
-                "takes two numbers with a comma between them, such as 0,100",
-            ),
-            Read("NUMBER,...", reals, "takes numbers with commas between them, such as 0.25,0.5,0.75"),
-            Read("a,b,...", values, "must look like 0,1 or no,yes; got {}"),
-            Read(
-                "NAME=a,b,...",
-                lambda text: named(text, values, str.partition),
-                "looks like carrier=UA,B6, once for each column",
-            ),
-            Read(
-                "NAME=LOW:HIGH",
-                lambda text: named(text, lambda ends: reals(ends, ":", 2)),
-                "must look like age=0:120; got {}",
-            ),
-            Read("A,B=x:y:z,...", categories, "must look like month, month=1:2:3 or carrier=AA:DL; got {}"),
-            Read("A=W,B=W|public", class_weight, "must look like 0=1,1=5; got {}"),
-            Read("NAME|W", lambda text: a_word(text, read=real), ""),
-            Read("NAME|FILE.npy", lambda text: array(text) if text.endswith(".npy") else text, ""),
-            Read("FILE.npy", array, ""),
-            Read("public|FILE.npy", lambda text: a_word(text, "public", read=array), ""),
-        )
-    },
-    **{
-        form: Read(
-            form,
-            lambda text, form=form: "public" if text == "public" and "public" in form else vector(text),
-            "must be a number, numbers with commas between them, or a .npy file; got {}",
-        )
-        for form in ("C|C,...|FILE.npy", "public|C|C,...|FILE.npy", "V|V,...|FILE.npy")
-    },
+    'int or "auto"': Read("INTEGER|auto"),
 }
 # Forms that the documentation of a parameter says in words.
 TYPES = {
-    "max_memory": "number",
-    "q": "NUMBER,...",
+    "max_memory": "NUMBER",
+    "q": "V,...",
     "n_components": "count",
     **dict.fromkeys(("rounds", "top", "max_bytes"), "int >= 1"),
 }
@@ -374,16 +321,12 @@ def type_of(parameter: Parameter) -> Any:
     if re.fullmatch(r'("[\w-]+"(, | or |$))+', form):
         return click.Choice(re.findall(r'"([\w-]+)"', form))
     if word := re.fullmatch(r'float\b.* or "(\w+)"', form):
-        return Read(
-            f"NUMBER|{word[1]}",
-            lambda text: a_word(text, word[1], read=float),
-            f"{{}} is neither a number nor {word[1]!r}",
-        )
+        return Read(f"FLOAT|{word[1]}")
     if ends := re.fullmatch(r"int (?:>= |in \[)(\d+)(?:, (\d+)\])?", form):
         return click.IntRange(int(ends[1]), int(ends[2]) if ends[2] else None)
-    return (
-        FORMS["LOW,HIGH"] if form.startswith("(lowest, highest)") else {"float": float, "int": int}.get(form.split()[0])
-    )
+    if form.startswith("(lowest, highest)"):
+        return Read("LOW,HIGH")
+    return {"float": float, "int": int}.get(form.split()[0], Read(form))
 
 
 def option_of(parameter: Parameter) -> click.Option:
@@ -481,15 +424,15 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
 
 def parse_total(text: str, budget: Budget) -> Budget:
     """Total of a new ledger: "rho=2", "epsilon=4" or "epsilon=4,delta=1e-5"; a bare number is in the budget's notion."""
+    words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in text.split(",")]
     try:
-        pairs = [named(part if "=" in part else f"{budget.parts[0]}={part}", exact) for part in text.split(",")]
-        parts = dict(pairs)
-        if len(parts) < len(pairs) or not parts.keys() <= {"rho", "epsilon", "delta"}:
-            raise ValueError
+        parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
     except ValueError:
+        parts = {}
+    if len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}:
         raise click.UsageError(
             f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
-        ) from None
+        )
     return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 

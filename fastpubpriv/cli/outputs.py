@@ -29,8 +29,8 @@ from rich.markup import escape
 from rich.table import Table as Framed
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import app, options
-from fastpubpriv.cli.app import TRACEBACK, Failure, in_one_line, refuse, words_of
+from fastpubpriv.cli import options, streams
+from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, words_of
 from fastpubpriv.errors import (
     AccuracyWarning,
     ExperimentalWarning,
@@ -43,12 +43,10 @@ from fastpubpriv.results.base import Table, plain, shown
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.key_counts import CountResult
-from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.results.ranks import QuantileResult
 
 PICTURES = {".png", ".pdf", ".svg"}
-Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult | QuantileResult | CountResult | TrainingResult
+Shown = Any  # a result with a plot
 OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6
@@ -77,7 +75,7 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
         refuse(not known, f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
         need_matplotlib()
     refuse(quiet and json_path is None and plot_path is None, "--quiet prints no answer: add --json FILE")
-    unread = quiet is False and json_path is None and app.output_is_gone()
+    unread = quiet is False and json_path is None and streams.output_is_gone()
     refuse(unread, "nobody reads the standard output: add --json FILE")
 
 
@@ -86,7 +84,7 @@ def check_place(
 ) -> None:
     """A usage error unless the file can be opened for writing now, and is none of the `others`; a new one is taken away again."""
     if is_stdout(path):
-        refuse(app.output_is_gone(), f"{option} -: nobody reads the standard output; pass the name of a file")
+        refuse(streams.output_is_gone(), f"{option} -: nobody reads the standard output; pass the name of a file")
         return
     name, folder = repr(str(path)), path.absolute().parent
     try:
@@ -101,7 +99,7 @@ def check_place(
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             path.unlink()
     except OSError as error:
-        raise click.UsageError(f"{option}: {name} {app.reason(error)}") from None
+        raise click.UsageError(f"{option}: {name} {streams.reason(error)}") from None
     read = any(other is not None and not is_stdout(other) and same_file(path, other) for other in others)
     refuse(read, f"{option}: {name} is also {what}")
 
@@ -133,7 +131,7 @@ def write_json(data: dict[str, Any], path: Path | None) -> bool:
 def write_text(text: str, path: Path | None) -> bool:
     """Write to a file if there is one, or to the standard output for "-"; whether that may still show something else."""
     if is_stdout(path):
-        app.emit(text)
+        streams.emit(text)
     elif path is not None:
         attempt(lambda place: place.write_text(text, encoding="utf-8"), path)
     return not is_stdout(path)
@@ -144,7 +142,7 @@ def attempt(write: Callable[[Path], Any], path: Path) -> None:
     try:
         replace_file(path, write)
     except OSError as error:
-        raise click.ClickException(f"{str(path)!r} {app.reason(error)}") from None
+        raise click.ClickException(f"{str(path)!r} {streams.reason(error)}") from None
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
@@ -184,41 +182,55 @@ def keep(text: str) -> str:
             return f"the whole result is in {name!r}"
         with contextlib.suppress(OSError):
             os.unlink(name)
-    app.hint(text)
+    streams.hint(text)
     return "the whole result stands above, on the error stream, because no file could be written"
 
 
 def written(paths: list[Path]) -> None:
     """Say where the files are."""
     if paths:
-        app.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
+        streams.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
 
 
-def show(*things: Any, to: Callable[[str], None] = app.emit) -> None:
-    """Print on the standard output or, by `app.hint`, on the error stream; wide where nobody watches."""
-    made = Console(file=(sys.stdout if to is app.emit else sys.stderr) or io.StringIO(), highlight=False)
+def rendered(*things: Any, stream: Any = None) -> str:
+    """What a stream, by default the standard output, is to show; wide where nobody watches."""
+    made = Console(file=stream or sys.stdout or io.StringIO(), highlight=False)
     if not made.is_terminal:
         made.width = max(made.width, 110)
     with made.capture() as printed:
         for thing in things:
             made.print(thing)
-    to(printed.get())
+    return printed.get()
+
+
+def show(*things: Any) -> None:
+    """Print on the standard output."""
+    streams.emit(rendered(*things))
 
 
 def print_table(table: Table, *, title: str) -> None:
     """The table of a value in a frame; words of a status that is not "ok" stand out."""
-    (names, *lines), more = base.cells(table, rounded=True, where="--json FILE")
-    framed = Framed(title=escape(title), title_justify="left", title_style="bold")
-    for name in names:
+    lines, more = base.cells(table, rounded=True, where="--json FILE")
+    show(f"[bold]{escape(title)}[/]")
+    streams.emit(_frames(lines, list(range(1, len(lines[0])))) + "".join(f"{text}\n" for text in more))
+
+
+def _frames(lines: list[list[str]], places: list[int]) -> str:
+    """The columns at these places behind the first one, in several frames where one would be too wide for its numbers."""
+    framed = Framed()
+    for name in (lines[0][place] for place in (0, *places)):
         left = name in ("column", "meaning", "status")
         framed.add_column(escape(name), justify="left" if left else "right", no_wrap=name == "status")
-    for line in lines:
+    for line in lines[1:]:
+        bad = [name == "status" and cell not in ("ok", "resolved") for name, cell in zip(lines[0], line, strict=True)]
         marked = [
-            f"[bold yellow]{escape(cell)}[/]" if name == "status" and cell not in ("ok", "resolved") else escape(cell)
-            for name, cell in zip(names, line, strict=True)
+            f"[bold yellow]{escape(cell)}[/]" if wrong else escape(cell) for cell, wrong in zip(line, bad, strict=True)
         ]
-        framed.add_row(*marked)
-    show(framed, *more)
+        framed.add_row(*(marked[place] for place in (0, *places)))
+    text, half = rendered(framed), (len(places) + 1) // 2
+    if "…" in text and len(places) > 1:
+        return _frames(lines, places[:half]) + _frames(lines, places[half:])
+    return text
 
 
 def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str, Table]]:
@@ -262,7 +274,7 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
 
 def note(text: str, word: str = "[yellow]Note:[/]") -> None:
     """A line of advice on the error stream."""
-    show(f"{word} {escape(text)}", to=app.hint)
+    streams.hint(rendered(f"{word} {escape(text)}", stream=sys.stderr))
 
 
 def warn(text: str) -> None:
@@ -331,8 +343,8 @@ class Witness(fpp.Ledger):
 class Purchase:
     """One command that may pay: its ledger, and the answer once there is one."""
 
-    def __init__(self) -> None:
-        self.ledger: Witness | None = None
+    def __init__(self, ledger: Witness | None) -> None:
+        self.ledger = ledger
         self.text = ""  # the whole answer as JSON
         self.stored = ""  # words that say where it is
         self.problems: list[str] = []
@@ -341,16 +353,6 @@ class Purchase:
     def verdict(self) -> str:
         """What became of the budget."""
         return "no ledger was given" if self.ledger is None else self.ledger.verdict()
-
-    @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """If the block ends before there is an answer, the error says what was charged."""
-        try:
-            with in_one_line(self.verdict, lambda: self.ledger is not None and self.ledger.began):
-                yield
-        finally:
-            if self.ledger is not None:
-                self.ledger.close()
 
     def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
         """Store the answer, even after Ctrl-C; only output to the standard output can be interrupted."""
@@ -367,7 +369,7 @@ class Purchase:
                 self.stored = f"the whole result is in {str(path)!r}"
 
         self.attempt(repr(str(path)), write)
-        if is_stdout(path) and self.attempt("", lambda: app.emit_whole(self.text)):
+        if is_stdout(path) and self.attempt("", lambda: streams.emit_whole(self.text)):
             self.stored = "the whole result was written to the standard output"
         if path is not None and not self.stored:
             self.keep()
@@ -388,14 +390,14 @@ class Purchase:
             act()
         except KeyboardInterrupt:
             self.interrupted = True
-        except app.OutputError as error:
+        except streams.OutputError as error:
             self.problems.append(str(error))
         except OSError as error:
-            self.problems.append(f"{what} {app.reason(error)}")
+            self.problems.append(f"{what} {streams.reason(error)}")
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 self.keep()
-                app.hint(self.stored + "\n")
+                streams.hint(self.stored + "\n")
                 raise
             self.problems.append(f"{what} failed: {words_of(error)}")
         else:
@@ -434,19 +436,21 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
     new: list[str] = []
-    purchase = Purchase()
-    with purchase.told():
-        purchase.ledger = options.open_ledger(
-            settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness
-        )
+    ledger = options.open_ledger(settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness)
+    purchase = Purchase(ledger)
+    # If this ends before there is an answer, the error says what was charged.
+    with (
+        contextlib.nullcontext() if ledger is None else ledger,
+        in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began),
+    ):
         with nice_warnings(new, lambda text: None):
-            result = call(purchase.ledger)
+            result = call(ledger)
         warned += [text for text in new if text not in warned]
 
         def table() -> None:
-            print_result(result, level=level, title=title, ledger=purchase.ledger)
+            print_result(result, level=level, title=title, ledger=ledger)
             if not purchase.stored:
-                app.wait_for_reader()
+                streams.wait_for_reader()
 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)
@@ -456,7 +460,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             lambda: result.to_json() + "\n",
             json_path,
         )
-        purchase.attempt("a warning", lambda: [warn(text) for text in new])
+        purchase.attempt("a warning", lambda: list(map(warn, new)))
         if not settings["quiet"] and not is_stdout(json_path):
             purchase.attempt("the table", table)
         if plot_path is not None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.cli import app, inputs, outputs
-from fastpubpriv.cli.app import Failure, refuse, words_of
+from fastpubpriv.cli import inputs, options, outputs, streams
 from fastpubpriv.cli.outputs import is_stdout, named
+from fastpubpriv.cli.streams import Failure, refuse, words_of
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 from fastpubpriv.local.aggregate import Standard
@@ -134,8 +134,8 @@ def privatize(settings: dict[str, Any]) -> None:
             raise Failure(f"interrupted; {_left(path, done)}", 130) from None
         except OSError as error:
             if is_stdout(path):
-                app.quiet(sys.stdout)
-            raise Failure(f"{named(path)} {app.reason(error)}; {_left(path, done)}", 1) from None
+                streams.quiet(sys.stdout)
+            raise Failure(f"{named(path)} {streams.reason(error)}; {_left(path, done)}", 1) from None
         finally:
             bar.close()
     if rows.n is None and not begin + done:
@@ -144,7 +144,7 @@ def privatize(settings: dict[str, Any]) -> None:
         )
     if not settings["quiet"]:
         before = f", after {begin:,} that were there" if begin else ""
-        app.hint(
+        streams.hint(
             f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named(path)}{before}. Each costs its user "
             f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}\n"
         )
@@ -152,18 +152,13 @@ def privatize(settings: dict[str, Any]) -> None:
 
 def _reader(settings: dict[str, Any], randomizer: Any) -> str:
     """The command that reads these reports; it has the norm bound as a number, for a reader without the public rows."""
-    path = settings["out_path"]
-    place = "-" if is_stdout(path) else shlex.quote(str(path))
-    public = f"--standardize --public {shlex.quote(str(settings['public_path']))}"
-    parts = {
-        f"fastpubpriv local aggregate {place} --dim {randomizer.dim} --epsilon {settings['epsilon']}": True,
-        f"--norm-bound {randomizer.norm_bound}": randomizer.norm_bound is not None,
-        f"--words {settings['words']}": settings["words"] is not None,
-        f"--randomizer {settings['family']}": settings["family"] != "privunit",
-        f"--form {settings['form']}": settings["form"] != "direct",
-        public: settings["standardize"],
-    }
-    return " ".join(part for part, needed in parts.items() if needed)
+    given = {**settings, "dim": randomizer.dim, "norm_bound": randomizer.norm_bound}
+    usual = (None, "privunit", "direct")
+    names = ("dim", "epsilon", "norm_bound", "words", "family", "form")
+    parts = [f"{options.name_of(name)} {given[name]}" for name in names if given[name] not in usual]
+    if settings["standardize"]:
+        parts.append(f"--standardize --public {shlex.quote(str(settings['public_path']))}")
+    return " ".join(["fastpubpriv local aggregate", shlex.quote(str(settings["out_path"])), *parts])
 
 
 def _left(path: Path, done: int) -> str:

@@ -6,7 +6,6 @@ import importlib
 import os
 import platform
 import re
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +239,8 @@ def _blas() -> str:
 
 
 def _version(name: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -12,8 +12,8 @@ from typing import Any
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.app import Failure, refuse
 from fastpubpriv.cli.estimators import common, prepare
+from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import FastPubPrivError, InputError
 
 # What goes to `train` as it was read.
@@ -31,11 +31,11 @@ _PHRASES = (
     ("classes=[a, b] with the two that count", "--classes with the two that count, such as --classes a,b"),
     ("classes=[...] with the numbers", "--classes with the numbers"),
     ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
-    ("loss='squared', 'huber' or 'logistic' with", "--loss squared, huber or logistic with"),
-    ("loss='huber', 'logistic' or 'smooth_hinge'", "--loss huber, logistic or smooth_hinge"),
 )
 _BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
 _BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
+# What follows an argument: one word that it may be, or several.
+_WORDS = r"((?:(?:, | or )?'[^']*')+)?"
 _PYTHON = re.compile(
     r"\b(clip_norm|step_size|steps|priv_weight|candidates|clip|sampling|start|batch_rows)=('[a-z_]+')?"
 )
@@ -49,7 +49,7 @@ def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
     names = (*options.parameters_of("train"), *options.NAMES, "huber_threshold")
     found = {name: options.name_of(name) for name in names if name not in ("budget", "random_state", "progress")}
     found["threshold"] = found["huber_threshold"]
-    given = re.compile(r"(?:\btrain\()?\b(" + "|".join(found) + r")=(?:'([^']*)')?(?(2)\)?)")
+    given = re.compile(r"(?:\btrain\()?\b(" + "|".join(found) + r")=" + _WORDS + r"(?(2)\)?)")
     several = "|".join(name for name in found if "_" in name)
     return found, given, re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories)(?= must| names a))(?![\w'=])")
 
@@ -60,7 +60,7 @@ def spoken(message: str) -> str:
         message = message.replace(phrase, words)
     message = _BUDGET.sub(lambda found: _BUDGETS[found[1] or found[2]], message)
     names, given, alone = _arguments()
-    message = given.sub(lambda found: names[found[1]] + (f" {found[2]}" if found[2] else ""), message)
+    message = given.sub(lambda found: f"{names[found[1]]} {(found[2] or '').replace(chr(39), '')}".rstrip(), message)
     parts = _QUOTED.split(message)
     parts[::2] = [alone.sub(lambda found: names[found[1]], part) for part in parts[::2]]
     message = _ENTRY.sub(r"\1 of \2", "".join(parts))
@@ -98,16 +98,16 @@ def train(**settings: Any) -> None:
     huber_threshold : float, optional
         huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.
     label : NAME :: Column that holds the label. Default, for .npy files only: the last one.
-    weights_pub : NAME|FILE.npy
+    weights_pub : FILE.npy|NAME
         How much each public row counts: a column of the public file, or a file with a number for each row.
     weights_priv : NAME
         How much each private row counts: a column of the private file, in the unit of --weights-pub; with --weight-cap.
     x_bounds : NAME=LOW:HIGH, repeated :: What a column can hold, known without the data; may be given for several columns.
-    categories : A,B=x:y:z,...
+    categories : A[=x:y:z],...
         Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any other cell of a
         private row counts as 'other'.
     classes : a,b,... :: ...
-    class_weight : A=W,B=W|public :: ...
+    class_weight : A=V,...|WORD :: ...
     method : "auto", "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation" or "exponential"
         auto: newton, unless noise is sure to drown it. newton: noisy Newton steps that start from the public fit (squared,
         logistic, huber). throw_away: public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient
@@ -132,7 +132,9 @@ def train(**settings: Any) -> None:
     from fastpubpriv.validation import did_you_mean
 
     label, path = settings["label"], settings["public_path"]
-    given = {**settings, "x_bounds": dict(settings["x_bounds"]) or None}
+    given = dict(settings)
+    for name in ("x_bounds", "categories", "class_weight"):  # pairs, or a word
+        given[name] = dict(given[name]) or None if isinstance(given[name], tuple) else given[name]
     loss, stated = _loss(settings), {name: given[name] for name in STATED if given[name] is not None}
     texts = column_texts(stated.get("categories"), path)
     names = class_texts(stated.get("classes"), path, None, label) if settings["loss"] in CLASSES else None
@@ -212,7 +214,7 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     --------
     fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
     """
-    from fastpubpriv.cli import app, outputs
+    from fastpubpriv.cli import outputs, streams
     from fastpubpriv.results.models import Cells, DescentResult, TrainingResult, as_columns
     from fastpubpriv.sources import private_rows
 
@@ -240,7 +242,7 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     for chunk in rows.chunks():
         lines += _lines(model, Cells(chunk.astype("float64")), level)
     if not outputs.write_text("\n".join(lines) + "\n", out_path):
-        app.wait_for_reader()
+        streams.wait_for_reader()
 
 
 def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
