@@ -335,6 +335,8 @@ def option_of(parameter: Parameter) -> click.Option:
     word = ending[1].split()[0] if ending else ""
     if ending and (parameter.default is ... or word == "required"):
         default = {"required": ..., "default": ending[2]}.get(word)
+    with contextlib.suppress(ValueError, SyntaxError):  # a word is no literal
+        default = ast.literal_eval(default) if isinstance(default, str) else default
     more: dict[str, Any] = {"type": kind} if kind else {"metavar": parameter.bare_form}
     more |= (
         {"required": True} if default is ... else {} if default is None else {"default": default, "show_default": True}

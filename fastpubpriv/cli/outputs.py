@@ -192,15 +192,29 @@ def written(paths: list[Path]) -> None:
         streams.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
 
 
+class Page(io.StringIO):
+    """Text before it is written to a stream, whose encoding it has; it is a terminal if the stream is one."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self.isatty = getattr(stream, "isatty", bool)  # type: ignore[method-assign]
+        self.coding = getattr(stream, "encoding", None)
+
+    @property
+    def encoding(self) -> Any:  # type: ignore[override]
+        """That of the stream."""
+        return self.coding
+
+
 def rendered(*things: Any, stream: Any = None) -> str:
     """What a stream, by default the standard output, is to show; wide where nobody watches."""
-    made = Console(file=stream or sys.stdout or io.StringIO(), highlight=False)
-    if not made.is_terminal:
-        made.width = max(made.width, 110)
-    with made.capture() as printed:
-        for thing in things:
-            made.print(thing)
-    return printed.get()
+    page = Page(stream or sys.stdout)
+    console = Console(file=page, highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 110)
+    for thing in things:
+        console.print(thing)
+    return page.getvalue()
 
 
 def show(*things: Any) -> None:
