@@ -12,6 +12,7 @@ import inspect
 import os
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,6 +24,7 @@ import click
 
 import fastpubpriv as fpp
 from fastpubpriv import shared_docs as shared
+from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ GROUPS = {
     "ledger": "ledger ledger_total",
     "random_state": "seed",
     "columns": "columns join_quoted_lines",
+    "threads": "threads",
+    "bounds": "bounds",
     "progress": "",
 }
 OUTPUT = "level json_path plot_path quiet"
@@ -134,8 +138,8 @@ def parse(form: str, text: str) -> Any:
         return name.strip(), list(parse("x:y:...", rest)) if sign else "public"
     if form == "A=V":
         name, _, rest = text.rpartition("=")
-        return parse("a;...", name)[0], parse("V", rest)
-    for sign in ",:;":
+        return _several(["a", "..."], [name.strip()])[0], parse("V", rest)
+    for sign in ",:":
         if sign in form:
             return _several(form.split(sign), [part.strip() for part in text.split(sign)])
     return _one(form, text.strip())
@@ -203,6 +207,29 @@ class Read(Type):
         raise click.UsageError(f"{param.opts[0] if param else ''} {words}", ctx)
 
 
+class Methods(Type):
+    """The documented methods of a task, and those that a program has added to its registry, if that has been loaded."""
+
+    name = "method"
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def choices(self) -> tuple[str, ...]:
+        """The names, the default first."""
+        modules = [module for name, module in sys.modules.items() if name.startswith("fastpubpriv.")]
+        found = [getattr(vars(module).get("METHODS"), "choices", ()) for module in modules]
+        return next((each for each in found if set(self.names) <= set(each)), self.names)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The names, for --help."""
+        return f"[{'|'.join(self.choices())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check one argument."""
+        return click.Choice(self.choices()).convert(value, param, ctx)
+
+
 class FileName(click.Path):
     """The name of a file or folder, not one of the options that follow it: `--json -q` has lost its file."""
 
@@ -250,27 +277,27 @@ class Parameter:
     default: Any = ...
 
     @property
-    def entry(self) -> str:
-        """The lines that it was read in."""
-        return f"{self.name} : {self.form} :: {self.text}"
-
-    @property
     def bare_form(self) -> str:
         """The form without what it says of a default."""
         return _ENDING.split(self.form)[0]
 
 
-# As in docstrings of the library, or with a short text behind two colons.
-_DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))", re.MULTILINE)
+# As in docstrings of the library; or with a short text behind two colons, or as names of COMMON in braces.
+_DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))|^\{(.*)\}$", re.MULTILINE)
 _ENDING = re.compile(r", (required|optional|repeated|default (.*))$")
 _SECTION = re.compile(r"\n\n(Options|Examples)\n-+\n")
-_LINE = re.compile(r"^\{(.*)\}$", re.MULTILINE)
 
 
 def documented(text: str) -> dict[str, Parameter]:
     """The parameters in a docstring or a section of one."""
-    found = _DOCUMENTED.findall(text)
-    return {name: Parameter(name, form, " ".join((short or said).split())) for name, form, short, said in found}
+    found: dict[str, Parameter] = {}
+    for name, form, short, said, shown in _DOCUMENTED.findall(text):
+        found |= {each: COMMON[each] for each in shown.split(", ") if each}
+        found |= {name: Parameter(name, form, " ".join((short or said).split()))} if name else {}
+    return found
+
+
+COMMON = documented(SHARED)
 
 
 def parameters_of(function: str) -> dict[str, Parameter]:
@@ -319,7 +346,8 @@ def type_of(parameter: Parameter) -> Any:
     if form in FORMS:
         return FORMS[form]
     if re.fullmatch(r'("[\w-]+"(, | or |$))+', form):
-        return click.Choice(re.findall(r'"([\w-]+)"', form))
+        words = re.findall(r'"([\w-]+)"', form)
+        return Methods(*words) if parameter.name == "method" else click.Choice(words)
     if word := re.fullmatch(r'float\b.* or "(\w+)"', form):
         return Read(f"FLOAT|{word[1]}")
     if ends := re.fullmatch(r"int (?:>= |in \[)(\d+)(?:, (\d+)\])?", form):
@@ -331,17 +359,19 @@ def type_of(parameter: Parameter) -> Any:
 
 def option_of(parameter: Parameter) -> click.Option:
     """The option of a parameter; what its form says of a default counts more than that of the signature."""
-    ending, kind, default = _ENDING.search(parameter.form), type_of(parameter), parameter.default
+    ending, default = _ENDING.search(parameter.form), parameter.default
     word = ending[1].split()[0] if ending else ""
     if ending and (parameter.default is ... or word == "required"):
         default = {"required": ..., "default": ending[2]}.get(word)
     with contextlib.suppress(ValueError, SyntaxError):  # a word is no literal
         default = ast.literal_eval(default) if isinstance(default, str) else default
-    more: dict[str, Any] = {"type": kind} if kind else {"metavar": parameter.bare_form}
-    more |= (
-        {"required": True} if default is ... else {} if default is None else {"default": default, "show_default": True}
-    )
-    more = {"is_flag": True} if parameter.form == "flag" else more | ({"multiple": True} if word == "repeated" else {})
+    more: dict[str, Any] = {"type": type_of(parameter), "multiple": word == "repeated"}
+    if parameter.form == "flag":
+        more = {"is_flag": True}
+    elif default is ...:
+        more["required"] = True
+    elif default is not None:
+        more |= {"default": default, "show_default": True}
     letters = ["-q"] if parameter.name == "quiet" else []
     return click.Option([name_of(parameter.name), *letters, parameter.name], help=parameter.text, **more)
 
@@ -349,27 +379,19 @@ def option_of(parameter: Parameter) -> click.Option:
 def options_of(section: str, function: str, groups: dict[str, str]) -> list[click.Option]:
     """The options of a command: those of its docstring, and of the function that it calls if it calls one.
 
-    A line {name, ...} in a docstring stands for options of SHARED; `groups` are those that stand for a parameter, as in GROUPS.
+    `groups` are the options that stand for a parameter, as in GROUPS.
     """
-    common = documented(SHARED)
+    own, made = documented(section), []
     if not function:
-        filled = _LINE.sub(lambda line: "\n".join(common[name].entry for name in line[1].split(", ")), section)
-        return [option_of(each) for each in documented(filled).values()]
-    found, own, made = parameters_of(function), documented(section), []
-    own = {
-        name: each
-        for name, each in common.items()
-        if name not in found or name in ("bounds", "columns", "ledger", "threads")
-    } | own
-    for name in [*found, OUTPUT]:
+        return [option_of(each) for each in own.values()]
+    found = parameters_of(function)
+    for name in (*found, OUTPUT):
         for option in groups.get(name, GROUPS.get(name, name)).split():
-            each = own.get(option, found.get(option))
-            assert each is not None, option
-            if option in found or name == "x_pub":
-                each = replace(each, default=found[name].default)
-            if each.text == "..." or option not in own:
+            each = own.get(option) or (COMMON if name in GROUPS or option not in found else found)[option]
+            if each.text == "..." or each is found.get(option):
                 each = replace(each, text=help_of(found[option].text, found))
-            made.append(option_of(each))
+            default = found[name].default if option in found or name == "x_pub" else ...
+            made.append(option_of(replace(each, default=default)))
     return made
 
 
@@ -408,16 +430,13 @@ def command(*before: click.Parameter, function: str = "", **groups: str) -> Call
 
 def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
     """The one budget that the options describe; a usage error where they describe none or several."""
-    if rho is not None and (epsilon is not None or delta is not None):
-        raise click.UsageError(
-            "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
-        )
+    several = "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
+    refuse(rho is not None and (epsilon is not None or delta is not None), several)
     if rho is not None:
         return fpp.ZCDP(rho)
     if epsilon is not None:
         return fpp.PureDP(epsilon) if delta is None else fpp.ApproxDP(epsilon, delta)
-    if delta is not None:
-        raise click.UsageError("--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
+    refuse(delta is not None, "--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
     raise click.UsageError(
         "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
         "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
@@ -431,24 +450,21 @@ def parse_total(text: str, budget: Budget) -> Budget:
         parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
     except ValueError:
         parts = {}
-    if len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}:
-        raise click.UsageError(
-            f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
-        )
+    wrong = len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}
+    refuse(wrong, f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}")
     return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 
 def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:
     """The ledger of the options, made by the class `kind`, or None."""
     if path is None:
-        if total is not None:
-            raise click.UsageError("--ledger-total belongs to --ledger FILE")
+        refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
         return kind(parse_total(total, budget), path=path)
-    if not path.exists():
-        raise click.UsageError(
-            f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together "
-            "may cost, for example --ledger-total rho=2"
-        )
+    refuse(
+        not path.exists(),
+        f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "
+        "example --ledger-total rho=2",
+    )
     return kind.from_file(path)

@@ -29,15 +29,9 @@ from rich.markup import escape
 from rich.table import Table as Framed
 
 import fastpubpriv as fpp
+from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
 from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, words_of
-from fastpubpriv.errors import (
-    AccuracyWarning,
-    ExperimentalWarning,
-    FastPubPrivError,
-    PrivacyWarning,
-    SeededNoiseWarning,
-)
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
@@ -47,7 +41,7 @@ from fastpubpriv.results.ranks import QuantileResult
 
 PICTURES = {".png", ".pdf", ".svg"}
 Shown = Any  # a result with a plot
-OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
+OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarning, errors.SeededNoiseWarning)
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6
 
@@ -192,29 +186,17 @@ def written(paths: list[Path]) -> None:
         streams.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
 
 
-class Page(io.StringIO):
-    """Text before it is written to a stream, whose encoding it has; it is a terminal if the stream is one."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__()
-        self.isatty = getattr(stream, "isatty", bool)  # type: ignore[method-assign]
-        self.coding = getattr(stream, "encoding", None)
-
-    @property
-    def encoding(self) -> Any:  # type: ignore[override]
-        """That of the stream."""
-        return self.coding
-
-
 def rendered(*things: Any, stream: Any = None) -> str:
-    """What a stream, by default the standard output, is to show; wide where nobody watches."""
-    page = Page(stream or sys.stdout)
-    console = Console(file=page, highlight=False)
+    """What a stream, by default the standard output, is to show in its encoding; wide where nobody watches."""
+    stream = stream or sys.stdout
+    page = io.TextIOWrapper(io.BytesIO(), getattr(stream, "encoding", None) or "utf-8", "backslashreplace", "")
+    watched = not getattr(stream, "closed", True) and stream.isatty()
+    console = Console(file=page, highlight=False, force_terminal=watched or None)
     if not console.is_terminal:
         console.width = max(console.width, 110)
-    for thing in things:
-        console.print(thing)
-    return page.getvalue()
+    console.print(*things, sep="\n")
+    page.seek(0)
+    return page.read()
 
 
 def show(*things: Any) -> None:
@@ -242,7 +224,7 @@ def _frames(lines: list[list[str]], places: list[int]) -> str:
         ]
         framed.add_row(*(marked[place] for place in (0, *places)))
     text, half = rendered(framed), (len(places) + 1) // 2
-    if "…" in text and len(places) > 1:
+    if ("…" in text or "\\u2026" in text) and len(places) > 1:
         return _frames(lines, places[:half]) + _frames(lines, places[half:])
     return text
 
@@ -334,7 +316,7 @@ class Witness(fpp.Ledger):
         self.began = True
         try:
             number = super().debit(*arguments, **named)
-        except FastPubPrivError:
+        except errors.FastPubPrivError:
             self.began = False
             raise
         self.finished = True
@@ -343,15 +325,13 @@ class Witness(fpp.Ledger):
     def verdict(self) -> str:
         """What became of the budget."""
         untouched = not self.began
-        with contextlib.suppress(FastPubPrivError):
+        with contextlib.suppress(errors.FastPubPrivError):
             untouched = untouched or len(self.entries) == self.known
         if self.finished:
             return "the ledger was charged"
-        return (
-            "nothing was charged to the ledger"
-            if untouched
-            else "the ledger may have been charged: look at what remains"
-        )
+        if untouched:
+            return "nothing was charged to the ledger"
+        return "the ledger may have been charged: look at what remains"
 
 
 class Purchase:
@@ -424,9 +404,8 @@ class Purchase:
             return
         self.keep()
         said = "; ".join([*(["interrupted"] if self.interrupted else []), *dict.fromkeys(self.problems)])
-        raise Failure(
-            f"{said}. The answer was released ({self.verdict()}): {self.stored}", 130 if self.interrupted else 1
-        )
+        code = 130 if self.interrupted else 1
+        raise Failure(f"{said}. The answer was released ({self.verdict()}): {self.stored}", code)
 
 
 @contextlib.contextmanager
@@ -453,10 +432,8 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     ledger = options.open_ledger(settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness)
     purchase = Purchase(ledger)
     # If this ends before there is an answer, the error says what was charged.
-    with (
-        contextlib.nullcontext() if ledger is None else ledger,
-        in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began),
-    ):
+    told = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
+    with contextlib.nullcontext() if ledger is None else ledger, told:
         with nice_warnings(new, lambda text: None):
             result = call(ledger)
         warned += [text for text in new if text not in warned]
@@ -469,11 +446,10 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)
 
-        purchase.store(
-            lambda: json_text(result_dict(result, level=level, warned=warned)),
-            lambda: result.to_json() + "\n",
-            json_path,
-        )
+        def whole() -> str:
+            return json_text(result_dict(result, level=level, warned=warned))
+
+        purchase.store(whole, lambda: result.to_json() + "\n", json_path)
         purchase.attempt("a warning", lambda: list(map(warn, new)))
         if not settings["quiet"] and not is_stdout(json_path):
             purchase.attempt("the table", table)

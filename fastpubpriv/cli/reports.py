@@ -54,10 +54,9 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
     refuse(words is not None and not few, "--words belongs to subset-selection")
     refuse(few and form != "direct", "--form: a report of subset-selection names a word, it has no other form")
     refuse(family == "duchi" and bound is None, "--randomizer duchi is for rows in a ball: add --norm-bound")
-    more = {"words": words or DEFAULT_WORDS} if few else {"form": form}
-    return FAMILIES[family](
-        dim, settings["epsilon"], norm_bound=bound, **({"x_pub": public} if by_rows else {}), **more
-    )
+    more: dict[str, Any] = {"words": words or DEFAULT_WORDS} if few else {"form": form}
+    more |= {"x_pub": public} if by_rows else {}
+    return FAMILIES[family](dim, settings["epsilon"], norm_bound=bound, **more)
 
 
 def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> tuple[Standard | None, Any, Any]:
@@ -236,12 +235,8 @@ def aggregate(settings: dict[str, Any]) -> None:
     def call(ledger: Any) -> MeanResult:
         server = Server(settings, randomizer)
         server.run()
-        result = estimate_mean(
-            server.collector.total,
-            x_pub=shown,
-            target=settings["target"],
-            reports_per_user=settings["reports_per_user"],
-        )
+        given = {name: settings[name] for name in ("target", "reports_per_user")}
+        result = estimate_mean(server.collector.total, x_pub=shown, **given)
         result = result if standard is None else standard.back(result)
         return dataclasses.replace(result, columns=None if names is None else tuple(names))
 

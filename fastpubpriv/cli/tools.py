@@ -14,6 +14,7 @@ import click
 import fastpubpriv as fpp
 from fastpubpriv import __version__
 from fastpubpriv.cli import options
+from fastpubpriv.cli.streams import refuse
 
 # `fastpubpriv plan`: error from rows and budget, and the other way round, without data.
 
@@ -82,14 +83,14 @@ def plan(task: str, **settings: Any) -> None:
     )
     solving = rho is None and epsilon is None and error is not None
     what: dict[str, Any] = {"budget": None if solving else options.make_budget(rho, epsilon, delta)}
-    if notion is not None and not solving:
-        raise click.UsageError("--notion says which kind of budget to work out; here the budget is given")
+    given = "--notion says which kind of budget to work out; here the budget is given"
+    refuse(notion is not None and not solving, given)
     if solving:
         what = {"notion": notion or ("zcdp" if delta is None else "approx"), "delta": delta and float(delta)}
     outputs.check_outputs({"json_path": json_path})
     arguments = {name: value for name, value in settings.items() if value is not None}
     for name in arguments.keys() - task_arguments(task.replace("-", "_")):
-        raise click.UsageError(f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
+        refuse(True, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
     if task == "separated-mixture" and "n_components" in arguments:
         arguments.setdefault("min_weight", 1.0 / (2 * arguments["n_components"]))
     made = fpp.plan(task.replace("-", "_"), n_priv=n_priv, error=error, **what, **arguments)
@@ -151,14 +152,10 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     epsilon, delta, claim, dim, rows = (settings[name] for name in ("epsilon", "delta", "claim", "dim", "rows"))
     mean, tracing = mechanism == "weighted-mean", settings["attack"] == "tracing"
     one_column = "--dim: the worst data sets of weighted-mean have one column; it belongs to --attack tracing"
-    for wrong, text in (
-        (rows is not None and not tracing, "--rows belongs to --attack tracing"),
-        (mean and settings["words"] is not None, "--words belongs to subset-selection"),
-        (mean and dim is not None and not tracing, one_column),
-        (delta is not None and not mean, "--delta belongs to weighted-mean: reports are pure"),
-    ):
-        if wrong:
-            raise click.UsageError(text)
+    refuse(rows is not None and not tracing, "--rows belongs to --attack tracing")
+    refuse(mean and settings["words"] is not None, "--words belongs to subset-selection")
+    refuse(mean and dim is not None and not tracing, one_column)
+    refuse(delta is not None and not mean, "--delta belongs to weighted-mean: reports are pure")
 
     def price(amount: float) -> PureDP | ApproxDP:
         return PureDP(amount) if delta is None else ApproxDP(amount, delta)
@@ -180,17 +177,8 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
 # `fastpubpriv info`: what a measurement or a bug report depends on besides the code: processor, instructions, libraries.
 
 PACKAGES = (
-    "numpy",
-    "scipy",
-    "numba",
-    "cffi",
-    "pyarrow",
-    "pandas",
-    "polars",
-    "matplotlib",
-    "scikit-learn",
-    "torch",
-    "opacus",
+    *("numpy", "scipy", "numba", "cffi", "pyarrow", "pandas", "polars", "matplotlib", "scikit-learn"),
+    *("torch", "opacus"),
 )
 
 

@@ -6,6 +6,7 @@ import platform
 import runpy
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -143,6 +144,15 @@ def test_every_parameter_has_an_option_with_its_default(command):
         option, wanted = found[name], expected[name].default
         default = None if wanted is inspect.Parameter.empty else wanted
         assert option.required or option.to_info_dict()["default"] == default, name
+
+
+def test_documented_methods_are_those_of_the_registries():
+    homes = {
+        "gaussian": "estimators.learners", "mixture": "mixtures.separated.searches",
+        "axis-mixture": "mixtures.axis_aligned.learn", "train": "training.methods",
+    }  # fmt: skip
+    for command, home in homes.items():
+        assert options_of(command)["method"].type.names == import_module(f"fastpubpriv.{home}").METHODS.choices
 
 
 def test_what_has_no_default_in_python_has_the_advised_one():

@@ -15,7 +15,6 @@ from spies import seeded
 from benchmarks.accuracy import regressions as real
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, plan, train
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.cli.train import train as train_command
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery
 from fastpubpriv.mechanisms.selection import LossQuery
@@ -271,8 +270,7 @@ def call(rows, name, **more):
 def test_every_method_is_one_record():
     assert set(RECORDS) == ISSUED
     assert all(type(each) is TrainingMethod and each.name == name for name, each in RECORDS.items())
-    (offered,) = (option.type.choices for option in train_command.params if option.name == "method")
-    assert tuple(offered) == RECORDS.choices == ("auto", *RECORDS)
+    assert RECORDS.choices == ("auto", *RECORDS)
 
 
 @pytest.mark.parametrize("name", RECORDS)
