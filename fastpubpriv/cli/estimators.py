@@ -35,21 +35,17 @@ def estimator(
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
 
-            opened = (opens or prepare)(settings)
-            own = [
-                name
-                for name in options.parameters_of(function)
-                if name in settings and name not in options.GROUPS.keys() - groups.keys()
-            ]
-            call = Call(opened, settings, {name: settings[name] for name in own})
+            opened, stand_for = (opens or prepare)(settings), options.GROUPS | groups
+            own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
+            call = Call(opened, settings, {name: settings[name] for name in own if name in settings})
             change(call)
             public = {} if opened.public is None else {"x_pub": opened.public}
-
-            def estimate(ledger: Any) -> Any:
-                given = {**public, **call.arguments, **common(settings)}
-                return getattr(fpp, function)(opened.private, ledger=ledger, **given)
-
-            outputs.deliver(estimate, title.format(n=getattr(opened.private, "n", 0)), settings, **public)
+            given = {**public, **call.arguments, **common(settings)}
+            heading = title.format(n=getattr(opened.private, "n", 0))
+            estimate = getattr(fpp, function)
+            outputs.deliver(
+                lambda ledger: estimate(opened.private, ledger=ledger, **given), heading, settings, **public
+            )
 
         return options.Documented(change, run, function, groups)
 
