@@ -98,8 +98,6 @@ def mean(call: Call) -> None:
     Part of the budget counts where the values of each column lie and end, the rest goes into one clipped sum. Missing values
     are counted, and the mean of a column is that of the values it has.
 
-    Options
-    -------
     covariance : public|FILE.npy
         For gaussian: how the rows spread, estimated from the public rows, or a covariance matrix in a file. Default: public, if
         there are more public rows than columns, else a variance of 1 in every column.
@@ -107,11 +105,9 @@ def mean(call: Call) -> None:
     bounds : LOW,HIGH
         For counts: two numbers between which all values of all columns are known to lie: intervals become finite and sharper.
 
-    Examples
-    --------
-    fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
-    fastpubpriv mean --private p.npy --public q.npy --epsilon 1 --delta 1e-7 --json out.json --plot out.png
-    fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
+    $ fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
+    $ fastpubpriv mean --private p.npy --public q.npy --epsilon 1 --delta 1e-7 --json out.json --plot out.png
+    $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
         --ledger survey.ledger --ledger-total rho=1
     """
     from fastpubpriv.cli import outputs
@@ -142,10 +138,8 @@ def quantiles(call: Call) -> None:
     Counts between edges close in on each quantile. A number that many rows have is found as it is. The interval counts noise and
     sampling.
 
-    Examples
-    --------
-    fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --rho 0.1
-    fastpubpriv quantiles --private p.npy --public q.npy --q 0.1,0.5,0.9 --epsilon 1 --json out.json --plot out.png
+    $ fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --rho 0.1
+    $ fastpubpriv quantiles --private p.npy --public q.npy --q 0.1,0.5,0.9 --epsilon 1 --json out.json --plot out.png
     """
 
 
@@ -155,17 +149,13 @@ def coinpress_mean(call: Call) -> None:
 
     The centre and the radius must not come from the private rows. Too small a radius costs accuracy, never privacy.
 
-    Options
-    -------
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
     center : V|V,...|FILE.npy, required :: ...
     radius : float or "auto", required :: ...
     covariance : FILE.npy :: ...
     variance : V|V,...|FILE.npy :: ...
 
-    Examples
-    --------
-    fastpubpriv coinpress-mean --private p.parquet --center 0 --radius 100 --variance 25 --rho 0.5
+    $ fastpubpriv coinpress-mean --private p.parquet --center 0 --radius 100 --variance 25 --rho 0.5
     """
 
 
@@ -173,16 +163,12 @@ def coinpress_mean(call: Call) -> None:
 def weighted_mean(call: Call) -> None:
     """Mean of bounded rows, private and public ones weighted so that the error is least.
 
-    Options
-    -------
     bounds : LOW,HIGH :: Instead of --norm-bound: two numbers between which all values of all columns are known to lie.
     row_weight : V|WORD
         optimal, throw_away (public rows only), gaussian (all rows alike), private, or the weight of a private row.
     center : public|V|V,...|FILE.npy :: ...
 
-    Examples
-    --------
-    fastpubpriv weighted-mean --private p.npy --public q.npy --norm-bound 3 --center public --epsilon 1
+    $ fastpubpriv weighted-mean --private p.npy --public q.npy --norm-bound 3 --center public --epsilon 1
     """
     both_or_none = (call.arguments["norm_bound"] is None) == (call.arguments["bounds"] is None)
     refuse(both_or_none, "pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH")
@@ -195,10 +181,8 @@ def gaussian(call: Call) -> None:
     Two distinct public rows are enough to begin. What is learnt privately is decided before anything is spent, by what public
     numbers predict to be best. A private row with a missing value adds nothing, but counts.
 
-    Examples
-    --------
-    fastpubpriv gaussian --private visits.parquet --public volunteers.csv --rho 0.5 --plot ellipses.png
-    fastpubpriv gaussian --private p.npy --public other_town.npy --gap 0.9 --epsilon 1 --delta 1e-7 --json out.json
+    $ fastpubpriv gaussian --private visits.parquet --public volunteers.csv --rho 0.5 --plot ellipses.png
+    $ fastpubpriv gaussian --private p.npy --public other_town.npy --gap 0.9 --epsilon 1 --delta 1e-7 --json out.json
     """
 
 
@@ -209,14 +193,10 @@ def mixture(call: Call) -> None:
     For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
     group. Fewer groups than asked for are found if the rest cannot be told apart.
 
-    Options
-    -------
     min_weight : float, optional :: Share of the rows in the smallest group. Default: half an equal share.
 
-    Examples
-    --------
-    fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
-    fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json
+    $ fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
+    $ fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json
     """
     if call.arguments["min_weight"] is None:
         call.arguments["min_weight"] = 0.5 / call.arguments["n_components"]
@@ -229,14 +209,10 @@ def axis_mixture(call: Call) -> None:
     Values may lie anywhere. Without public rows the budget must have a delta; several columns then need groups that are
     apart in some of them.
 
-    Options
-    -------
     rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
 
-    Examples
-    --------
-    fastpubpriv axis-mixture --private delays.parquet --columns minutes --components 3 --epsilon 1 --delta 1e-7 --plot out.png
-    fastpubpriv axis-mixture --private p.npy --public q.npy --components 4 --epsilon 1 --json out.json
+    $ fastpubpriv axis-mixture --private delays.parquet --columns minutes --components 3 --epsilon 1 --delta 1e-7 --plot out.png
+    $ fastpubpriv axis-mixture --private p.npy --public q.npy --components 4 --epsilon 1 --json out.json
     """
 
 
@@ -246,8 +222,6 @@ def histogram(call: Call) -> None:
 
     The bins must not be chosen by looking at the private rows. --delta is needed: it is what a bin of a single row may show.
 
-    Options
-    -------
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
     width : V, optional :: Width of the bins, in data units.
     offset : V, default 0 :: Where a bin ends; the others end whole widths from there.
@@ -255,10 +229,8 @@ def histogram(call: Call) -> None:
     dyadic : flag :: Bins between powers of two of the absolute value, in place of --width.
     joint : flag :: One histogram over all columns together, in place of one for each column.
 
-    Examples
-    --------
-    fastpubpriv histogram --private flights.parquet --columns arr_delay --width 10 --epsilon 1 --delta 1e-7
-    fastpubpriv histogram --private p.npy --dyadic --epsilon 1 --delta 1e-7 --json out.json --plot out.png
+    $ fastpubpriv histogram --private flights.parquet --columns arr_delay --width 10 --epsilon 1 --delta 1e-7
+    $ fastpubpriv histogram --private p.npy --dyadic --epsilon 1 --delta 1e-7 --json out.json --plot out.png
     """
     width, offset, levels = (call.settings[name] for name in ("width", "offset", "levels"))
     refuse(call.settings["dyadic"] == (width is not None), "pass either --width W or --dyadic")
@@ -275,18 +247,14 @@ def counts(call: Call) -> None:
     Values are listed by --keys, or are those of the public rows; all others count together. Without both, texts that many rows
     have are found, which needs --delta.
 
-    Options
-    -------
     rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --keys and --public it must be --epsilon with --delta.
     column : NAME :: ...
     keys : a,b,...
         The values to count, known without the private rows. Every other value counts as "(other)", and a cell without one as
         "(missing)".
 
-    Examples
-    --------
-    fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --rho 0.1
-    fastpubpriv counts --private flights.parquet --column dest --top 10 --epsilon 1 --delta 1e-8 --json out.json
+    $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --rho 0.1
+    $ fastpubpriv counts --private flights.parquet --column dest --top 10 --epsilon 1 --delta 1e-8 --json out.json
     """
 
 
@@ -296,16 +264,12 @@ def crosstab(call: Call) -> None:
 
     Values of a column are listed by --keys, once for each column, or are those of the public rows; all others count together.
 
-    Options
-    -------
     columns : A,B,..., required :: Columns of the table, of text or numbers, with commas between them.
     keys : NAME=a,b,..., repeated
         Column -> list of texts or of numbers, known without the private rows. Every other value counts as "(other)", and a cell
         without one as "(missing)".
 
-    Examples
-    --------
-    fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\
+    $ fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\
         --keys month=1,2,3 --rho 0.1
     """
     call.arguments["keys"] = dict(call.arguments["keys"])

@@ -25,8 +25,6 @@ def privatize(**settings: Any) -> None:
     A report by itself is private, whoever reads it. Each further report of a user costs as much again, while one that was stored
     may be sent again for nothing: a file that is there already is therefore not replaced.
 
-    Options
-    -------
     private_path : file or -
         One row for each user: .npy, .parquet, .arrow, .feather or .csv; - for lines of .csv on the standard input.
     columns : A,B,..., optional :: Columns of the tables. Needed for .csv without --public.
@@ -40,12 +38,10 @@ def privatize(**settings: Any) -> None:
     {seed, threads}
     quiet : flag :: No notes; warnings and errors still show.
 
-    Examples
-    --------
-    fastpubpriv local privatize --private p.npy --epsilon 4 --norm-bound 3 --out reports.fpp
-    fastpubpriv local privatize --private p.npy --epsilon 4 --norm-bound 3 --out - | \\
+    $ fastpubpriv local privatize --private p.npy --epsilon 4 --norm-bound 3 --out reports.fpp
+    $ fastpubpriv local privatize --private p.npy --epsilon 4 --norm-bound 3 --out - | \\
         fastpubpriv local aggregate - --dim 5 --epsilon 4 --norm-bound 3
-    fastpubpriv local privatize --private p.csv --columns age,income --public q.csv --standardize \\
+    $ fastpubpriv local privatize --private p.csv --columns age,income --public q.csv --standardize \\
         --epsilon 4 --norm-bound public --out reports.fpp
     """
     from fastpubpriv.cli import reports
@@ -62,8 +58,6 @@ def aggregate(**settings: Any) -> None:
     message that was taken before does not count again, and no report counts for more than an honest one could. One input should
     come from one sender: whatever is wrong in it ends the reading of it, not of the others.
 
-    Options
-    -------
     dim : int >= 1 :: Columns of a row.
     epsilon : float :: Privacy of one report, in pure DP.
     {norm_bound, family, form, words, standardize}
@@ -81,11 +75,9 @@ def aggregate(**settings: Any) -> None:
     merge_path : file, repeated :: Add the --state of another server.
     {threads, level, json_path, plot_path, quiet}
 
-    Examples
-    --------
-    fastpubpriv local aggregate reports.fpp more/ --dim 5 --epsilon 4 --norm-bound 3 --public q.npy --plot mean.png
-    fastpubpriv local aggregate monday/ --dim 5 --epsilon 4 --norm-bound 3 --state sums --json mean.json
-    fastpubpriv local aggregate --dim 5 --epsilon 4 --norm-bound 3 --state sums --merge other-server.sums
+    $ fastpubpriv local aggregate reports.fpp more/ --dim 5 --epsilon 4 --norm-bound 3 --public q.npy --plot mean.png
+    $ fastpubpriv local aggregate monday/ --dim 5 --epsilon 4 --norm-bound 3 --state sums --json mean.json
+    $ fastpubpriv local aggregate --dim 5 --epsilon 4 --norm-bound 3 --state sums --merge other-server.sums
     """
     from fastpubpriv.cli import reports
 

@@ -285,7 +285,6 @@ class Parameter:
 # As in docstrings of the library; or with a short text behind two colons, or as names of COMMON in braces.
 _DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))|^\{(.*)\}$", re.MULTILINE)
 _ENDING = re.compile(r", (required|optional|repeated|default (.*))$")
-_SECTION = re.compile(r"\n\n(Options|Examples)\n-+\n")
 
 
 def documented(text: str) -> dict[str, Parameter]:
@@ -396,17 +395,18 @@ def options_of(section: str, function: str, groups: dict[str, str]) -> list[clic
 
 
 class Documented(click.Command):
-    """A command made of the docstring of a function: its help, an option for each entry, and examples."""
+    """A command made of the docstring of a function: its help, a paragraph of options, and one of examples behind a $."""
 
     def __init__(
         self, work: Callable[..., Any], run: Callable[..., Any], function: str, groups: dict[str, str], *before: Any
     ) -> None:
-        text, *parts = _SECTION.split(inspect.cleandoc(work.__doc__ or ""))
-        sections = dict(zip(parts[::2], parts[1::2], strict=True))
-        lines = sections.get("Examples", "").splitlines()
-        epilog = "\n  ".join(["\b\nExamples:", *lines]) if lines else None
+        parts = inspect.cleandoc(work.__doc__ or "").split("\n\n")
+        options = [part for part in parts if re.match(r"\w+ : |\{", part)]
+        examples = [part for part in parts if part.startswith("$ ")]
+        text = "\n\n".join(part for part in parts if part not in (*options, *examples))
+        epilog = "\b\nExamples:\n" + re.sub(r"(?m)^(\$ )?", "  ", "\n".join(examples)) if examples else None
         super().__init__(work.__name__.replace("_", "-"), callback=run, help=text, epilog=epilog)
-        self._made = sections.get("Options", ""), function, groups
+        self._made = "\n".join(options), function, groups
         self._before: Sequence[click.Parameter] = before
         del self.params
 

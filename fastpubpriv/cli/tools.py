@@ -31,8 +31,6 @@ def plan(task: str, **settings: Any) -> None:
 
     Give two of --n-priv, a budget and --error; the third is worked out. No data is read, so nothing is spent.
 
-    Options
-    -------
     dim : count :: Columns.
     n_priv : count, optional :: Private rows.
     {rho, epsilon, delta}
@@ -63,14 +61,12 @@ def plan(task: str, **settings: Any) -> None:
     failure_prob : float, optional :: Chance that a bound fails (costs accuracy, not privacy).
     {json_path}
 
-    Examples
-    --------
-    fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
-    fastpubpriv plan mean --dim 5 --n-pub 20 --rho 0.5 --error 0.05
-    fastpubpriv plan gaussian --dim 10 --n-pub 11 --n-priv 20000 --rho 0.5
-    fastpubpriv plan axis-aligned-mixture --dim 1 --components 3 --n-priv 20000 --epsilon 1 --delta 1e-6
-    fastpubpriv plan train --dim 10 --n-pub 200 --n-priv 20000 --epsilon 1 --delta 1e-6
-    fastpubpriv plan weighted-mean --dim 10 --n-pub 100 --n-priv 5000 --norm-bound 1 --error 0.02 --delta 1e-6
+    $ fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
+    $ fastpubpriv plan mean --dim 5 --n-pub 20 --rho 0.5 --error 0.05
+    $ fastpubpriv plan gaussian --dim 10 --n-pub 11 --n-priv 20000 --rho 0.5
+    $ fastpubpriv plan axis-aligned-mixture --dim 1 --components 3 --n-priv 20000 --epsilon 1 --delta 1e-6
+    $ fastpubpriv plan train --dim 10 --n-pub 200 --n-priv 20000 --epsilon 1 --delta 1e-6
+    $ fastpubpriv plan weighted-mean --dim 10 --n-pub 100 --n-priv 5000 --norm-bound 1 --error 0.02 --delta 1e-6
     """
     from rich.markup import escape
 
@@ -113,8 +109,6 @@ def audit(mechanism: str, **settings: Any) -> None:
     The event is fixed before the runs. Ends with status 1 if the claim is refuted. A claim that is not refuted is not proven: the
     proofs are in the privacy notes.
 
-    Options
-    -------
     epsilon : float :: Given to the mechanism.
     delta : float, optional :: Given to weighted-mean beside it: Gaussian noise.
     claim : float, optional :: Epsilon that it is held to; default: the one given to it.
@@ -127,13 +121,11 @@ def audit(mechanism: str, **settings: Any) -> None:
     confidence : float, default 0.99 :: Of the verdict.
     {json_path}
 
-    Examples
-    --------
-    fastpubpriv audit privunit --epsilon 1 --dim 20
-    fastpubpriv audit subset-selection --epsilon 1 --words 16
-    fastpubpriv audit weighted-mean --epsilon 1 --runs 5000
-    fastpubpriv audit privunit --epsilon 1 --claim 0.8
-    fastpubpriv audit weighted-mean --attack tracing --epsilon 10 --delta 1e-5 --claim 1
+    $ fastpubpriv audit privunit --epsilon 1 --dim 20
+    $ fastpubpriv audit subset-selection --epsilon 1 --words 16
+    $ fastpubpriv audit weighted-mean --epsilon 1 --runs 5000
+    $ fastpubpriv audit privunit --epsilon 1 --claim 0.8
+    $ fastpubpriv audit weighted-mean --attack tracing --epsilon 10 --delta 1e-5 --claim 1
     """
     from fastpubpriv.cli import outputs
 
@@ -241,8 +233,6 @@ def info(json_path: Path | None) -> None:
 
     No path and no name of this machine is shown.
 
-    Options
-    -------
     {json_path}
     """
     from rich.table import Table

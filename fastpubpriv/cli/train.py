@@ -90,8 +90,6 @@ def train(**settings: Any) -> None:
     A private row with a missing label counts for nothing; one with a missing cell too, unless public cells of that column are
     missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
 
-    Options
-    -------
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge" or "poisson", default squared
         squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one of two classes;
         softmax: one of several; poisson: a count.
@@ -117,12 +115,10 @@ def train(**settings: Any) -> None:
         any: far rows count as in least squares, or the maximum likelihood. light: residuals and columns are known to have no long
         tails (squared, logistic).
 
-    Examples
-    --------
-    fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
-    fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
-    fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
-    fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
+    $ fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
+    $ fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
+    $ fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
+    $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
     from fastpubpriv.cli import inputs, outputs
     from fastpubpriv.sources import public_rows
@@ -202,17 +198,13 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
     its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
 
-    Options
-    -------
     model_path : file :: What `train --json` wrote.
     rows_path : file :: Rows with the model's columns.
     out_path : file or - :: Write predictions as .csv; - for stdout.
     level : float, optional
         Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.
 
-    Examples
-    --------
-    fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
+    $ fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
     """
     from fastpubpriv.cli import outputs, streams
     from fastpubpriv.results.models import Cells, DescentResult, TrainingResult, as_columns
