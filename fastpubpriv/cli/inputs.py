@@ -145,13 +145,16 @@ def open_files(
             )
         if any(tables) and not all(tables) and (tables[0] or names is not None):
             notes = ["a .npy file has no column names: columns are matched by position"]
-        if names is not None and all(tables):
-            choose(list(_public_schema(public)), names, repr(str(public)))  # says which name may be meant
     if names is None:
         names, more = chosen_columns(private, public, joined, texts or {}, without, hint)
         notes += more
     asked: Any = TextColumns(names, texts) if texts else names
-    found, rows = None, _private_rows(private, asked if tables[0] or public is None else None, joined)
+    try:
+        found, rows = None, _private_rows(private, asked if tables[0] or public is None else None, joined)
+    except InputError:
+        if names is not None and public is not None and tables[1]:
+            choose(list(_public_schema(public)), names, repr(str(public)))  # may say which name is meant
+        raise
     if public is not None:
         found, _ = public_table_of(
             public, columns=asked if tables[1] else None, dim=rows.dim, argument="--public", finite=finite
