@@ -31,11 +31,6 @@ class Program(click.Group):
         """Names, in the order of the overview."""
         return list(self.commands)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the overview, without a limit for what is said of a command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(200)) for name, each in self.commands.items()])
-
     def main(self, *arguments: Any, **named: Any) -> Any:
         """Run the program on streams that may be closed or full."""
         prepare()

@@ -24,18 +24,18 @@ class Call:
 
 
 def estimator(
-    function: str, title: str, opens: Callable[..., Any] | None = None, **groups: str
+    function: str, title: str, by_path: bool = False, **groups: str
 ) -> Callable[[Callable[[Call], None]], options.Documented]:
     """A command that calls a public function; what it decorates has its help, and changes arguments where they differ.
 
-    `opens` opens the files in place of `prepare`; `groups` are the options that stand for a parameter, none for "".
+    `by_path`: as for `prepare`; `groups` are the options that stand for a parameter, none for "".
     """
 
     def made(change: Callable[[Call], None]) -> options.Documented:
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
 
-            opened, stand_for = (opens or prepare)(settings), options.GROUPS | groups
+            opened, stand_for = prepare(settings, by_path), options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
             call = Call(opened, settings, {name: settings[name] for name in own if name in settings})
             change(call)
@@ -52,33 +52,21 @@ def estimator(
     return made
 
 
-def prepare(settings: dict[str, Any], **reading: Any) -> Any:
-    """Everything that can be refused before the budget is touched; returns the opened files. `reading`: as for `open_files`."""
+def prepare(settings: dict[str, Any], by_path: bool = False, **reading: Any) -> Any:
+    """Make the budget, and refuse all that can be refused before it is touched; returns the opened files.
+
+    `by_path`: the function opens them itself, because its arguments say how columns are read. `reading`: as for `open_files`.
+    """
     from fastpubpriv.cli import inputs, outputs
 
-    check(settings)
-    opened = inputs.open_files(settings, **reading)
+    settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
+    private, public = settings["private_path"], settings.get("public_path")
+    outputs.check_outputs(settings, (private, public, settings["ledger"]))
+    opened = inputs.Opened(private, public) if by_path else inputs.open_files(settings, **reading)
     if not settings["quiet"]:
         for text in opened.notes:
             outputs.note(text)
     return opened
-
-
-def check(settings: dict[str, Any]) -> None:
-    """Make the budget, and refuse what could not be written."""
-    from fastpubpriv.cli import outputs
-
-    settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
-    files = (settings["private_path"], settings.get("public_path"), settings["ledger"])
-    outputs.check_outputs(settings, files)
-
-
-def paths(settings: dict[str, Any]) -> Any:
-    """Files that the function opens itself, because its arguments say how their columns are read."""
-    from fastpubpriv.cli import inputs
-
-    check(settings)
-    return inputs.Opened(settings["private_path"], settings.get("public_path"))
 
 
 def common(settings: dict[str, Any]) -> dict[str, Any]:
@@ -240,7 +228,7 @@ def histogram(call: Call) -> None:
     call.arguments["bins"] = fpp.ProductBins(grids=[grid] * call.opened.private.dim) if joint else grid
 
 
-@estimator("value_counts", "Private counts", opens=paths)
+@estimator("value_counts", "Private counts", by_path=True)
 def counts(call: Call) -> None:
     """How many rows have each value of a column, of text or numbers.
 
@@ -258,7 +246,7 @@ def counts(call: Call) -> None:
     """
 
 
-@estimator("crosstab", "Private counts", opens=paths, columns="columns")
+@estimator("crosstab", "Private counts", by_path=True, columns="columns")
 def crosstab(call: Call) -> None:
     """How many rows have each combination of the values of several columns.
 

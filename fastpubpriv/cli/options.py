@@ -405,7 +405,8 @@ class Documented(click.Command):
         examples = [part for part in parts if part.startswith("$ ")]
         text = "\n\n".join(part for part in parts if part not in (*options, *examples))
         epilog = "\b\nExamples:\n" + re.sub(r"(?m)^(\$ )?", "  ", "\n".join(examples)) if examples else None
-        super().__init__(work.__name__.replace("_", "-"), callback=run, help=text, epilog=epilog)
+        name, line = work.__name__.replace("_", "-"), " ".join(parts[0].split())
+        super().__init__(name, callback=run, help=text, epilog=epilog, short_help=line)
         self._made = "\n".join(options), function, groups
         self._before: Sequence[click.Parameter] = before
         del self.params
@@ -414,10 +415,6 @@ class Documented(click.Command):
     def params(self) -> list[click.Parameter]:  # type: ignore[override]
         """The options, made when they are looked at."""
         return [*self._before, *options_of(*self._made)]
-
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """The first paragraph of the help, for an overview."""
-        return " ".join((self.help or "").partition("\n\n")[0].split())
 
 
 def command(*before: click.Parameter, function: str = "", **groups: str) -> Callable[[Callable[..., Any]], Documented]:
