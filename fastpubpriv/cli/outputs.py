@@ -87,8 +87,8 @@ def check_place(
         refuse(not folder.is_dir(), f"{option}: there is no folder {str(folder)!r}")
         refuse(path.is_symlink() and not path.exists(), f"{option}: {name} is a link that leads nowhere")
         if path.is_fifo():
-            return  # to open it would wait for a reader
-        if path.exists():
+            pass  # to open it would wait for a reader
+        elif path.exists():
             os.close(os.open(path, os.O_WRONLY))
         else:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -239,18 +239,14 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
 
 def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
     """A line for each row."""
-    labels = [_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]
+    columns = [[_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]]
     if model.loss in ("logistic", "softmax"):
         both = model.predict_proba(cells)
         # Of two classes the probability of the second one, of more that of the likeliest.
-        shown = both[:, 1] if both.shape[1] == 2 else both.max(axis=1)
-        return [f"{one},{other:.6g}" for one, other in zip(labels, shown, strict=True)]
-    if level is None:
-        return labels
-    return [
-        f"{one},{low:.10g},{high:.10g}"
-        for one, low, high in zip(labels, *model.prediction_interval(cells, level), strict=True)
-    ]
+        columns.append([f"{each:.6g}" for each in (both[:, 1] if both.shape[1] == 2 else both.max(axis=1))])
+    elif level is not None:
+        columns += [[f"{each:.10g}" for each in end] for end in model.prediction_interval(cells, level)]
+    return [",".join(line) for line in zip(*columns, strict=True)]
 
 
 def _head(model: Any, level: float | None) -> str:
