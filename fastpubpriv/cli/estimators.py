@@ -152,7 +152,7 @@ def weighted_mean(call: Call) -> None:
     """Mean of bounded rows, private and public ones weighted so that the error is least.
 
     bounds : LOW,HIGH :: Instead of --norm-bound: two numbers between which all values of all columns are known to lie.
-    row_weight : V|WORD
+    row_weight : W|WORD
         optimal, throw_away (public rows only), gaussian (all rows alike), private, or the weight of a private row.
     center : public|V|V,...|FILE.npy :: ...
 
@@ -211,8 +211,8 @@ def histogram(call: Call) -> None:
     The bins must not be chosen by looking at the private rows. --delta is needed: it is what a bin of a single row may show.
 
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
-    width : V, optional :: Width of the bins, in data units.
-    offset : V, default 0 :: Where a bin ends; the others end whole widths from there.
+    width : FLOAT, optional :: Width of the bins, in data units.
+    offset : FLOAT, default 0 :: Where a bin ends; the others end whole widths from there.
     levels : int >= 1, default 1 :: Also bins 2, 4, ... times as wide, each level a histogram of its own.
     dyadic : flag :: Bins between powers of two of the absolute value, in place of --width.
     joint : flag :: One histogram over all columns together, in place of one for each column.

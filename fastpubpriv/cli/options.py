@@ -96,7 +96,7 @@ NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?
 # What the text of an option may look like, and what is said of one that does not; other forms are said as they are.
 _VECTOR = "must be a number, numbers with commas between them, or a .npy file; got {}"
 WANTED = {
-    **dict.fromkeys(("NUMBER", "V"), "{} is not a number such as 0.5, 1e-6 or 1/3"),
+    **dict.fromkeys(("NUMBER", "FLOAT"), "{} is not a number such as 0.5, 1e-6 or 1/3"),
     "LEVEL": "{} is not in the range 0<x<1",
     "INTEGER|auto": "{} is neither a whole number nor 'auto'",
     "public|FILE.npy": "must be public, or the name of a .npy file; got {}",
@@ -108,7 +108,7 @@ WANTED = {
     "NAME=a,b,...": "looks like carrier=UA,B6, once for each column",
     "NAME=LOW:HIGH": "must look like age=0:120; got {}",
     "A[=x:y:z],...": "must look like month, month=1:2:3 or carrier=AA:DL; got {}",
-    "A=V,...|WORD": "must look like 0=1,1=5; got {}",
+    "A=W,...|WORD": "must look like 0=1,1=5; got {}",
     **dict.fromkeys(("V|V,...|FILE.npy", "public|V|V,...|FILE.npy"), _VECTOR),
 }
 
@@ -123,7 +123,7 @@ def exact(text: str) -> Fraction:
 def parse(form: str, text: str) -> Any:
     """What a form, such as NAME=LOW:HIGH or public|V,...|FILE.npy, makes of a text; raise ValueError for another text.
 
-    V, LOW and HIGH are numbers; A and NAME are texts; several small letters are numbers if all of them are, else texts.
+    V, W, LOW and HIGH are numbers; A and NAME are texts; several small letters are numbers if all of them are, else texts.
     """
     if "|" in form:
         for each in form.split("|"):
@@ -136,7 +136,7 @@ def parse(form: str, text: str) -> Any:
     if form == "A[=x:y:z]":
         name, sign, rest = text.partition("=")
         return name.strip(), list(parse("x:y:...", rest)) if sign else "public"
-    if form == "A=V":
+    if form == "A=W":
         name, _, rest = text.rpartition("=")
         return _several(["a", "..."], [name.strip()])[0], parse("V", rest)
     for sign in ",:":
@@ -161,7 +161,7 @@ def _several(forms: list[str], parts: list[str]) -> tuple[Any, ...]:
 def _one(form: str, text: str) -> Any:
     """A number, a text, a word or the numbers in a public .npy file, in which nothing is executed."""
     try:
-        if form in ("NUMBER", "FLOAT", "V", "LOW", "HIGH"):
+        if form in ("NUMBER", "FLOAT", "V", "W", "LOW", "HIGH"):
             return exact(text) if form == "NUMBER" else float(exact(text))
         number = {"INTEGER": int, "LEVEL": float}.get(form, str)(text)
     except ValueError:
