@@ -85,8 +85,9 @@ def plan(task: str, **settings: Any) -> None:
         what = {"notion": notion or ("zcdp" if delta is None else "approx"), "delta": delta and float(delta)}
     outputs.check_outputs({"json_path": json_path})
     arguments = {name: value for name, value in settings.items() if value is not None}
-    for name in arguments.keys() - task_arguments(task.replace("-", "_")):
-        refuse(True, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
+    allowed = task_arguments(task.replace("-", "_"))
+    for name in arguments:
+        refuse(name not in allowed, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
     if task == "separated-mixture" and "n_components" in arguments:
         arguments.setdefault("min_weight", 1.0 / (2 * arguments["n_components"]))
     made = fpp.plan(task.replace("-", "_"), n_priv=n_priv, error=error, **what, **arguments)
