@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
@@ -42,22 +42,8 @@ MOST_COUNT = 2**53
 # Search range of rows, and of a budget in rho or epsilon: what the budget types accept.
 MOST_ROWS = 2**40
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
+STRIDE = 16  # factor between the ends of the first range that is tried
 MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
-
-
-def nothing_more(n_priv: int, budget: Budget) -> dict[str, float]:
-    """No further details."""
-    return {}
-
-
-def always(n_priv: int, budget: Budget) -> bool:
-    """True."""
-    return True
-
-
-def never(n_priv: int, budget: Budget) -> bool:
-    """False."""
-    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +55,8 @@ class Forecast:
 
     predict: Predictor
     unit: str
-    more: Callable[[int, Budget], dict[str, float]] = nothing_more
-    gaussian: Callable[[int, Budget], bool] = always
+    more: Callable[[int, Budget], dict[str, float]] = lambda n_priv, budget: {}
+    gaussian: Callable[[int, Budget], bool] = lambda n_priv, budget: True
 
 
 def budget_maker(notion: type[Budget], delta: Any = None) -> Callable[[float], Budget]:
@@ -78,6 +64,41 @@ def budget_maker(notion: type[Budget], delta: Any = None) -> Callable[[float], B
     if delta is not None:
         return lambda amount: ApproxDP(epsilon=amount, delta=delta)
     return (lambda amount: PureDP(epsilon=amount)) if notion is PureDP else (lambda amount: ZCDP(rho=amount))
+
+
+def most_amount(budget: Budget) -> float:
+    """The largest rho or epsilon that is tried for budgets like this one."""
+    return MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
+
+
+Number = TypeVar("Number", int, float)
+
+
+def halve(low: Number, high: Number, holds: Callable[[Number], bool], close: float = 1.0) -> Number:
+    """The least number from which `holds` is true, to a factor `close`; it is false at `low` and true at `high`."""
+    whole = isinstance(low, int)
+    while high > low * close and not (whole and high - low <= 1):
+        middle: Any = (low + high) // 2 if whole else math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def turning_point(start: Number, lowest: Number, highest: Number, holds: Callable[[Number], bool]) -> float:
+    """About the least number, to 0.1 %, from which `holds` is true; infinite where it is false even at the highest."""
+    low: Any = start
+    high: Any = start
+    while not holds(high):
+        if high >= highest:
+            return math.inf
+        low, high = high, min(highest, high * STRIDE)
+    if high == start:
+        while low > lowest:
+            high, low = low, max(lowest, low // STRIDE if isinstance(low, int) else low / STRIDE)
+            if not holds(low):
+                break
+        else:
+            return float(lowest)
+    return float(halve(low, high, holds, 1.001))
 
 
 def count(name: str, value: Any, *, minimum: int = 0) -> int:

@@ -27,7 +27,7 @@ from fastpubpriv.mixtures.separated.learn import (
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
-from fastpubpriv.planning.forecasts import Forecast, count, never
+from fastpubpriv.planning.forecasts import Forecast, count
 from fastpubpriv.planning.orders import mixture_needs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.session import allowance_of
@@ -147,7 +147,7 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
             details["closed_form_rows"] = float(closed_form_rows(size, 2.0 * slack, epsilon, failure_prob))
         return slack, details
 
-    return Forecast(predict=predict, unit=SELECTION_UNIT, gaussian=never)
+    return Forecast(predict=predict, unit=SELECTION_UNIT, gaussian=lambda n_priv, budget: False)
 
 
 # `plan("separated_mixture")`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,13 +12,13 @@ from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.planning.forecasts import (
     LEAST_AMOUNT,
-    MOST_AMOUNT,
-    MOST_PURE,
     MOST_ROWS,
     Forecast,
     Predictor,
     budget_maker,
     count,
+    halve,
+    most_amount,
 )
 from fastpubpriv.privacy import ZCDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
@@ -184,34 +183,36 @@ class Plan(Value):
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
     """Least n_priv with a predicted error of at most `error`."""
-    low, high = 1, 2
-    while predict(high, budget)[0] > error:
-        low, high = high, high * 2
+
+    def reaches(rows: int) -> bool:
+        return predict(rows, budget)[0] <= error
+
+    high = 2
+    while not reaches(high):
+        high *= 2
         if high > MOST_ROWS:
             raise InputError(
                 f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget"
             )
-    if predict(low, budget)[0] <= error:
-        return low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if predict(middle, budget)[0] <= error else (middle, high)
-    return high
+    return 1 if high == 2 and reaches(1) else halve(high // 2, high, reaches)
 
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
     """Least budget, to a relative 1e-9, with a predicted error of at most `error`."""
-    low = math.log(LEAST_AMOUNT)
-    high = math.log(MOST_PURE if isinstance(make(1.0), PureDP) else MOST_AMOUNT)
-    if predict(n_priv, make(math.exp(high)))[0] > error:
+
+    def reaches(log_amount: float) -> bool:
+        return predict(n_priv, make(math.exp(log_amount)))[0] <= error
+
+    low, high = math.log(LEAST_AMOUNT), math.log(most_amount(make(1.0)))
+    if not reaches(high):
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"
         )
-    if predict(n_priv, make(math.exp(low)))[0] <= error:
-        return make(math.exp(low))
+    if reaches(low):
+        high = low
     while high - low > 1e-9:
         middle = (low + high) / 2.0
-        low, high = (low, middle) if predict(n_priv, make(math.exp(middle)))[0] <= error else (middle, high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
     return make(math.exp(high))
 
 

@@ -209,6 +209,7 @@ class PublicOnly:
     """The plan of the method that reads no private row."""
 
     predicted: float
+    steps: int = 0
 
 
 def _plan_public(task: Problem | GradientTask, account: Account) -> Any:
@@ -345,24 +346,22 @@ def _fitted(state: State, plan: Any) -> Fitted:
     )
 
 
-METHODS: Registry[TrainingMethod] = Registry(
-    TrainingMethod(
-        name="newton",
-        prepare=_plan_newton,
-        learn=_learn_newton,
-        draws=lambda problem: (
-            (_most_steps(problem) + 1) * problem.dim
-            + problem.rotation.weighted
-            + (exact.draws(problem.dim) if problem.exact else 0)
-        ),
+NEWTON = TrainingMethod(
+    name="newton",
+    prepare=_plan_newton,
+    learn=_learn_newton,
+    draws=lambda problem: (
+        (_most_steps(problem) + 1) * problem.dim
+        + problem.rotation.weighted
+        + (exact.draws(problem.dim) if problem.exact else 0)
     ),
-    TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0),
-    SEMI_DP,
-    DP_SGD,
-    PDA_MIRROR_DESCENT,
-    OUTPUT_PERTURBATION,
-    EXPONENTIAL,
-    auto=True,
+    noise=lambda problem, plan, account: noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)(
+        plan.share
+    ),
+)
+PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0)
+METHODS: Registry[TrainingMethod] = Registry(
+    NEWTON, PUBLIC_ONLY, SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT, OUTPUT_PERTURBATION, EXPONENTIAL, auto=True
 )
 WITHOUT_SETTINGS = tuple(name for name, each in METHODS.items() if each.settings is None)
 
@@ -375,8 +374,8 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
     name = METHODS.choose(method)
     if is_stepwise(loss):
         made = None if name == "auto" else METHODS[name].settings
-    elif name in ("auto", "throw_away"):
-        made = METHODS["semi_dp"].settings if name == "auto" else None
+    elif name in ("auto", PUBLIC_ONLY.name):
+        made = SEMI_DP.settings if name == "auto" else None
     else:
         made = METHODS[name].settings
         if made is None:
@@ -392,37 +391,36 @@ def candidates(method: str) -> list[str]:
     return [method] if method != "auto" else list(WITHOUT_SETTINGS)
 
 
-def prepare(problem: Problem, account: Account, names: list[str]) -> dict[str, Any]:
+def most_draws(task: Problem | GradientTask, names: list[str]) -> int:
+    """A bound on the draws of noise of whichever of these methods is taken."""
+    return max(1, *(METHODS[name].draws(task) for name in names))
+
+
+def prepare(task: Problem | GradientTask, account: Account, names: list[str]) -> dict[str, Any]:
     """The plans of these methods; of several, those that can be done."""
     plans: dict[str, Any] = {}
     for name in names:
         try:
-            plans[name] = METHODS[name].prepare(problem, account)
+            plans[name] = METHODS[name].prepare(task, account)
         except InputError:
             if len(names) == 1:
                 raise  # "auto" takes a method that can be done
     return plans
 
 
-def least(problem: Problem, plans: dict[str, Any]) -> str:
+def least(task: Problem | GradientTask, plans: dict[str, Any]) -> str:
     """The method with the least predicted error; public rows alone unless a private one is clearly better.
 
     Predictions assume light tails. Exact coefficients, with which public rows are pooled where they agree, are therefore taken
     unless noise is sure to drown them. Of two public rows no prediction is worth anything: these alone, which cost nothing.
     """
-    if "throw_away" in plans and len(problem.posterior.labels) < _FEWEST_PUBLIC:
-        return "throw_away"
-    plan = plans.get("newton")
-    if isinstance(plan, exact.ExactPlan):
-        return "throw_away" if plan.hopeless and "throw_away" in plans else "newton"
+    if len(plans) == 1:
+        return next(iter(plans))
+    assert isinstance(task, Problem)
+    found = plans.get(NEWTON.name)
     chosen = min(plans, key=lambda name: float(plans[name].predicted))
-    if "throw_away" in plans and not plans[chosen].predicted < WORTH * plans["throw_away"].predicted:
-        chosen = "throw_away"
-    return chosen
-
-
-def choose(problem: Problem, account: Account, names: list[str]) -> tuple[TrainingMethod, Any]:
-    """The method of `least`, and its plan."""
-    plans = prepare(problem, account, names)
-    chosen = least(problem, plans)
-    return METHODS[chosen], plans[chosen]
+    if isinstance(found, exact.ExactPlan):
+        chosen, is_worth = NEWTON.name, not found.hopeless
+    else:
+        is_worth = plans[chosen].predicted < WORTH * plans[PUBLIC_ONLY.name].predicted
+    return chosen if is_worth and len(task.posterior.labels) >= _FEWEST_PUBLIC else PUBLIC_ONLY.name

@@ -38,6 +38,11 @@ def whole(budget: Budget) -> Budget:
     return budget
 
 
+def noiseless(*_: Any) -> float:
+    """The noise of a method without steps."""
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingMethod(Method):
     """A method of `train`.
@@ -51,6 +56,7 @@ class TrainingMethod(Method):
     # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = whole  # the part of a budget that it can use, as a budget
+    noise: Callable[..., float] = noiseless  # (task, plan, account) -> noise of a step, over the bound on a row
 
 
 FEW = "at least 2 public rows with a label and without missing cells are needed to start from"

@@ -570,7 +570,14 @@ def finite(value: float | None, unit: float) -> float | None:
 
 
 SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
-    TrainingMethod(name=kind.name, settings=kind, draws=_draws, prepare=_prepare, learn=_learn)
+    TrainingMethod(
+        name=kind.name,
+        settings=kind,
+        draws=_draws,
+        prepare=_prepare,
+        learn=_learn,
+        noise=lambda task, plan, account: noise_of(task.problem, task.settings, account)(plan.steps),
+    )
     for kind in (SemiDP, DPSGD, MirrorDescent)
 )
 
