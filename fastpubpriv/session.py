@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from fastpubpriv.release.account import Account, NodePayer
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import has_memory, max_threads
+
+Problem = ParamSpec("Problem")
 
 # One record per algorithm, and one registry of them per task: what estimators, the command line and `plan` choose from.
 
@@ -36,16 +38,16 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Method:
+class Method(Generic[Problem]):
     """An algorithm for a task, exported by the module that implements it.
 
-    What `prepare`, `learn`, `draws` and `predict` are called with is the same for all methods of a task; the module of the task's
-    registry says it.
+    `Problem` is the public description of a call from which draws of noise are bounded. What the other functions are called with
+    is the same for all methods of a task; its record says it.
     """
 
     name: str  # the value of `method=`
     learn: Callable[..., Any]  # releases, after the debit, and returns what was learnt
-    draws: Callable[..., int]  # a public upper bound on the draws of noise
+    draws: Callable[Problem, int]  # a public upper bound on the draws of noise
     prepare: Callable[..., Any] = nothing  # before the debit: refuses what cannot be done, from public numbers alone
     # the error for public sizes and a budget, for `plan`; without it `plan` refuses the method
     predict: Callable[..., Any] | None = None
@@ -68,7 +70,7 @@ class Method:
             raise InputError(f"method={self.name!r} needs at least {self.least_rows} private rows, got {n_priv}")
 
 
-Kind = TypeVar("Kind", bound=Method)
+Kind = TypeVar("Kind", bound=Method[Any])
 
 
 class Registry(dict[str, Kind], Generic[Kind]):
@@ -234,11 +236,27 @@ class Run:
         }
 
 
+class AccountArguments(TypedDict):
+    """The arguments of every public function that pays: it passes them on to `start` as they were given."""
+
+    ledger: Ledger | None
+    random_state: int | None
+    threads: int | None
+    progress: bool | None
+    max_memory: NotRequired[Any]
+
+
 def asked(
-    ledger: Ledger | None, random_state: int | None, threads: int | None, progress: bool | None, **more: Any
-) -> dict[str, Any]:
-    """What a public function passes on to `start` as it was given."""
-    return {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, **more}
+    ledger: Ledger | None,
+    random_state: int | None,
+    threads: int | None,
+    progress: bool | None,
+    max_memory: Any = None,
+) -> AccountArguments:
+    """The bundle of what a call says of its account and of the machine."""
+    return AccountArguments(
+        ledger=ledger, random_state=random_state, threads=threads, progress=progress, max_memory=max_memory
+    )
 
 
 def start(
@@ -248,18 +266,23 @@ def start(
     *,
     draws: int,
     reserved: ApproxDP | None = None,
-    ledger: Ledger | None,
-    random_state: int | None,
-    threads: int | None,
-    progress: bool | None,
-    max_memory: Any = None,
+    **account_arguments: Unpack[AccountArguments],
 ) -> Run:
     """Make the account. Its ledger is debited by `run.paid()`, once every public argument has been checked."""
+    threads, progress = account_arguments["threads"], account_arguments["progress"]
+    max_memory = account_arguments.get("max_memory")
     if threads is not None:
         threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
     if progress is not None and not isinstance(progress, bool):
         raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
-    account = Account(name, budget, draws=draws, reserved=reserved, ledger=ledger, random_state=random_state)
+    account = Account(
+        name,
+        budget,
+        draws=draws,
+        reserved=reserved,
+        ledger=account_arguments["ledger"],
+        random_state=account_arguments["random_state"],
+    )
     # Warn about a delta that protects nobody; everything in the warning is public.
     if isinstance(budget, ApproxDP):
         budget.warn_if_weak(rows.n)

@@ -52,6 +52,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -61,13 +62,14 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn as ladder
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
+from fastpubpriv.estimators.preconditioner import GaussianMethod
 from fastpubpriv.estimators.radii import LARGEST_SIZE, chi_radius
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.group_covariances import LOG_CAP
 from fastpubpriv.mechanisms.selection import Cover, CoverChoice
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.session import Method, Registry, Run, noise_per_radius
+from fastpubpriv.session import Registry, Run, noise_per_radius
 from fastpubpriv.sources.views import pair_rows
 
 TEST_SHARE = Fraction(1, 8)
@@ -188,7 +190,8 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
     )
 
 
-GROUP_COVARIANCES = Method(
+GROUP_COVARIANCES = GaussianMethod(
+    begin=lifted.preconditioned,
     name="group_covariances",
     learn=learn_groups,
     draws=lifted.draws,
@@ -311,7 +314,8 @@ def draws(dim: int) -> int:
     return MAX_RECURSION * (dim + 1) ** 2 + 8 * dim
 
 
-RECURSIVE = Method(
+RECURSIVE = GaussianMethod(
+    begin=lifted.preconditioned,
     name="recursive_preconditioner",
     learn=learn_recursive,
     draws=draws,
@@ -456,8 +460,13 @@ def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
     return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)
 
 
-SELECTION = Method(
-    name="hypothesis_selection", learn=learn_selection, draws=lifted.draws, prepare=prepare_selection, needs_public=True
+SELECTION = GaussianMethod(
+    name="hypothesis_selection",
+    begin=lifted.preconditioned,
+    learn=learn_selection,
+    draws=lifted.draws,
+    prepare=prepare_selection,
+    needs_public=True,
 )
 
 
@@ -539,19 +548,17 @@ def predict_pairs(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepa
     return replace(predicted, mean_error=lifted.predict(problem, pure=pure, allowance=allowance).mean_error)
 
 
-PAIRS = Method(
+PAIRS = GaussianMethod(
+    begin=lifted.preconditioned,
     name="pairs",
     learn=pairs,
     draws=lifted.draws,
     prepare=prepare_pairs,
-    predict=predict_pairs,
+    predict=partial(lifted.forecast, rule=predict_pairs),
     needs_public=True,
     least_rows=2,
 )
-# draws(dim); prepare(run, problem, rounds) refuses and predicts; learn(run, base, problem, *, rounds) releases;
-# predict(problem, *, pure, allowance) is what `prepare` would predict, without an account. The ladder has coordinates of its own:
-# its learn(run, base, outlook, structure) is called by `ladder.learn`.
-METHODS: Registry[Method] = Registry(
+METHODS: Registry[GaussianMethod] = Registry(
     ladder.METHOD,
     lifted.METHOD,
     PAIRS,

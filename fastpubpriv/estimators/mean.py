@@ -522,10 +522,7 @@ def estimate_mean(
         "estimate_mean",
         rows,
         budget,
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
     try:

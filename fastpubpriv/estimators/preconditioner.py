@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,15 +14,12 @@ from scipy.special import gammainc, gammaln
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Form, Table, Value, explain, frozen, refuse_no_covariances
-from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.session import Method, Run
+from fastpubpriv.session import Method
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
 
@@ -350,71 +347,17 @@ class Options:
     rounds: int | None = None
     cond_max: float = DEFAULT_COND_MAX
     require_precondition: bool = False
+    structure: str = "auto"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Preconditioned:
-    """A call that is ready: the public frame, and what the method makes of it."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GaussianMethod(Method[[int]]):
+    """A method of `estimate_gaussian`; its draws depend on the number of columns.
 
-    method: Method
-    frame: Frame
-    problem: Problem
-    n_pub: int
+    `begin(method, run, x_pub, options)` reads the public rows, refuses and predicts, all before the debit; what it returns has
+    `warnings`, `reads` (whether private rows are read) and `estimate(run)`. In public coordinates it is `lifted.preconditioned`,
+    with `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)`. `predict(options, dim, n_pub, n_priv, budget)`
+    is the error of the covariance, with that of the mean among its details.
+    """
 
-    def prepare(self, run: Run, rounds: int | None) -> tuple[Prepared, str | None]:
-        """Refuse or predict, before the debit; the prediction, and a warning if it is bad."""
-        prepared: Prepared = self.method.prepare(run, self.problem, rounds)
-        if not (prepared.covariance_error > 1.0 or prepared.status != "ok"):
-            return prepared, None
-        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
-        if prepared.status != "ok":
-            trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
-        return prepared, (
-            f"estimate_gaussian: {trouble} for {run.rows.n} rows; pass method='ladder', a larger budget, more private rows, "
-            "more public rows, or fewer columns"
-        )
-
-    def estimate(self, run: Run, prepared: Prepared) -> GaussianResult:
-        """Release, after the debit, and put the result together."""
-        frame = self.frame
-        learned: Learned = self.method.learn(run, frame.base(run.rows.dim), self.problem, rounds=prepared.rounds)
-        covariance = frozen(frame.covariance_back(learned.covariance))
-        mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
-        return GaussianResult(
-            mean=frozen(frame.mean_back(learned.mean)),
-            covariance=covariance,
-            mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
-            rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            status=prepared.status,
-            predicted_covariance_error=prepared.covariance_error,
-            predicted_mean_error=prepared.mean_error,
-            method=self.method.name,
-            columns=run.rows.columns,
-            provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
-            **run.fields(self.n_pub),
-        )
-
-
-def preconditioned(method: Method, x_pub: FloatArray, n_priv: int, options: Options) -> Preconditioned:
-    """The public frame of a call, half of the failure probability spent on it."""
-    frame = public_frame(
-        x_pub,
-        failure_prob=options.failure_prob / 2.0,
-        pub_priv_gap=options.pub_priv_gap,
-        cond_max=max(options.cond_max, 1.0),
-        require_precondition=options.require_precondition,
-    )
-    if not frame.condition <= LARGEST_CONDITION:
-        raise InputError(
-            f"the covariance could be off the public one by a factor of {frame.condition:.3g}, beyond what can be computed with; "
-            "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
-        )
-    problem = lifted.Problem(
-        dim=x_pub.shape[1],
-        n=n_priv,
-        mean_radius=frame.mean_radius,
-        condition=frame.condition,
-        mode=options.mode,
-        failure_prob=options.failure_prob,
-    )
-    return Preconditioned(method, frame, problem, len(x_pub))
+    begin: Callable[..., Any]

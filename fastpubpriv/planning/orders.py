@@ -61,6 +61,11 @@ class MixtureNeeds(Value):
         return Table("number", names, [(self.label, [getattr(self, name) for name in names])])
 
 
+def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
+    """Public rows after which every one of k components has half of its expected share."""
+    return 8.0 * math.log(k / failure_prob) / weight
+
+
 @shared_docs
 def mixture_needs(
     *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = FAILURE_PROB
@@ -117,7 +122,7 @@ def mixture_needs(
     regular = math.log(n * k / beta)
     return MixtureNeeds(
         rows_per_component=max(12.0 * tail / weight, 405.0 * k * k * tail / (2.0 * alpha * alpha)),
-        public_rows=8.0 * math.log(k / beta) / weight,
+        public_rows=public_rows_for(k, weight, beta),
         count_noise=n * weight / 1280.0,
         dim=max(64.0 * regular, 8.0 * regular**2),
     )

@@ -178,7 +178,7 @@ class _Call:
 
     def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
         """The error of every method, where the choice turns, and the minimax rates."""
-        found = {}
+        found: dict[str, float] = {}
         for method in ("auto", *(name for name, record in METHODS.items() if record.settings is not None)):
             # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
             with contextlib.suppress(InputError, BudgetError):
@@ -201,10 +201,8 @@ class _Call:
     def _without_privacy(self, n_priv: int) -> float:
         known = self._problem.posterior
         if isinstance(known, Posterior):
-            part, each = known.part, 1.0 / known.row_variance
-        else:
-            part, each = 0.5 * known.curvature, known.curvature
-        return float(np.sum(part / (1.0 / known.variance + n_priv * each)))
+            return known.part * float(np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance))))
+        return float(np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature)))
 
     def _worth(self, n_priv: int, budget: Budget) -> bool:
         """Whether private rows are worth their budget: "auto" reads them, and any other method is as much better."""

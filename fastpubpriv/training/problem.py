@@ -44,7 +44,7 @@ def noiseless(*_: Any) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingMethod(Method):
+class TrainingMethod(Method[[Any]]):
     """A method of `train`.
 
     Its functions are called with a task, which is a loss with public rows in the units of the fit: a `Problem` of whitened

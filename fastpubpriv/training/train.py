@@ -324,7 +324,7 @@ def _train(
     budget: Budget,
     method: str,
     model: Stated,
-    account: dict[str, Any],
+    account: running.AccountArguments,
 ) -> TrainingResult:
     """Check, choose, pay, learn."""
     validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))

@@ -617,7 +617,7 @@ def fit(
     data: tuple[Rows, FloatArray],
     budget: Budget,
     model: Stated,
-    account: dict[str, Any],
+    account: running.AccountArguments,
     *,
     instead: TrainingMethod | None = None,
 ) -> DescentResult:
