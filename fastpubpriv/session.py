@@ -33,10 +33,6 @@ def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
     return pure, laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
 
 
-def nothing(*_: Any, **__: Any) -> None:
-    """The `prepare` of a method that has nothing to refuse."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Method(Generic[Problem]):
     """An algorithm for a task, exported by the module that implements it.
@@ -48,7 +44,9 @@ class Method(Generic[Problem]):
     name: str  # the value of `method=`
     learn: Callable[..., Any]  # releases, after the debit, and returns what was learnt
     draws: Callable[Problem, int]  # a public upper bound on the draws of noise
-    prepare: Callable[..., Any] = nothing  # before the debit: refuses what cannot be done, from public numbers alone
+    prepare: Callable[..., Any] = lambda *_, **__: (
+        None
+    )  # before the debit: refuses what cannot be done, from public numbers alone
     # the error for public sizes and a budget, for `plan`; without it `plan` refuses the method
     predict: Callable[..., Any] | None = None
     # budget -> the part of it that is kept for releases with an (epsilon, delta) of their own

@@ -66,7 +66,7 @@ from fastpubpriv.estimators.preconditioner import GaussianMethod
 from fastpubpriv.estimators.radii import LARGEST_SIZE, chi_radius
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.group_covariances import LOG_CAP
-from fastpubpriv.mechanisms.selection import Cover, CoverChoice
+from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.session import Registry, Run, noise_per_radius
@@ -373,23 +373,14 @@ def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float)
     return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (SLACK * accuracy * epsilon)
 
 
-def choices(dim: int) -> int:
-    """Number of selections for `dim` columns."""
-    return len(_DIRECTIONS[dim])
-
-
 def share_epsilon(run: Run, dim: int) -> Fraction:
     """Price of one selection: all of them together cost at most the allowance."""
-    each = run.account.allowance / choices(dim)
-    if run.account.pure:
-        return each
-    # epsilon^2 / 8 <= each, rounded down
-    return Fraction(math.isqrt(math.floor(each * 8 * 4**60)), 2**60)
+    return epsilon_of(run.account.allowance / len(_DIRECTIONS[dim]), "exponential", pure=run.account.pure)
 
 
 def finest(problem: Problem, epsilon: float) -> float:
     """The finest accuracy whose cover is small enough and whose guarantee holds at n rows; raises with the numbers if none."""
-    failure = problem.failure_prob / choices(problem.dim)
+    failure = problem.failure_prob / len(_DIRECTIONS[problem.dim])
     accuracy, found = COARSEST, 0.0
     while True:
         size = sum(cover_sizes(problem, accuracy)[1])
@@ -428,7 +419,7 @@ def prepare_selection(run: Run, problem: Problem, rounds: int | None) -> Prepare
     accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
     # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
     return Prepared(
-        rounds=choices(problem.dim),
+        rounds=len(_DIRECTIONS[problem.dim]),
         status="ok",
         covariance_error=2.0 * accuracy / SCALE_SLOPE,
         mean_error=accuracy / MEAN_SLOPE,

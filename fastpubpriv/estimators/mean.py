@@ -120,13 +120,9 @@ class Ball:
 
 def choose_steps(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> int:
     """Number of steps: as given, or the one with the least predicted error; public numbers only."""
-    steps = step_count(steps)
-    if steps == "auto":
-        noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
-        return best_steps(
-            run.rows.dim, run.rows.n, ball.radius, noise_per_radius=noise, mode=mode, failure_prob=failure_prob
-        )
-    return steps
+    noise = noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
+    settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
+    return best_steps(run.rows.dim, run.rows.n, ball.radius, step_count(steps), **settings)
 
 
 def most_steps(steps: int | str) -> int:

@@ -27,7 +27,7 @@ from fastpubpriv.estimators.radii import (
     step_count,
 )
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.session import allowance_of, noise_per_radius
 from fastpubpriv.shared_docs import FAILURE_PROB
 
@@ -53,13 +53,6 @@ class Forecast:
     unit: str
     more: Callable[[int, Budget], dict[str, float]] = lambda n_priv, budget: {}
     gaussian: Callable[[int, Budget], bool] = lambda n_priv, budget: True
-
-
-def budget_maker(notion: type[Budget], delta: Any = None) -> Callable[[float], Budget]:
-    """Budgets of a notion by their rho or epsilon; `delta` belongs to ApproxDP."""
-    if delta is not None:
-        return lambda amount: ApproxDP(epsilon=amount, delta=delta)
-    return (lambda amount: PureDP(epsilon=amount)) if notion is PureDP else (lambda amount: ZCDP(rho=amount))
 
 
 def most_amount(budget: Budget) -> float:
@@ -97,17 +90,11 @@ def turning_point(start: Number, lowest: Number, highest: Number, holds: Callabl
     return float(halve(low, high, holds, 1.001))
 
 
-def mode_of(mode: Any) -> Mode:
-    """The argument `mode`, checked."""
-    found: Mode = validation.choice("mode", mode, ("practical", "theory"))
-    return found
-
-
 # Arguments that mean the same in every task; what is checked here, a task takes as it is.
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "dim": partial(validation.integer, "dim", minimum=1, maximum=MOST_COUNT),
     "n_pub": partial(validation.integer, "n_pub", minimum=0, maximum=MOST_COUNT),
-    "mode": mode_of,
+    "mode": partial(validation.choice, "mode", options=("practical", "theory")),
     "pub_priv_gap": partial(validation.fraction, "pub_priv_gap"),
     "failure_prob": failure_probability,
 }
@@ -168,7 +155,7 @@ def _from_ball(dim: int, radius: float, steps: int | str, mode: Mode, failure_pr
         pure, allowance = allowance_of(budget, MAX_AUTO_STEPS * dim)
         noise = noise_per_radius(dim, pure=pure, allowance=allowance)
         settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
-        number = best_steps(dim, n_priv, radius, **settings) if isinstance(steps, str) else steps
+        number = best_steps(dim, n_priv, radius, steps, **settings)
         last = predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
         public = {"public_rows_alone": expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
         return last.error, {

@@ -18,11 +18,10 @@ from fastpubpriv.planning.forecasts import (
     MOST_ROWS,
     Forecast,
     Predictor,
-    budget_maker,
     halve,
     most_amount,
 )
-from fastpubpriv.privacy import ZCDP, Budget, PureDP
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
 
@@ -44,6 +43,7 @@ TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
     )
     | {"train": "fastpubpriv.planning.train"}
 )
+NOTIONS: dict[str, type[Budget]] = {"zcdp": ZCDP, "approx": ApproxDP, "pure": PureDP}
 GUESS = "is_a_guess"
 EPSILON = "implied_epsilon"
 GUESSED = (
@@ -338,11 +338,11 @@ def plan(
         n_priv = _solve_rows(predict, budget, wanted)
         solved_for = "n_priv"
     elif budget is None:
-        validation.choice("notion", notion, ("zcdp", "approx", "pure"))
+        kind = NOTIONS[validation.choice("notion", notion, NOTIONS)]
         if (notion == "approx") != (delta is not None):
             raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
-        make = budget_maker(PureDP if notion == "pure" else ZCDP, delta)
-        budget = _solve_budget(predict, n_priv, wanted, make)
+        given = () if delta is None else (delta,)
+        budget = _solve_budget(predict, n_priv, wanted, lambda amount: kind(amount, *given))
         solved_for = "budget"
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(budget).__name__}")

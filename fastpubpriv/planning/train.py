@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_ROWS, Forecast, budget_maker, most_amount, turning_point
+from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_ROWS, Forecast, most_amount, turning_point
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
@@ -184,8 +184,7 @@ class _Call:
             with contextlib.suppress(InputError, BudgetError):
                 found |= {name: _excess(plan) for name, plan in self._plans(method, n_priv, budget)[1].items()}
         found.pop(PUBLIC_ONLY.name, None)
-        make = budget_maker(type(budget), getattr(budget, "delta", None))
-        amount = float(budget.amounts[0])
+        amount, *delta = map(float, budget.amounts)
         return {
             **found,
             "is_a_guess": float(len(self.table) <= self.table.shape[1]),
@@ -193,7 +192,7 @@ class _Call:
             "without_privacy": self._without_privacy(n_priv),
             "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(n, budget)),
             "worth_budget": turning_point(
-                amount, LEAST_AMOUNT, most_amount(budget), lambda each: self._worth(n_priv, make(each))
+                amount, LEAST_AMOUNT, most_amount(budget), lambda each: self._worth(n_priv, type(budget)(each, *delta))
             ),
             **minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget),
         }
