@@ -228,45 +228,13 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TraceBound:
-    """What two or more public rows guarantee for every covariance: its largest eigenvalue is at most eig_upper, and
-    |mean - center| <= sqrt(eig_upper) * mean_radius. `slack` is how far eig_upper may overshoot, as a public factor.
-    """
-
-    center: FloatArray
-    eig_upper: float
-    mean_radius: float
-    slack: float
-    n_pub: int
-
-
 def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
-    """Lower chi-squared quantile, mean radius and slack of `trace_bound` for n_pub rows, whatever they are."""
+    """Lower chi-squared quantile, mean radius, and how far `trace_frame` may overshoot, for n_pub rows, whatever they are."""
     quantile = chi2_quantile(failure_prob / 2.0, n_pub - 1)
     own = math.sqrt(chi2_upper_quantile(failure_prob / 2.0, dim) / n_pub)
     # Both the bound and the public covariance may be gap_ratio^2 above the private one.
     slack = dim * chi2_quantile(0.5, n_pub - 1) / quantile * gap_ratio(pub_priv_gap) ** 4
     return quantile, own + gap_shift(pub_priv_gap), slack
-
-
-def trace_bound(x_pub: FloatArray, *, pub_priv_gap: float, failure_prob: float) -> TraceBound:
-    """Bound the largest eigenvalue by the spread of at least two distinct public rows.
-
-    For every covariance, sum |p_i - mean|^2 is at least its largest eigenvalue times a chi-squared of n_pub - 1 degrees of freedom.
-    """
-    n_pub, dim = x_pub.shape
-    if n_pub < 2:
-        raise InputError(
-            "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
-        )
-    center = x_pub.mean(axis=0)
-    spread = float(np.sum(np.square(x_pub - center)))
-    if not spread > 0.0:
-        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
-    quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
-    eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
-    return TraceBound(center=frozen(center), eig_upper=eig_upper, mean_radius=mean_radius, slack=slack, n_pub=n_pub)
 
 
 DEFAULT_COND_MAX = 1e6
@@ -326,15 +294,23 @@ def public_frame(
 
 
 def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float) -> Frame:
-    """Bound the trace with at least two distinct public rows; `cond_max` bounds the condition of the covariance."""
-    bound: TraceBound = trace_bound(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob)
-    return Frame(
-        bound.center,
-        np.asarray(math.sqrt(bound.eig_upper)),
-        bound.mean_radius,
-        cond_max * bound.slack,
-        "public rows (trace bound)",
-    )
+    """Bound the largest eigenvalue by the spread of at least two distinct public rows; `cond_max` bounds the condition.
+
+    For every covariance, sum |p_i - mean|^2 is at least its largest eigenvalue times a chi-squared of n_pub - 1 degrees of freedom.
+    """
+    n_pub, dim = x_pub.shape
+    if n_pub < 2:
+        raise InputError(
+            "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
+        )
+    center = x_pub.mean(axis=0)
+    spread = float(np.sum(np.square(x_pub - center)))
+    if not spread > 0.0:
+        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+    quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
+    eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
+    scale = np.asarray(math.sqrt(eig_upper))
+    return Frame(frozen(center), scale, mean_radius, cond_max * slack, "public rows (trace bound)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
