@@ -33,6 +33,47 @@ def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
     return pure, laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
 
 
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise on sums of rows of norm 1 on an infinitely fine grid, for a share of an allowance that is a rho or (`pure`) an epsilon.
+
+    `moving`: the rows of leaves, where a pure allowance pays for a row that moves from one to another.
+    """
+
+    pure: bool
+    allowance: Fraction
+    moving: bool = False
+
+    def part(self, share: Fraction) -> Noise:
+        """The noise for a part of the allowance."""
+        return Noise(self.pure, self.allowance * share, self.moving)
+
+    def _cost(self, share: Fraction) -> float:
+        """What a share costs, rounded once: the quotient of the products is that of the reduced fraction, and takes a tenth."""
+        whole = self.allowance
+        return max((whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300)
+
+    def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
+        """Standard deviation in each of `dim` coordinates."""
+        cost = self._cost(share)
+        return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
+
+    def count(self, share: Fraction) -> float:
+        """Standard deviation of the number of rows in one of several disjoint cells."""
+        cost = self._cost(share)
+        return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
+
+    def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
+        """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment.
+
+        Discrete Laplace on the triangle has a deviation of sqrt(2) b everywhere; that ensemble has sqrt(2) more on its diagonal.
+        """
+        cost = self._cost(share)
+        if not self.pure:
+            return 1.0 / math.sqrt(cost)
+        return 2.0 * (side + 1.0 if self.moving else math.sqrt(side * (side + 3.0) / 2.0)) / cost
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Method(Generic[Problem]):
     """An algorithm for a task, exported by the module that implements it.
@@ -293,14 +334,3 @@ def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
     if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
         return validation.finite_vector(name, value, dim)
     return np.full(dim, validation.finite(name, value))
-
-
-def noise_per_radius(dim: int, *, pure: bool, allowance: Fraction) -> Callable[[Fraction], float]:
-    """Noise per coordinate on a sum clipped to radius 1, for a share of the allowance, on an infinitely fine grid."""
-
-    def noise(share: Fraction) -> float:
-        if pure:
-            return math.sqrt(8.0 * dim) / float(allowance * share)
-        return 2.0 / math.sqrt(2.0 * float(allowance * share))
-
-    return noise

@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.bounded import Box, bounded_gaussian, checked_bounds, narrowed
 from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
-from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Noise
+from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS, coinpress_rounds
 from fastpubpriv.estimators.lifted import METHOD as LIFTED
 from fastpubpriv.estimators.linalg import spectrum
@@ -26,7 +26,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
-from fastpubpriv.session import Run
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 

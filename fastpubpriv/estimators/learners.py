@@ -69,7 +69,7 @@ from fastpubpriv.mechanisms.group_covariances import LOG_CAP
 from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.session import Registry, Run, noise_per_radius
+from fastpubpriv.session import Noise, Registry, Run
 from fastpubpriv.sources.views import pair_rows
 
 TEST_SHARE = Fraction(1, 8)
@@ -158,7 +158,7 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
         cost=(price.epsilon, price.delta),
         groups=groups,
     )
-    noise = lifted.gram_noise(problem.lifted, pure=False, allowance=rest(run))
+    noise = partial(Noise(False, rest(run)).gram, problem.lifted)
     if not agreement.passed:
         rounds, _ = lifted.choose_rounds(problem, noise)
         return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest(run)), rounds=rounds)
@@ -244,8 +244,8 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
             f"recursive_preconditioner would need {total} rounds for an eigenvalue range of {problem.condition:.3g}; pass "
             'dim + 1 public rows in general position, a smaller cond_max, or method="lifted_coinpress"'
         )
-    pure, allowance = run.account.pure, run.account.allowance
-    noise = lifted.gram_noise(problem.dim, pure=pure, allowance=allowance)
+    allowance, whole = run.account.allowance, Noise(run.account.pure, run.account.allowance)
+    noise = partial(whole.gram, problem.dim)
     error = round_error(paired, total, noise) if total > 1 else 0.0
     if error > TRUSTED_ERROR:
         needed = paired
@@ -264,8 +264,7 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
     least = KEPT ** (total - 1)
     reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
     last = reach * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
-    per_row = noise_per_radius(d, pure=pure, allowance=allowance)
-    step = lifted.mean_clip(d) * per_row(lifted.MEAN_SHARE) / problem.n
+    step = lifted.mean_clip(d) * whole.vector(d, lifted.MEAN_SHARE) / problem.n
     return Prepared(
         rounds=total,
         status="ok",
@@ -533,10 +532,10 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
 
 
-def predict_pairs(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
+def predict_pairs(problem: Problem, noise: Noise) -> Prepared:
     """As `prepare_pairs`, for `plan`: rounds and the covariance's error by half as many rows, the mean's error by all."""
-    predicted = lifted.predict(replace(problem, n=max(1, problem.n // 2)), pure=pure, allowance=allowance)
-    return replace(predicted, mean_error=lifted.predict(problem, pure=pure, allowance=allowance).mean_error)
+    predicted = lifted.predict(replace(problem, n=max(1, problem.n // 2)), noise)
+    return replace(predicted, mean_error=lifted.predict(problem, noise).mean_error)
 
 
 PAIRS = GaussianMethod(

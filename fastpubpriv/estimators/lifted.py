@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -43,7 +44,7 @@ from fastpubpriv.mechanisms.sums import (
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.session import Run, allowance_of, noise_per_radius
+from fastpubpriv.session import Noise, Run, allowance_of
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)
@@ -102,18 +103,6 @@ class Problem:
 
 # Standard deviation of the GOE diagonal on a sum of rows of norm 1, for a share of the budget.
 GramNoise = Callable[[Fraction], float]
-
-
-def gram_noise(dim: int, *, pure: bool, allowance: Fraction) -> GramNoise:
-    """Noise on the second moment of unit rows on an infinitely fine grid, as the equivalent GOE diagonal."""
-
-    def noise(share: Fraction) -> float:
-        if pure:
-            # Discrete Laplace on the triangle: standard deviation sqrt(2) b everywhere, as a GOE with sqrt(2) more on its diagonal.
-            return 2.0 * math.sqrt(dim * (dim + 3) / 2.0) / float(allowance * share)
-        return 1.0 / math.sqrt(float(allowance * share))
-
-    return noise
 
 
 def least_eigenvalue(problem: Problem, rounds: int, noise: GramNoise) -> float:
@@ -279,7 +268,7 @@ def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fracti
     allowance = run.account.allowance if allowance is None else allowance
     if rounds is not None:
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
-    found = predict(problem, pure=run.account.pure, allowance=allowance, rounds=rounds)
+    found = predict(problem, Noise(run.account.pure, allowance), rounds)
     check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(found.rounds)], allowance)
     if found.status == "ok":
         return found
@@ -346,9 +335,15 @@ def coinpress_mean_step(
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
-    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=run.account.allowance * MEAN_SHARE)
+    noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
+    per_radius = partial(noise.vector, problem.dim)
     steps = best_steps(
-        problem.dim, problem.n, radius, noise_per_radius=noise, mode=problem.mode, failure_prob=problem.failure_prob
+        problem.dim,
+        problem.n,
+        radius,
+        noise_per_radius=per_radius,
+        mode=problem.mode,
+        failure_prob=problem.failure_prob,
     )
     radii = StepRadii(problem.dim, problem.n, steps, problem.mode, problem.failure_prob)
     mean, noise_std = np.zeros(problem.dim), 0.0
@@ -371,14 +366,13 @@ def draws(dim: int) -> int:
     return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
 
 
-def predict(problem: Problem, *, pure: bool, allowance: Fraction, rounds: int | None = None) -> Prepared:
+def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
     """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
-    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
+    gram = partial(noise.gram, problem.lifted)
     if rounds is None:
-        rounds, _ = choose_rounds(problem, noise)
-    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
-    covariance, mean = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
-    status = "ok" if resolves(problem, rounds, noise) else "under_resolved"
+        rounds, _ = choose_rounds(problem, gram)
+    covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
+    status = "ok" if resolves(problem, rounds, gram) else "under_resolved"
     return Prepared(rounds=rounds, status=status, covariance_error=covariance, mean_error=mean)
 
 
@@ -468,8 +462,7 @@ def forecast(
     problem = Problem(
         dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=options.mode, failure_prob=failure
     )
-    pure, allowance = allowance_of(budget, draws(dim))
-    found = rule(problem, pure=pure, allowance=allowance)
+    found = rule(problem, Noise(*allowance_of(budget, draws(dim))))
     return found.covariance_error, {
         "rounds": float(found.rounds),
         "under_resolved": float(found.status == "under_resolved"),

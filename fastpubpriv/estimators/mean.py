@@ -38,7 +38,7 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Grid, Ledger, gaussian_sum_grid, laplace_sum_grid
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.session import noise_per_radius
+from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # ---- The steps of CoinPress's mean, worked out from public numbers before a row is read, and kept for the next
@@ -97,7 +97,7 @@ def public_path(
     dim: int, n: int, allowance: Fraction, radius: float, pure: bool, steps: int, mode: Mode, failure_prob: float
 ) -> Path:
     """The steps from a public ball; InputError, before the debit, unless every step has a grid and a radius."""
-    noise = noise_per_radius(dim, pure=pure, allowance=allowance)
+    noise = partial(Noise(pure, allowance).vector, dim)
     predicted = predict_steps(dim, n, radius, steps=steps, noise_per_radius=noise, mode=mode, failure_prob=failure_prob)
     if max(step.clip_radius for step in predicted) > LARGEST_SIZE:
         raise InputError(
@@ -120,7 +120,7 @@ class Ball:
 
 def choose_steps(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> int:
     """Number of steps: as given, or the one with the least predicted error; public numbers only."""
-    noise = noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
+    noise = partial(Noise(run.account.pure, run.account.allowance).vector, run.rows.dim)
     settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
     return best_steps(run.rows.dim, run.rows.n, ball.radius, step_count(steps), **settings)
 

@@ -28,7 +28,7 @@ from fastpubpriv.estimators.radii import (
 )
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.privacy import Budget, PureDP
-from fastpubpriv.session import allowance_of, noise_per_radius
+from fastpubpriv.session import Noise, allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # error and details of a task for (n_priv, budget)
@@ -152,8 +152,7 @@ def plan_coinpress_mean(
 
 def _from_ball(dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int) -> Forecast:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = allowance_of(budget, MAX_AUTO_STEPS * dim)
-        noise = noise_per_radius(dim, pure=pure, allowance=allowance)
+        noise = partial(Noise(*allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
         settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
         number = best_steps(dim, n_priv, radius, steps, **settings)
         last = predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 from fastpubpriv import validation
@@ -27,7 +28,7 @@ from fastpubpriv.mixtures.separated.searches import choose_method as choose_sear
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.session import allowance_of
+from fastpubpriv.session import Noise, allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # `plan("axis_aligned_mixture")`: method, lists, rows, time.
@@ -171,8 +172,7 @@ def plan_separated_mixture(
         search = allowance * SEARCH_SHARE if depth else 0 * allowance
         rows = n_priv * weight
         found = component_errors(shape, n_priv, pure=pure, allowance=allowance - search)
-        counts = float(leaf_costs(allowance - search, pure=pure).counts)
-        noise = math.sqrt(8.0) / counts if pure else 1.0 / math.sqrt(counts)
+        noise = Noise(pure, leaf_costs(allowance - search, pure=pure).counts).count(Fraction(1))
         details = {
             "mean_error": found.mean,
             "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.mechanisms.gradients import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Registry, Run, noise_per_radius
+from fastpubpriv.session import Noise, Registry, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
@@ -51,10 +52,10 @@ _LEFT_SQ = 1.0  # |d|^2 that may be left
 _CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # of the budget
 _LARGEST = 1e30
 
-Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
+NoiseOf = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
-def centre_share(posterior: Posterior, n_priv: float, noise: Noise) -> Fraction:
+def centre_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fraction:
     """The share of the budget that the mean of the private rows is worth: none unless public rows are few."""
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
@@ -155,7 +156,7 @@ _LEAST = 1e-3  # of all rows, or of the noise: a sum that is released may be neg
 SUM_OF_WEIGHTS = "sum of weights"
 
 
-def weighing_share(problem: Problem, noise: Noise) -> Fraction:
+def weighing_share(problem: Problem, noise: NoiseOf) -> Fraction:
     """The share of the budget that the sum of private weights is worth; none without weights, or where noise would hide it."""
     if not problem.rotation.weighted:
         return Fraction(0)
@@ -228,7 +229,7 @@ def public_fit(problem: Problem) -> Fitted:
 
 def _weighing(problem: Problem, account: Account) -> Fraction:
     """What the sum of private weights costs."""
-    noise = noise_per_radius(1, pure=account.pure, allowance=account.allowance)
+    noise = partial(Noise(account.pure, account.allowance).vector, 1)
     return account.allowance * weighing_share(problem, noise)
 
 
@@ -257,13 +258,12 @@ def _plan_newton(problem: Problem, account: Account) -> Any:
     if not problem.exact:
         return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
     start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
-    return exact.plan_exact(problem, account, left, start, noise(Fraction(1)))
+    return exact.plan_exact(problem, account, left, start, Noise(account.pure, left).vector(problem.dim))
 
 
 def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -> Any:
     """At most so many Newton steps for what is left of an allowance."""
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
+    noise = partial(Noise(account.pure, left).vector, problem.dim)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         centre = centre_share(problem.posterior, problem.counted, noise)
@@ -312,7 +312,7 @@ def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
 
 def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
     """Newton steps that cost what is left, and the rows in the coordinates of the problem."""
-    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=left)
+    noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if isinstance(known, Posterior) and plan.centre:
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
@@ -355,9 +355,7 @@ NEWTON = TrainingMethod(
         + problem.rotation.weighted
         + (exact.draws(problem.dim) if problem.exact else 0)
     ),
-    noise=lambda problem, plan, account: noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)(
-        plan.share
-    ),
+    noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(problem.dim, plan.share),
 )
 PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0)
 METHODS: Registry[TrainingMethod] = Registry(

@@ -37,7 +37,6 @@ from fastpubpriv.estimators.ladder.schedule import (
     LEAST_LAST,
     MOST_ROUNDS,
     CountShares,
-    Noise,
     Norms,
     Outlook,
     Scales,
@@ -70,7 +69,7 @@ from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
-from fastpubpriv.session import Run, allowance_of
+from fastpubpriv.session import Noise, Run, allowance_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

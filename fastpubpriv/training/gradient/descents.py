@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -52,7 +53,7 @@ from fastpubpriv.privacy import (
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult
-from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, kept_rows
 from fastpubpriv.training.gradient.plan import (
@@ -312,7 +313,7 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
 def noise_of(problem: GradientProblem, settings: Descent, account: Account) -> NoiseOf:
     """The noise multiplier for a number of steps, on an infinitely fine grid."""
     sampling = scheme(settings, problem.n_priv)
-    plain = noise_per_radius(problem.size, pure=account.pure, allowance=account.allowance)
+    plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
     if sampling is None:
         once = settings.sampling == "one_pass"
         return lambda steps: plain(Fraction(1, 1 if once else steps))
