@@ -118,25 +118,19 @@ class Ball:
     radius: float
 
 
-def choose_steps(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> int:
-    """Number of steps: as given, or the one with the least predicted error; public numbers only."""
-    noise = partial(Noise(run.account.pure, run.account.allowance).vector, run.rows.dim)
-    settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
-    return best_steps(run.rows.dim, run.rows.n, ball.radius, step_count(steps), **settings)
-
-
 def most_steps(steps: int | str) -> int:
     """Upper bound on the number of steps, known before the account is made."""
     count = step_count(steps)
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> Path:
-    """The steps from a ball of public radius, within the allowance; raises now, before the debit, unless all can be made."""
-    account = run.account
-    return public_path(
-        run.rows.dim, run.rows.n, account.allowance, ball.radius, account.pure, steps, mode, failure_prob
-    )
+def path_of(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> Path:
+    """The steps from a ball of public radius, as many as given or as leave the least predicted error; raises before the debit."""
+    account, dim, n = run.account, run.rows.dim, run.rows.n
+    noise = partial(Noise(account.pure, account.allowance).vector, dim)
+    settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
+    count = best_steps(dim, n, ball.radius, step_count(steps), noise_per_radius=noise, **settings)
+    return public_path(dim, n, account.allowance, ball.radius, account.pure, count, mode, failure_prob)
 
 
 def refine(
@@ -336,7 +330,7 @@ def coinpress_mean(
     if counted:
         norms = counts_of_norms(run, count, once=not unknown)
     else:
-        planned = path_of(run, ball, choose_steps(run, ball, steps, **settings), **settings).steps
+        planned = path_of(run, ball, steps, **settings).steps
     with run.paid():
         seen, unit_std = None, whitening.row_std()
         row_std = unit_std
@@ -599,8 +593,7 @@ def _within_ball(
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
     run = start(draws=most_steps(steps) * public.shape[1])
-    count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    path = path_of(run, ball, count, mode=mode, failure_prob=failure_prob)
+    path = path_of(run, ball, steps, mode=mode, failure_prob=failure_prob)
     n, dim = run.rows.n, run.rows.dim
     running.warn_if_useless(
         "estimate_mean",
