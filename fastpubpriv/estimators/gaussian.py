@@ -19,8 +19,9 @@ from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
 from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS, coinpress_rounds
 from fastpubpriv.estimators.lifted import METHOD as LIFTED
+from fastpubpriv.estimators.lifted import GaussianMethod
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, GaussianMethod, Options
+from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.radii import Mode, budget_shares, chi_radius, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger

@@ -60,9 +60,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn as ladder
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.lifted import GaussianMethod, Learned, Prepared, Problem
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
-from fastpubpriv.estimators.preconditioner import GaussianMethod
 from fastpubpriv.estimators.radii import LARGEST_SIZE, chi_radius
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.group_covariances import LOG_CAP
@@ -191,7 +190,6 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
 
 
 GROUP_COVARIANCES = GaussianMethod(
-    begin=lifted.preconditioned,
     name="group_covariances",
     learn=learn_groups,
     draws=lifted.draws,
@@ -314,7 +312,6 @@ def draws(dim: int) -> int:
 
 
 RECURSIVE = GaussianMethod(
-    begin=lifted.preconditioned,
     name="recursive_preconditioner",
     learn=learn_recursive,
     draws=draws,
@@ -452,7 +449,6 @@ def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
 
 SELECTION = GaussianMethod(
     name="hypothesis_selection",
-    begin=lifted.preconditioned,
     learn=learn_selection,
     draws=lifted.draws,
     prepare=prepare_selection,
@@ -539,7 +535,6 @@ def predict_pairs(problem: Problem, noise: Noise) -> Prepared:
 
 
 PAIRS = GaussianMethod(
-    begin=lifted.preconditioned,
     name="pairs",
     learn=pairs,
     draws=lifted.draws,

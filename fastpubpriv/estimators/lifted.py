@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, reb
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
     Frame,
-    GaussianMethod,
     Options,
     precondition_bounds,
     public_frame,
@@ -44,7 +43,7 @@ from fastpubpriv.mechanisms.sums import (
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.session import Noise, Run, allowance_of
+from fastpubpriv.session import Method, Noise, Run, allowance_of
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)
@@ -447,6 +446,19 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
     return Preconditioned(method, frame, problem, method.prepare(run, problem, options.rounds), len(x_pub))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GaussianMethod(Method[[int]]):
+    """A method of `estimate_gaussian`; its draws depend on the number of columns.
+
+    `begin(method, run, x_pub, options)` reads the public rows, refuses and predicts, all before the debit; what it returns has
+    `warnings`, `reads` (whether private rows are read) and `estimate(run)`. In public coordinates it is `preconditioned`, with
+    `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)`. `predict(options, dim, n_pub, n_priv, budget)`
+    is the error of the covariance, with that of the mean among its details.
+    """
+
+    begin: Callable[..., Any] = preconditioned
+
+
 def forecast(
     options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget, *, rule: Callable[..., Prepared] = predict
 ) -> tuple[float, dict[str, float]]:
@@ -476,7 +488,6 @@ def forecast(
 
 METHOD = GaussianMethod(
     name="lifted_coinpress",
-    begin=preconditioned,
     learn=learn,
     draws=draws,
     prepare=prepare,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, g
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Form, Table, Value, explain, frozen, refuse_no_covariances
-from fastpubpriv.session import Method
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
 
@@ -324,16 +323,3 @@ class Options:
     cond_max: float = DEFAULT_COND_MAX
     require_precondition: bool = False
     structure: str = "auto"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GaussianMethod(Method[[int]]):
-    """A method of `estimate_gaussian`; its draws depend on the number of columns.
-
-    `begin(method, run, x_pub, options)` reads the public rows, refuses and predicts, all before the debit; what it returns has
-    `warnings`, `reads` (whether private rows are read) and `estimate(run)`. In public coordinates it is `lifted.preconditioned`,
-    with `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)`. `predict(options, dim, n_pub, n_priv, budget)`
-    is the error of the covariance, with that of the mean among its details.
-    """
-
-    begin: Callable[..., Any]

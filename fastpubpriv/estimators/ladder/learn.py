@@ -50,9 +50,10 @@ from fastpubpriv.estimators.ladder.schedule import (
     outlook,
     scale_edges,
 )
+from fastpubpriv.estimators.lifted import GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan
-from fastpubpriv.estimators.preconditioner import GaussianMethod, Options
+from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
