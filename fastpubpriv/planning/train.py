@@ -86,8 +86,6 @@ def plan_train(
         )
     loss = validation.choice("loss", loss, STEPWISE)
     method = METHODS.choose(method)
-    if loss == "squared" and method == "output_perturbation":
-        raise InputError(f"method={method!r} needs a loss whose gradients are bounded: pass loss='logistic'")
     explained = validation.fraction("r_squared", r_squared)
     weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)
     if weight is not None and weight > 1.0:
