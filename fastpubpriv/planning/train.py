@@ -182,7 +182,7 @@ class _Call:
             with contextlib.suppress(InputError, BudgetError):
                 found |= {name: _excess(plan) for name, plan in self._plans(method, n_priv, budget)[1].items()}
         found.pop(PUBLIC_ONLY.name, None)
-        amount, *delta = map(float, budget.amounts)
+        amount, *delta = budget.amounts
         return {
             **found,
             "is_a_guess": float(len(self.table) <= self.table.shape[1]),
@@ -190,7 +190,10 @@ class _Call:
             "without_privacy": self._without_privacy(n_priv),
             "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(n, budget)),
             "worth_budget": turning_point(
-                amount, LEAST_AMOUNT, most_amount(budget), lambda each: self._worth(n_priv, type(budget)(each, *delta))
+                float(amount),
+                LEAST_AMOUNT,
+                most_amount(budget),
+                lambda each: self._worth(n_priv, type(budget)(each, *delta)),
             ),
             **minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget),
         }
