@@ -11,9 +11,8 @@ Steps divide by this sum. Public weights say what it is as long as private rows 
 errors are wrong, and steps of rows that weigh four times as much overshoot and end far off (four columns, 10,000 rows, rho = .05,
 slopes of 1: root mean square error .19 with the public mean, .013 with the sum that costs a hundredth of the budget).
 
-The registry of all methods of training, and the choice between them by errors that public numbers predict.
-What the functions of a record are called with stands in `TrainingMethod`. The methods in this file have no settings; those that
-have are in `gradient/`.
+Methods are chosen by errors that public numbers predict. `TrainingMethod` says what the functions of a record are called with;
+those in this file have no settings, those that have are in `gradient/`.
 """
 
 from __future__ import annotations

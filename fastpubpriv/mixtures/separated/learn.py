@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -150,9 +149,8 @@ def lifted_errors(
     problem = lifted.Problem(
         dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
     )
-    noise = Noise(pure, allowance, moving=True)
-    per_row = noise.vector(dim, lifted.MEAN_SHARE)
-    return Prediction(*lifted.predicted_errors(problem, TYPICAL_ROUNDS, partial(noise.gram, dim + 1), per_row))
+    found = lifted.predict(problem, Noise(pure, allowance, moving=True), TYPICAL_ROUNDS)
+    return Prediction(found.covariance_error, found.mean_error)
 
 
 def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
