@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
@@ -27,7 +27,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.newton import LogisticPosterior
-from fastpubpriv.training.problem import Ends, Fitted, Problem
+from fastpubpriv.training.problem import Ends, Fitted, Problem, rows_behind
 from fastpubpriv.training.public_fits import chances
 
 # Shares of the budget; and of that of the Gram matrix.
@@ -42,6 +42,7 @@ _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
 _CLIPPED_GRAM = 0.6
 _MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
+_FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
 _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
 
 
@@ -140,16 +141,22 @@ class RowAtStart:
 class Curvature:
     """The second moment of the private rows, (D, D), pooled with that of public rows where they agree.
 
-    `noise` is that of an entry, `clipped` what clipping may have taken, `few` says that some direction is hardly seen; `plain` and
-    `plain_noise` are those of the private rows alone.
+    `noise` is that of an entry, `clipped` what clipping may have taken, `unseen` (D, k) are directions in which noise hides whether
+    private rows vary at all; `plain` and `plain_noise` are those of the private rows alone.
     """
 
     matrix: FloatArray
     noise: float
     clipped: float
-    few: bool
+    unseen: FloatArray
     plain: FloatArray
     plain_noise: float
+
+    def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
+        """Of rows (k, D) of linear maps: whether what is unseen would be most of their variance, were it as flat as it may be."""
+        hidden = np.sum((rows @ self.unseen) ** 2, axis=1) / _LEAST_CURVATURE
+        found: BoolArray = hidden > np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
+        return found
 
     def power(self, exponent: float) -> FloatArray:
         """A power of the matrix."""
@@ -189,9 +196,8 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
-    low = vectors[:, values < least]
-    few = bool(np.any(np.sum((flat.T @ low) ** 2, axis=0) < 0.5))
-    return Curvature(matrix=held, noise=error, clipped=clipped, few=few, plain=plain, plain_noise=noise)
+    unseen = vectors[:, values < least]
+    return Curvature(matrix=held, noise=error, clipped=clipped, unseen=unseen, plain=plain, plain_noise=noise)
 
 
 def is_elsewhere(problem: Problem, found: Curvature) -> bool:
@@ -329,11 +335,20 @@ class _Step:
         )
 
     def _status(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> tuple[str, ...]:
-        """Of each estimate: the first reason why all intervals may not hold, else whether its tail is most of it."""
+        """Of each estimate: the first reason why all intervals may not hold, else whether few rows or its tail are most of it."""
         reason = self._reason(shifted=shifted)
-        if reason:
+        if reason not in ("", "heavy_tail"):
             return (reason,) * len(tail)
-        return tuple(np.where(tail > _MOSTLY_TAIL * std, "heavy_tail", "ok").tolist())
+        heavy = (tail > _MOSTLY_TAIL * std) | bool(reason)
+        few = self.curvature.rests_on_unseen(self.problem.to_user) | self._may_be_hidden
+        return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
+
+    @property
+    def _may_be_hidden(self) -> BoolArray:
+        """Estimates that rest on so few rows that what noise hides in a count of norms may decide them, (p + 1,)."""
+        share = rows_behind(self.problem) / self._m
+        hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
+        return np.append(False, (share < _FEW_BEHIND) & (hidden > _HIDDEN * share * self.found.rows))
 
     def _reason(self, *, shifted: bool) -> str:
         """The first reason why no interval may hold, or nothing."""
@@ -342,7 +357,7 @@ class _Step:
             return "unresolved"
         if shifted:
             return "shifted"
-        if self.curvature.few or (dim > _MANY and self._m < _FEW_FOR_MANY * dim):
+        if dim > _MANY and self._m < _FEW_FOR_MANY * dim:
             return "few_rows"
         return self.found.reason
 

@@ -181,13 +181,14 @@ def test_a_curvature_taken_from_few_public_rows_is_caught(monkeypatch):
 
 
 def test_directions_that_hardly_vary_are_held():
-    found = Curvature(matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, few=False, plain=np.eye(2), plain_noise=0.0)
+    found = Curvature(matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, unseen=np.zeros((2, 0)), plain=np.eye(2), plain_noise=0.0)
     assert np.allclose(found.power(-0.5), np.diag([0.5, 2.0]))
     rng = np.random.default_rng(8)
     x = rng.normal(size=(3000, 2))
     x[100:, 1] *= 0.01  # private rows hardly vary where public ones do
     result = fitted(x, x[:, 0] + rng.normal(size=3000), 100, budget=ZCDP(0.5))
-    assert set(result.status) <= {"few_rows", "shifted"}
+    assert result.status[1] in ("few_rows", "shifted")
+    assert result.status[0] == ("shifted" if "shifted" in result.status else "ok")  # other coefficients do not rest on it
 
 
 def test_the_plan_is_known_before_the_debit():
