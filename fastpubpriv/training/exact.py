@@ -180,13 +180,17 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     noise = found.noise_std / n / (1.0 if run.account.pure else math.sqrt(2.0))
     clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
     plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
-    matrix, error = plain, noise
     near = public.T @ public / m
-    sizes, along = np.linalg.eigh(near)
-    # Directions that no row has, as where all categories of a column have a term.
-    flat = along[:, sizes < _LEAST_CURVATURE]
-    if not problem.loss.classes:
-        near = np.eye(dim) - flat @ flat.T  # whitened rows
+    if not problem.loss.classes:  # whitened rows, but for directions that none has, as where all categories have a term
+        sizes, along = np.linalg.eigh(near)
+        flat = along[:, sizes < _LEAST_CURVATURE]
+        near = np.eye(dim) - flat @ flat.T
+    return pooled_curvature(plain, noise, clipped, near, m)
+
+
+def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: FloatArray, m: int) -> Curvature:
+    """The curvature `plain` of the private rows, with the one of m public rows `near` it where they agree, (D, D) each."""
+    dim, matrix, error = len(plain), plain, noise
     if m > 2 * dim:
         doubt = _CURVATURE / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
@@ -246,28 +250,41 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         what="scores",
         counted=problem.counted,
     )
-    elsewhere = is_elsewhere(problem, curvature)
-    step = _Step(problem=problem, start=start, curvature=curvature, half=half, found=found, elsewhere=elsewhere)
-    return step.fitted(plan)
+    step = ExactStep(
+        to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=_public_fit(problem),
+        behind=np.append(1.0, rows_behind(problem) / len(known.labels)), m=len(known.labels), curvature=curvature,
+        half=half, found=found, start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
+    )  # fmt: skip
+    return step.fitted(plan.steps)
+
+
+def _public_fit(problem: Problem) -> FloatArray:
+    """Coefficients of the public rows alone, (D,): least squares, or what stands for the maximum likelihood."""
+    known = problem.posterior
+    if isinstance(known, LogisticPosterior):
+        return known.mean
+    return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Step:
+class ExactStep:
     """From released numbers to coefficients and what is known of them.
 
-    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature.
+    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature. What is reported are
+    `to_user` (q, D) times the coefficients, plus `offset` (q,).
     """
 
-    problem: Problem
-    start: Fitted
+    to_user: FloatArray
+    offset: FloatArray
+    start: Fitted  # where scores were measured
+    public: FloatArray  # (D,), the fit of the public rows alone
+    behind: FloatArray  # (q,), share of the public rows that each number rests on
+    m: int  # public rows
     curvature: Curvature
     half: FloatArray
     found: RadialMean
+    start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
-
-    @property
-    def _m(self) -> int:
-        return len(self.problem.posterior.labels)
 
     @property
     def _noise_sq(self) -> float:
@@ -290,20 +307,19 @@ class _Step:
         most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
         return lengths * most
 
-    def fitted(self, plan: ExactPlan) -> Fitted:
+    def fitted(self, steps: int) -> Fitted:
         """Coefficients, and their intervals in the units of the table."""
-        problem = self.problem
-        own, to_user = self.found.functional(self.half), problem.to_user @ self.half
+        own, to_user = self.found.functional(self.half), self.to_user @ self.half
         given = self.found.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
         tail = given.tail + self._clipped(lengths)
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
-        public = self._public_fit()
+        public = self.public
         apart = self._disagreement(public - self.start.mean - own.value, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
-        agree = not shifted and apart < _ALIKE and self._m >= _POOLED * self.found.dim
-        trust, worth = self._trust(plan), self._public_worth(mean_tail) if agree else 0.0
-        point_worth = self._point_worth(plan, trust, mean_tail) if agree else 0.0
+        agree = not shifted and apart < _ALIKE and self.m >= _POOLED * self.found.dim
+        trust, worth = self._trust, self._public_worth(mean_tail) if agree else 0.0
+        point_worth = self._point_worth(mean_tail) if agree else 0.0
         # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to.
         lean = worth if self._reason(shifted=shifted) else 0.0
 
@@ -315,7 +331,9 @@ class _Step:
             return center, estimate + lean * (center - estimate)
 
         _, mean = pooled(self.start.mean, own.value, public)
-        center, estimate = pooled(problem.in_units(self.start.mean), given.value, problem.in_units(public))
+        center, estimate = pooled(
+            self.to_user @ self.start.mean + self.offset, given.value, self.to_user @ public + self.offset
+        )
         sampling = self.found.sampling_std**2
         unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq
         inverse = self.half @ self.half
@@ -324,7 +342,7 @@ class _Step:
             covariance=unit * inverse,
             noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
             drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
-            steps=plan.steps,
+            steps=steps,
             ends=Ends(
                 estimate=estimate,
                 center=center,
@@ -340,15 +358,15 @@ class _Step:
         if reason not in ("", "heavy_tail"):
             return (reason,) * len(tail)
         heavy = (tail > _MOSTLY_TAIL * std) | bool(reason)
-        few = self.curvature.rests_on_unseen(self.problem.to_user) | self._may_be_hidden
+        few = self.curvature.rests_on_unseen(self.to_user) | self._may_be_hidden
         return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
 
     @property
     def _may_be_hidden(self) -> BoolArray:
-        """Estimates that rest on so few rows that what noise hides in a count of norms may decide them, (p + 1,)."""
-        share = rows_behind(self.problem) / self._m
+        """Estimates that rest on so few rows that what noise hides in a count of norms may decide them, (q,)."""
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
-        return np.append(False, (share < _FEW_BEHIND) & (hidden > _HIDDEN * share * self.found.rows))
+        found: BoolArray = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
+        return found
 
     def _reason(self, *, shifted: bool) -> str:
         """The first reason why no interval may hold, or nothing."""
@@ -357,37 +375,33 @@ class _Step:
             return "unresolved"
         if shifted:
             return "shifted"
-        if dim > _MANY and self._m < _FEW_FOR_MANY * dim:
+        if dim > _MANY and self.m < _FEW_FOR_MANY * dim:
             return "few_rows"
         return self.found.reason
 
     @property
     def _public_sq(self) -> float:
         """Of what public rows say by themselves."""
-        return self.found.sampling_std**2 * self.found.n / self._m
+        return self.found.sampling_std**2 * self.found.n / self.m
 
-    def _start_sq(self, plan: ExactPlan) -> float:
+    @property
+    def _start_sq(self) -> float:
         """Of the start, as predicted."""
-        noise = 0.25 * self._noise_sq * float(plan.share / START)
+        noise = self.start_noise * self._noise_sq
         return 1.0 / (1.0 / max(noise, 1.0 / LARGEST) + 1.0 / (self.start.drift * self._public_sq + 1.0 / LARGEST))
 
-    def _beyond(self, plan: ExactPlan) -> float:
+    @property
+    def _beyond(self) -> float:
         """Squared error of the start, beyond what was predicted, that the step shows."""
         dim = self.found.dim
-        usual = (self._noise_sq + self._start_sq(plan)) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
+        usual = (self._noise_sq + self._start_sq) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
         return max(0.0, float(np.mean(self.found.mean**2)) - usual)
 
-    def _trust(self, plan: ExactPlan) -> float:
+    @property
+    def _trust(self) -> float:
         """Part of the step that is taken: all of it where the start is seen to be far off."""
-        start = self._start_sq(plan) + self._beyond(plan)
+        start = self._start_sq + self._beyond
         return start / (start + self._noise_sq)
-
-    def _public_fit(self) -> FloatArray:
-        """Coefficients of the public rows alone, (D,): least squares, or what stands for the maximum likelihood."""
-        known = self.problem.posterior
-        if isinstance(known, LogisticPosterior):
-            return known.mean
-        return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0], dtype=np.float64)
 
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over what is expected of it."""
@@ -397,16 +411,16 @@ class _Step:
     def _is_drift(self, disagreement: float) -> bool:
         """Whether this is more than chance makes of public rows like the private ones, of which a few tell their own scale."""
         dim = self.found.dim
-        return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self._m - dim, 1.0 - _BY_CHANCE)))
+        return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - _BY_CHANCE)))
 
     def _public_worth(self, mean_tail: float) -> float:
         """Weight of the public fit beside the exact coefficients, where they agree: by inverse variance."""
         own = self.found.sampling_std**2 + self._noise_sq + self._bent_sq + (mean_tail / 2.0) ** 2
         return own / (own + self._public_sq)
 
-    def _point_worth(self, plan: ExactPlan, trust: float, mean_tail: float) -> float:
+    def _point_worth(self, mean_tail: float) -> float:
         """The same beside the estimate, whose start knows the public rows already."""
-        noise, start, beyond = self._noise_sq, self._start_sq(plan), self._beyond(plan)
+        trust, noise, start, beyond = self._trust, self._noise_sq, self._start_sq, self._beyond
         pooled = (
             trust**2 * noise + (1.0 - trust) ** 2 * (start + beyond)
             if beyond > 0.0
