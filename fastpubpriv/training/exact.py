@@ -39,7 +39,7 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 _HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
-_CLIPPED_GRAM = 0.6
+CLIPPED_GRAM = 0.6
 _MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
 _FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
@@ -178,7 +178,7 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
         clip_radius=math.sqrt(radius),
     )
     noise = found.noise_std / n / (1.0 if run.account.pure else math.sqrt(2.0))
-    clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    clipped = float(dim) if norms.law is None else min(float(dim), CLIPPED_GRAM * norms.law.beyond(radius) / n)
     plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
     near = public.T @ public / m
     if not problem.loss.classes:  # whitened rows, but for directions that none has, as where all categories have a term

@@ -42,6 +42,7 @@ from fastpubpriv.training.problem import (
     rests_on_few,
     rows_behind,
 )
+from fastpubpriv.training.softmax import SOFTMAX
 
 
 @shared_docs
@@ -151,8 +152,11 @@ def train(
     if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
         return _train("train", kind, data, budget, name, model, account)
     auto = name == "auto"
-    record, public_only = METHODS["semi_dp" if auto else name], METHODS["throw_away"]
-    return fit(record, settings, kind, data, budget, model, account, instead=public_only if auto else None)
+    record, instead = METHODS["semi_dp" if auto else name], METHODS["throw_away"] if auto else None
+    exact = SOFTMAX if kind is LOSSES["softmax"] and auto and tails == "any" else None
+    if name == "newton":
+        record = SOFTMAX
+    return fit(record, settings, kind, data, budget, model, account, instead=instead, exact=exact)
 
 
 @shared_docs
