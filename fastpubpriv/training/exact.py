@@ -8,6 +8,7 @@ coefficients, up to noise and to what tails hide. Intervals are about these. Pub
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -43,6 +44,7 @@ CLIPPED_GRAM = 0.6
 _MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
 _FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
+_BENT_OFF, _SLIGHT = 0.6, 1e-4  # part of the bend that may be missing, or too much; part of a step that is straight
 _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
 
 
@@ -250,10 +252,15 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         what="scores",
         counted=problem.counted,
     )
+
+    def mean_score(slope: FloatArray) -> FloatArray:
+        return np.asarray(known.rows.T @ score.factors(known.rows @ slope, known.labels) / len(known.labels))
+
     step = ExactStep(
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=_public_fit(problem),
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), m=len(known.labels), curvature=curvature,
         half=half, found=found, start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
+        mean_score=mean_score if problem.loss.classes else None,
     )  # fmt: skip
     return step.fitted(plan.steps)
 
@@ -285,37 +292,58 @@ class ExactStep:
     found: RadialMean
     start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
+    mean_score: Callable[[FloatArray], FloatArray] | None = (
+        None  # of public rows at coefficients (D,), of a loss that bends
+    )
 
     @property
     def _noise_sq(self) -> float:
         return self.found.noise_std**2
 
     @property
+    def _inverse(self) -> FloatArray:
+        return np.asarray(self.half @ self.half)
+
+    @property
     def _length(self) -> float:
         """Of the step, as far as it stands out of its noise."""
-        dim = self.found.dim
-        seen = max(float(np.sum(self.found.mean**2)) - dim * self._noise_sq, 0.0)
-        return math.sqrt(seen + math.sqrt(2.0 * dim) * self._noise_sq)
+        noise = self._noise_sq * np.linalg.eigvalsh(self._inverse)
+        seen = max(float(np.sum((self.half @ self.found.mean) ** 2)) - float(np.sum(noise)), 0.0)
+        return math.sqrt(seen + math.sqrt(2.0) * float(np.linalg.norm(noise)))
 
     @property
     def _bent_sq(self) -> float:
-        """What the noise of the curvature makes of the step."""
+        """What the noise of the curvature makes of the step, times the square of the inverse curvature."""
         return (self.curvature.noise * self._length) ** 2
 
-    def _clipped(self, lengths: FloatArray) -> FloatArray:
+    def _bent(self, step: FloatArray) -> FloatArray:
+        """What the bend of the loss along a step adds to it, by public rows, (D,): half of it is added, and all allowed for."""
+        if self.mean_score is None:
+            return np.zeros_like(step)
+        begin, small = self.start.mean, _SLIGHT * step
+        straight = (self.mean_score(begin + small) - self.mean_score(begin)) / _SLIGHT
+        found: FloatArray = self.half @ (
+            self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight)
+        )
+        return found
+
+    @property
+    def _clipped(self) -> FloatArray:
         """What the clip of the curvature may make of the step."""
         most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
-        return lengths * most
+        return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
 
     def fitted(self, steps: int) -> Fitted:
         """Coefficients, and their intervals in the units of the table."""
         own, to_user = self.found.functional(self.half), self.to_user @ self.half
+        bent = self._bent(own.value)
         given = self.found.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
-        tail = given.tail + self._clipped(lengths)
+        bent_user = self.to_user @ bent
+        tail = given.tail + self._clipped + _BENT_OFF * np.abs(bent_user)
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
-        apart = self._disagreement(public - self.start.mean - own.value, mean_tail)
+        apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
         agree = not shifted and apart < _ALIKE and self.m >= _POOLED * self.found.dim
         trust, worth = self._trust, self._public_worth(mean_tail) if agree else 0.0
@@ -330,16 +358,20 @@ class ExactStep:
             estimate = moved + point_worth * (alone - moved)
             return center, estimate + lean * (center - estimate)
 
-        _, mean = pooled(self.start.mean, own.value, public)
+        _, mean = pooled(self.start.mean, own.value + bent / 2.0, public)
         center, estimate = pooled(
-            self.to_user @ self.start.mean + self.offset, given.value, self.to_user @ public + self.offset
+            self.to_user @ self.start.mean + self.offset,
+            given.value + bent_user / 2.0,
+            self.to_user @ public + self.offset,
         )
         sampling = self.found.sampling_std**2
-        unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq
-        inverse = self.half @ self.half
+        inverse = self._inverse
+        unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq) + worth**2 * self._public_sq
+        covariance = unit * inverse + (1.0 - worth) ** 2 * self._bent_sq * inverse @ inverse
+        std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
         return Fitted(
             mean=mean,
-            covariance=unit * inverse,
+            covariance=covariance,
             noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
             drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
             steps=steps,
@@ -348,7 +380,7 @@ class ExactStep:
                 center=center,
                 below=(1.0 - worth) * (tail - np.minimum(given.extra, 0.0)),
                 above=(1.0 - worth) * (tail + np.maximum(given.extra, 0.0)),
-                status=self._status(tail + np.abs(given.extra), math.sqrt(unit) * lengths, shifted=shifted),
+                status=self._status(tail + np.abs(given.extra), std, shifted=shifted),
             ),
         )
 
@@ -415,7 +447,8 @@ class ExactStep:
 
     def _public_worth(self, mean_tail: float) -> float:
         """Weight of the public fit beside the exact coefficients, where they agree: by inverse variance."""
-        own = self.found.sampling_std**2 + self._noise_sq + self._bent_sq + (mean_tail / 2.0) ** 2
+        bent_sq = self._bent_sq * float(np.trace(self._inverse)) / self.found.dim
+        own = self.found.sampling_std**2 + self._noise_sq + bent_sq + (mean_tail / 2.0) ** 2
         return own / (own + self._public_sq)
 
     def _point_worth(self, mean_tail: float) -> float:

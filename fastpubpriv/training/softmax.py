@@ -1,10 +1,11 @@
 """Softmax regression: the maximum likelihood of all private rows, by the step of `exact` from a start by Newton steps.
 
-Scores of several classes are known up to a common number: coefficients of a row u are (K - 1, D) along orthonormal contrasts of
-the K classes, and those of the classes add up to zero. The score of a row, minus its gradient, is then the outer product of the
-contrasts of its residuals, label minus chance, with u; its second derivative is that of the contrasts of diag(p) - p p^T with
-u u^T. Both are one vector of a row, clipped to a ball: all classes and columns have one budget. The second derivative couples the
-classes, and is released as it is: a bound on it, such as Boehning's, would make steps too short to end at the maximum.
+Scores of several classes are known up to a common number: coefficients of a row u are (K - 1, D) along contrasts of the K classes,
+and those of the classes add up to zero. Contrasts are such that the mean second derivative of public rows is about the identity.
+The score of a row, minus its gradient, is then the outer product of the contrasts of its residuals, label minus chance, with u;
+its second derivative is that of the contrasts of diag(p) - p p^T with u u^T. Both are one vector of a row, clipped to a ball: all
+classes and columns have one budget. The second derivative couples the classes, and is released as it is: a bound on it, such as
+Boehning's, would make steps too short to end at the maximum.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, count_share, unpacked
 from fastpubpriv.kernels.rows import rows_quantise
+from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
@@ -34,9 +36,9 @@ from fastpubpriv.training.gradient.problem import Descended, GradientProblem, Gr
 from fastpubpriv.training.newton import FEW_OF_CLASSES
 from fastpubpriv.training.problem import FAR_ROWS, Fitted, TrainingMethod
 
-_STEPS = 3  # of the start
+_STEPS, _HALVINGS = 3, 6  # of the start; and of a step at most
 MOST = 64  # coefficients along contrasts: a second derivative has about the square of it
-_QUIET = 0.05  # variance of noise over that of sampling, below which there are two rounds
+_QUIET = 3.0  # variance of noise over that of sampling, below which there are two rounds
 _CLIP = 0.9  # quantile of the public scores' lengths, to which the start clips
 _LEAST_CURVATURE = 0.02  # along any direction, where public rows are classified without doubt
 
@@ -75,8 +77,7 @@ class RowOfClasses:
     """The public map of such a row to its score, (K - 1) D numbers, at coefficients `slope` (K - 1, D); or, with `curvature`, to
     its second derivative, packed along classes and along columns, whose length is that of the matrix.
 
-    The loss counts K times, so that the curvature of chances that are all equal is u u^T in each contrast. A row without a known
-    class is zero. Sums are made in one order, so that a row has the same bits in any company.
+    A row without a known class is zero. Sums are made in one order, so that a row has the same bits in any company.
     """
 
     contrasts: FloatArray
@@ -104,7 +105,7 @@ class RowOfClasses:
             else:
                 missed = (label == np.arange(len(chance))[:, None]) - chance
                 for a, along in enumerate(self.contrasts.T):
-                    np.multiply(u, total_times(missed, along * len(chance)), out=out[a * dim : (a + 1) * dim])
+                    np.multiply(u, total_times(missed, along), out=out[a * dim : (a + 1) * dim])
             found: Chunk = np.where(known & np.isfinite(out).all(axis=0), out, 0.0).T
         return np.ascontiguousarray(found)
 
@@ -116,15 +117,16 @@ class RowOfClasses:
 
     def _bend(self, u: FloatArray, chance: FloatArray, out: FloatArray) -> None:
         """Fill in the second derivatives, (width, k)."""
-        classes, root = len(chance), math.sqrt(2.0)
+        root = math.sqrt(2.0)
         means = [total_times(chance, along) for along in self.contrasts.T]
         squares = np.array(
             [u[j] * u[k] * (1.0 if j == k else root) for j, k in zip(*np.triu_indices(len(u)), strict=True)]
         )
-        for place, (a, b) in enumerate(zip(*np.triu_indices(classes - 1), strict=True)):
+        for place, (a, b) in enumerate(zip(*np.triu_indices(len(means)), strict=True)):
             both = total_times(chance, self.contrasts[:, a] * self.contrasts[:, b]) - means[a] * means[b]
-            both *= classes * (1.0 if a == b else root)
-            np.multiply(squares, both, out=out[place * len(squares) : (place + 1) * len(squares)])
+            np.multiply(
+                squares, both * (1.0 if a == b else root), out=out[place * len(squares) : (place + 1) * len(squares)]
+            )
 
     def matrix(self, vector: FloatArray) -> FloatArray:
         """The matrix ((K - 1) D, (K - 1) D) of a packed second derivative."""
@@ -176,14 +178,26 @@ class SoftmaxProblem:
         return found
 
     @cached_property
+    def contrasts(self) -> FloatArray:
+        """Columns (K, K - 1) that add up to zero, in which classes vary alike among public rows."""
+        plain = contrasts(self.problem.outputs)
+        scores = self.problem.x @ self.alone.T
+        chance = np.exp(scores - scores.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
+        values, along = np.linalg.eigh(spread)
+        found: FloatArray = plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
+        return found
+
+    @cached_property
     def start(self) -> FloatArray:
         """The public fit, (K - 1, D)."""
-        found: FloatArray = contrasts(self.problem.outputs).T @ self.alone @ np.linalg.inv(self._to_fit)
+        found: FloatArray = np.linalg.pinv(self.contrasts) @ self.alone @ np.linalg.inv(self._to_fit)
         return found
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
         """Coefficients (K - 1, D) as weights (K, width) in the units of the fit."""
-        found: FloatArray = contrasts(self.problem.outputs) @ slope @ self._to_fit
+        found: FloatArray = self.contrasts @ slope @ self._to_fit
         return found
 
     @cached_property
@@ -196,10 +210,23 @@ class SoftmaxProblem:
             columns.append(np.column_stack([intercepts, slopes]).ravel())
         return np.array(columns).T
 
+    def damping(self, slope: FloatArray, move: FloatArray, score: FloatArray) -> float:
+        """The part of a move that does not lead beyond the minimum: of the public loss, turned to have the private mean score."""
+        turned = score - self.at(slope)(self.public).mean(axis=0)
+
+        def value(part: float) -> float:
+            weights = self.contrasts @ (slope + part * move)
+            scores = self.public[:, :-1] @ (weights * self.rows.step).T
+            loss = LOSSES["softmax"]
+            assert loss.values is not None
+            return float(np.mean(loss.values(scores, self.public[:, -1]))) - part * float(turned @ move.ravel())
+
+        begin = value(0.0)
+        return next((part for part in 0.5 ** np.arange(_HALVINGS) if value(part) <= begin), 0.0)
+
     def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
         """The map of rows to scores, or to second derivatives."""
-        made = contrasts(self.problem.outputs)
-        return RowOfClasses(contrasts=made, slope=slope, step=self.rows.step, curvature=curvature)
+        return RowOfClasses(contrasts=self.contrasts, slope=slope, step=self.rows.step, curvature=curvature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -279,14 +306,17 @@ def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
             what=f"scores{again}",
         )
         if index + 1 < plan.rounds:
-            slope = slope + found.functional(half).value.reshape(slope.shape)
+            move = found.functional(half).value.reshape(slope.shape)
+            slope = slope + known.damping(slope, move, curvature.power(0.5) @ found.mean) * move
     influence = (scores @ inverse @ known.to_user.T) ** 2
     squares = np.sum(influence**2, axis=0)
     step = ExactStep(
         to_user=known.to_user, offset=np.zeros(len(known.to_user)),
         start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
         behind=np.sum(influence, axis=0) ** 2 / np.maximum(squares, 1.0 / LARGEST) / len(scores), m=len(scores),
-        curvature=curvature, half=half, found=found, start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START), elsewhere=False,
+        curvature=curvature, half=half, found=found, elsewhere=False,
+        start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START),
+        mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )  # fmt: skip
     fitted = step.fitted(prepared.steps)
     weights = known.in_fit(fitted.mean.reshape(slope.shape))
@@ -311,8 +341,10 @@ def _start(run: Run, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
         )  # fmt: skip
         spread = float(np.mean(lengths**2)) / score.width / m
         trust = spread / (spread + (released.noise_std / n) ** 2)
-        move = half @ np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
-        slope = (1.0 - trust) * known.start + trust * (slope + move.reshape(slope.shape))
+        mean: FloatArray = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
+        move = (half @ mean).reshape(slope.shape)
+        slope = slope + known.damping(slope, move, np.linalg.solve(half, mean)) * move
+        slope = (1.0 - trust) * known.start + trust * slope
     return slope
 
 
