@@ -256,9 +256,11 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
     def mean_score(slope: FloatArray) -> FloatArray:
         return np.asarray(known.rows.T @ score.factors(known.rows @ slope, known.labels) / len(known.labels))
 
+    alone = _public_fit(problem)
     step = ExactStep(
-        to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=_public_fit(problem),
-        behind=np.append(1.0, rows_behind(problem) / len(known.labels)), m=len(known.labels), curvature=curvature,
+        to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
+        public_scores=known.rows * score.factors(known.rows @ alone, known.labels)[:, None],
+        behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
         half=half, found=found, start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
         mean_score=mean_score if problem.loss.classes else None,
     )  # fmt: skip
@@ -286,7 +288,7 @@ class ExactStep:
     start: Fitted  # where scores were measured
     public: FloatArray  # (D,), the fit of the public rows alone
     behind: FloatArray  # (q,), share of the public rows that each number rests on
-    m: int  # public rows
+    public_scores: FloatArray  # (m, D), of the public rows at their own fit
     curvature: Curvature
     half: FloatArray
     found: RadialMean
@@ -295,6 +297,11 @@ class ExactStep:
     mean_score: Callable[[FloatArray], FloatArray] | None = (
         None  # of public rows at coefficients (D,), of a loss that bends
     )
+
+    @property
+    def m(self) -> int:
+        """Public rows."""
+        return len(self.public_scores)
 
     @property
     def _noise_sq(self) -> float:
@@ -346,17 +353,22 @@ class ExactStep:
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
         agree = not shifted and apart < _ALIKE and self.m >= _POOLED * self.found.dim
-        trust, worth = self._trust, self._public_worth(mean_tail) if agree else 0.0
+        trust, worth = self._trust, self._public_worth(mean_tail, self._public_sq) if agree else 0.0
         point_worth = self._point_worth(mean_tail) if agree else 0.0
-        # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to.
-        lean = worth if self._reason(shifted=shifted) else 0.0
+        # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to. Noise also
+        # makes their own error look larger than they show it to be, which an estimate may trust more than an interval.
+        spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (
+            self.found.dim * self.m * (self.m - self.found.dim)
+        )
+        known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
+        lean = known if self._reason(shifted=shifted) else 0.0
 
         def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
             """The exact coefficients and the estimate, each with the public fit, in the coordinates of the arguments."""
             exact, moved = start + step, start + trust * step
             center = exact + worth * (alone - exact)
             estimate = moved + point_worth * (alone - moved)
-            return center, estimate + lean * (center - estimate)
+            return center, estimate + lean * (exact + known * (alone - exact) - estimate)
 
         _, mean = pooled(self.start.mean, own.value + bent / 2.0, public)
         center, estimate = pooled(
@@ -445,11 +457,11 @@ class ExactStep:
         dim = self.found.dim
         return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - _BY_CHANCE)))
 
-    def _public_worth(self, mean_tail: float) -> float:
+    def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Weight of the public fit beside the exact coefficients, where they agree: by inverse variance."""
         bent_sq = self._bent_sq * float(np.trace(self._inverse)) / self.found.dim
         own = self.found.sampling_std**2 + self._noise_sq + bent_sq + (mean_tail / 2.0) ** 2
-        return own / (own + self._public_sq)
+        return own / (own + public_sq)
 
     def _point_worth(self, mean_tail: float) -> float:
         """The same beside the estimate, whose start knows the public rows already."""

@@ -375,7 +375,7 @@ def test_a_second_derivative_that_depends_on_other_rows_is_caught(monkeypatch):
 
     def leaning(self, u):
         found = plain(self, u)
-        return found - 99.0 * found.mean(axis=1, keepdims=True)
+        return np.roll(found, 1, axis=1) if found[0, 0] > found[1, 0] else np.roll(found, 1, axis=0)
 
     monkeypatch.setattr(RowOfClasses, "_chances", leaning)
     caught_of_training(
