@@ -272,9 +272,12 @@ class TrainingResult(Result):
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
         They hold least squares, or the maximum likelihood, of the private rows: noise for privacy, the sampling of rows, what the
-        clip of rows far out may hide, and the noise of the curvature. With tails="light" and for the Huber loss they count what
-        public and private rows leave open and the known noise, under a normal law; labels that are skewed move the intercept
-        most, which `intercept_error` counts. NaN where `status` says "few_public_rows".
+        clip of rows far out may hide, and the noise of the curvature. As they count sampling they also serve for the population
+        that rows were drawn from. Its error is that of an average direction, as for residuals whose variance is the same
+        everywhere: where it goes with a column, that column's interval may be a seventh too short for the population. With
+        tails="light" and for the Huber loss they count what public and private rows leave open and the known noise, under a normal
+        law; labels that are skewed move the intercept most, which `intercept_error` counts. NaN where `status` says
+        "few_public_rows".
         """
         lower, upper = self._ends(validation.confidence_level(level))
         return lower[1:], upper[1:]
@@ -455,8 +458,8 @@ class DescentResult(Result):
         The same from the public rows alone, which cost nothing.
     standard_error, interval_center, tail_below, tail_above : (outputs, 1 + terms) float64
         Of [intercept, coefficients], as for `TrainingResult`: intervals are about the maximum likelihood of the private rows, with
-        public rows where they agree. Scores of classes are known up to a common number: coefficients of all classes add up to zero
-        for each term. NaN for a gradient method and for public rows alone.
+        public rows where they agree, and count sampling. Scores of classes are known up to a common number: coefficients of all
+        classes add up to zero for each term. NaN for a gradient method and for public rows alone.
     status : tuple of str
         Of the coefficients of one class after the other, as for `TrainingResult`; empty where there are no intervals.
     method, loss : str

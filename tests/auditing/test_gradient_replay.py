@@ -370,15 +370,18 @@ def test_a_canary_stays_within_the_claim_and_less_noise_does_not(name, monkeypat
     assert not audit(finals(METHODS_OF_AUDIT[name]), rows(1e9), rows(-1e9), **settings).passed
 
 
-def test_a_second_derivative_that_depends_on_other_rows_is_caught(monkeypatch):
-    plain = RowOfClasses._chances
+def test_scores_of_classes_that_depend_on_other_rows_are_caught(monkeypatch):
+    plain = RowOfClasses.__call__
 
-    def leaning(self, u):
-        found = plain(self, u)
-        return np.roll(found, 1, axis=1) if found[0, 0] > found[1, 0] else np.roll(found, 1, axis=0)
+    def leaning(self, chunk):
+        found = plain(self, chunk)
+        return found if self.curvature else found - 9.0 * found.mean(axis=0)
 
-    monkeypatch.setattr(RowOfClasses, "_chances", leaning)
-    caught_of_training(
-        "moved by|sensitivity",
-        run=lambda x: train(x, label=-1, x_pub=THREE, loss="softmax", method="newton", budget=ZCDP(0.5)),
+    monkeypatch.setattr(RowOfClasses, "__call__", leaning)
+    rows = THREE[:30].copy()
+    other = rows.copy()
+    rows[0], other[0] = [9.0, 90.0, 0.9, 0.0], [-9.0, -90.0, -0.9, 0.0]
+    given = {"label": -1, "x_pub": THREE, "loss": "softmax", "method": "newton", "budget": ZCDP(0.5)}
+    raises(
+        ReplayError, "moved by|sensitivity", record_replay, lambda x: train(x, **given), rows, other, budget=ZCDP(0.5)
     )
