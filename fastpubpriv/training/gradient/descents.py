@@ -658,7 +658,7 @@ def _result(
     shared = run.fields(names.n_pub)
     shared["dim"] = len(names.columns)
     everything = np.column_stack([intercept, coefficients])
-    center, below, above, deviation = (np.full(everything.shape, np.nan) for _ in range(4))
+    center, below, above, deviation = (np.zeros((0, everything.shape[1])) for _ in range(4))
     status: tuple[str, ...] = ()
     if (ends := found.ends) is not None and found.deviation is not None:
         each = (ends.estimate, ends.center, ends.below, ends.above, found.deviation)
