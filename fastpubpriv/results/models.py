@@ -456,10 +456,10 @@ class DescentResult(Result):
         The predictions at zero.
     public_coefficients, public_intercept
         The same from the public rows alone, which cost nothing.
-    standard_error, interval_center, tail_below, tail_above : (outputs or 0, 1 + terms) float64
-        Of [intercept, coefficients], as for `TrainingResult`: intervals are about the maximum likelihood of the private rows, with
-        public rows where they agree, and count sampling. Scores of classes are known up to a common number: coefficients of all
-        classes add up to zero for each term. Empty for a gradient method and for public rows alone.
+    standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
+        Of [intercept, coefficients] of one class after the other, as for `TrainingResult`: intervals are about the maximum
+        likelihood of the private rows, with public rows where they agree, and count sampling. Scores of classes are known up to a
+        common number: coefficients of all classes add up to zero for each term. Empty for a gradient method and for public rows alone.
     status : tuple of str
         Of the coefficients of one class after the other, as for `TrainingResult`; empty where there are no intervals.
     method, loss : str
@@ -528,10 +528,10 @@ class DescentResult(Result):
         "intercept": ("outputs",),
         "public_coefficients": ("outputs", "terms"),
         "public_intercept": ("outputs",),
-        "standard_error": ("intervals", "all"),
-        "interval_center": ("intervals", "all"),
-        "tail_below": ("intervals", "all"),
-        "tail_above": ("intervals", "all"),
+        "standard_error": ("intervals",),
+        "interval_center": ("intervals",),
+        "tail_below": ("intervals",),
+        "tail_above": ("intervals",),
         "weights": ("size",),
         "classes": ("classes",),
     }
@@ -539,9 +539,8 @@ class DescentResult(Result):
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
         fine = self.coefficients.shape[1] == p and len(self.coefficients) in (1, len(self.classes))
-        fine = fine and self.interval_center.shape[1] == p + 1 and {*self.status} <= {*STATUSES}
-        fine = fine and len(self.interval_center) in (0, len(self.coefficients))
-        fine = fine and len(self.status) == len(self.interval_center) * p
+        fine = fine and len(self.status) in (0, self.coefficients.size) and {*self.status} <= {*STATUSES}
+        fine = fine and len(self.interval_center) == (len(self.coefficients) * (p + 1) if self.status else 0)
         fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
         fine = fine and ("source" in self.design or p == self.dim)
         if not fine:
@@ -556,12 +555,13 @@ class DescentResult(Result):
 
     def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Of [intercept, coefficients]."""
-        half = normal_quantile(0.5 + level / 2.0) * self.standard_error
-        if not self.status:
-            return (np.full((len(self.intercept), len(self.terms) + 1), np.nan),) * 2
         known = np.column_stack([self.intercept, self.coefficients])
-        lower = np.minimum(known, self.interval_center - self.tail_below - half)
-        return lower, np.maximum(known, self.interval_center + self.tail_above + half)
+        if not self.status:
+            return np.full_like(known, np.nan), np.full_like(known, np.nan)
+        half = normal_quantile(0.5 + level / 2.0) * self.standard_error
+        lower = (self.interval_center - self.tail_below - half).reshape(known.shape)
+        upper = (self.interval_center + self.tail_above + half).reshape(known.shape)
+        return np.minimum(known, lower), np.maximum(known, upper)
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""

@@ -657,13 +657,13 @@ def _result(
     public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
     shared = run.fields(names.n_pub)
     shared["dim"] = len(names.columns)
-    everything = np.column_stack([intercept, coefficients])
-    center, below, above, deviation = (np.zeros((0, everything.shape[1])) for _ in range(4))
+    everything, ends = np.column_stack([intercept, coefficients]), found.ends
     status: tuple[str, ...] = ()
-    if (ends := found.ends) is not None and found.deviation is not None:
-        each = (ends.estimate, ends.center, ends.below, ends.above, found.deviation)
-        everything, center, below, above, deviation = (one.reshape(everything.shape) for one in each)
+    center, below, above, deviation = (np.zeros(0) for _ in range(4))
+    if ends is not None and found.deviation is not None:
+        center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
         status = tuple(np.array(ends.status).reshape(everything.shape)[:, 1:].ravel().tolist())
+        everything = ends.estimate.reshape(everything.shape)
     return DescentResult(
         coefficients=frozen(everything[:, 1:]),
         intercept=frozen(everything[:, 0]),
