@@ -459,7 +459,8 @@ class DescentResult(Result):
     standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
         Of [intercept, coefficients] of one class after the other, as for `TrainingResult`: intervals are about the maximum
         likelihood of the private rows, with public rows where they agree, and count sampling. Scores of classes are known up to a
-        common number: coefficients of all classes add up to zero for each term. Empty for a gradient method and for public rows alone.
+        common number: coefficients of all classes add up to zero for each term. Empty for a gradient method and for public rows
+        alone.
     status : tuple of str
         Of the coefficients of one class after the other, as for `TrainingResult`; empty where there are no intervals.
     method, loss : str
