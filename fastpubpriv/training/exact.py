@@ -40,6 +40,7 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 _HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
+_THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
 CLIPPED_GRAM = 0.6
 _MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
@@ -183,10 +184,11 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     clipped = float(dim) if norms.law is None else min(float(dim), CLIPPED_GRAM * norms.law.beyond(radius) / n)
     plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
     near = public.T @ public / m
-    if not problem.loss.classes:  # whitened rows, but for directions that none has, as where all categories have a term
+    if (
+        not problem.loss.classes
+    ):  # whitened rows, but for directions that none has, or one: where all categories have a term
         sizes, along = np.linalg.eigh(near)
-        flat = along[:, sizes < _LEAST_CURVATURE]
-        near = np.eye(dim) - flat @ flat.T
+        near = (along * np.where(sizes < _THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
     return pooled_curvature(plain, noise, clipped, near, m)
 
 
