@@ -40,6 +40,7 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 _HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
+_MUCH = 0.25  # part of a variance
 _THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
 CLIPPED_GRAM = 0.6
 _MOSTLY_TAIL = 1.96  # deviations of an estimate
@@ -156,9 +157,9 @@ class Curvature:
     plain_noise: float
 
     def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
-        """Of rows (k, D) of linear maps: whether what is unseen would be most of their variance, were it as flat as it may be."""
+        """Of rows (k, D) of linear maps: whether what is unseen would add much to their variance, were it as flat as it may be."""
         hidden = np.sum((rows @ self.unseen) ** 2, axis=1) / _LEAST_CURVATURE
-        found: BoolArray = hidden > np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
+        found: BoolArray = hidden > _MUCH * np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
         return found
 
     def power(self, exponent: float) -> FloatArray:
