@@ -27,7 +27,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.mechanisms.gradients import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
@@ -373,12 +373,14 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
         made = None if name == "auto" else METHODS[name].settings
     elif name in ("auto", PUBLIC_ONLY.name):
         made = SEMI_DP.settings if name == "auto" else None
+    elif name == NEWTON.name and loss is LOSSES["softmax"]:
+        made = None
     else:
         made = METHODS[name].settings
         if made is None:
             kind = getattr(loss, "name", type(loss).__name__)
             raise InputError(
-                f"method={method!r} is for the squared, the Huber and the logistic loss, got {kind!r}: pass a gradient method"
+                f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
             )
     return name, None if made is None else made()
 

@@ -47,11 +47,12 @@ class TrainingMethod(Method[[Any]]):
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
     noise: Callable[..., float] = lambda *_: 0.0  # (task, plan, account) -> noise of a step, over the bound on a row
+    knows: Callable[[Any], bool] = bool  # whether it can be used for a problem
 
 
 FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 _MOST_NAMED = 6  # classes in a message
-_FAR = 16.0  # rows so many times as long as the longest public one are shortened
+FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shortened
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +216,7 @@ def make_problem(
         posterior.turn[1:].T @ whitener.root,
         whitener.mean,
         posterior.turn[0],
-        _FAR * longest + np.sqrt(len(whitener.mean)),
+        FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
     )
     rotation = Rotation(
         design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair,

@@ -575,8 +575,12 @@ def fit(
     account: running.AccountArguments,
     *,
     instead: TrainingMethod | None = None,
+    exact: TrainingMethod | None = None,
 ) -> DescentResult:
-    """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget."""
+    """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget.
+
+    `exact` is taken first where it `knows` the problem.
+    """
     rows, table = data
     features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
     columns = features or tuple(f"x{j}" for j in range(rows.dim - 1))
@@ -584,6 +588,8 @@ def fit(
     scaling = getattr(settings, "scaling", "standard")
     problem, n_pub = make_gradient_problem(loss, table, columns, rows.n, scaling=scaling, stated=model)
     names = _Names(features=features, columns=columns, n_pub=n_pub)
+    if exact is not None and exact.knows(problem):
+        record, settings = exact, None
     with contextlib.ExitStack() as files:
         task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
         run = running.start("train", rows, record.spends(budget), draws=max(1, record.draws(task)), **account)
@@ -613,9 +619,21 @@ def _result(
     public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
     shared = run.fields(names.n_pub)
     shared["dim"] = len(names.columns)
+    everything, ends = np.column_stack([intercept, coefficients]), found.ends
+    status: tuple[str, ...] = ()
+    center, below, above, deviation = (np.zeros(0) for _ in range(4))
+    if ends is not None and found.deviation is not None:
+        center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
+        status = tuple(np.array(ends.status).reshape(everything.shape)[:, 1:].ravel().tolist())
+        everything = ends.estimate.reshape(everything.shape)
     return DescentResult(
-        coefficients=frozen(coefficients),
-        intercept=frozen(intercept),
+        coefficients=frozen(everything[:, 1:]),
+        intercept=frozen(everything[:, 0]),
+        standard_error=frozen(deviation),
+        interval_center=frozen(center),
+        tail_below=frozen(below),
+        tail_above=frozen(above),
+        status=status,
         public_coefficients=frozen(public),
         public_intercept=frozen(alone),
         method=record.name,
