@@ -91,14 +91,14 @@ class ProductCode:
         return [code]
 
 
-def _code_of(keys: Sequence[Keys]) -> ProductCode:
+def code_of(keys: Sequence[Keys]) -> ProductCode:
     numbers = [None if each.is_text else np.array(each.levels, dtype=np.float64) for each in keys]
     order = [None if each is None else np.argsort(each) for each in numbers]
     sorted_numbers = [None if each is None else each[place] for each, place in zip(numbers, order, strict=True)]
     return ProductCode(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys))
 
 
-def _listed_keys(name: str | None, given: Any) -> Keys:
+def listed_keys(name: str | None, given: Any) -> Keys:
     """A list of keys, checked: texts, or finite numbers, each once."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
         raise InputError(f"keys must be a list of texts or of numbers, got {type(given).__name__}")
@@ -123,14 +123,14 @@ def _public_keys(name: str | None, x_pub: Any) -> Keys:
     if isinstance(name, str):
         texts = texts_of_column(x_pub, name)
         if texts is not None:
-            return _listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
+            return listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
     plain = name is None or isinstance(x_pub, np.ndarray | list | tuple)
     column = public_rows(x_pub, columns=None if plain else [name], dim=1)
-    return _listed_keys(name, np.unique(column).tolist())
+    return listed_keys(name, np.unique(column).tolist())
 
 
 def _keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
-    return _public_keys(name, x_pub) if given is None else _listed_keys(name, given)
+    return _public_keys(name, x_pub) if given is None else listed_keys(name, given)
 
 
 def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
@@ -174,7 +174,7 @@ def _count_known(
     run = running.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
     (laplace_count_grid if pure else gaussian_count_grid)(allowance, cells, rows.n)  # raises now if there is none
-    measurement = CodeCounts(codes=_code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
+    measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
     with run.paid():
         released = run.release(measurement, name="counts of keys", cost=allowance)
         # Every row has one key: the excess of the sum over the number of rows is noise.

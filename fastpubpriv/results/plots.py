@@ -185,6 +185,40 @@ def plot_counts(
     return save(figure, path)
 
 
+def plot_forest(
+    names: Sequence[str],
+    columns: Sequence[str],
+    values: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    title: str,
+    *,
+    path: str | Path | None = None,
+) -> Any:
+    """One panel for each column, and in it a line for each name, from the top down: a point and its interval; all (names, columns).
+
+    An infinite end goes on to the edge of the panel.
+    """
+    shown = min(len(columns), MAX_LARGE_PANELS)
+    figure = new_figure(1.4 + 3.0 * shown, 0.8 + 0.2 * max(len(names), 4))
+    places = np.arange(len(names))
+    for j, axes in enumerate(figure.subplots(1, shown, squeeze=False, sharey=True)[0]):
+        ends = np.concatenate([each[:, j][np.isfinite(each[:, j])] for each in (values, lower, upper)])
+        low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
+        room = 0.04 * (high - low) or 1.0
+        axes.set_xlim(low - room, high + room)
+        axes.hlines(places, np.maximum(lower[:, j], low - room), np.minimum(upper[:, j], high + room), color=PALETTE[0], lw=1.5)
+        axes.plot(values[:, j], places, "o", ms=3.5, color=PALETTE[1])
+        axes.set_yticks(places)
+        axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.grid(axis="x", alpha=0.3, lw=0.5)
+        axes.set_title(heading(columns[j], 30), fontsize=9)
+    figure.axes[0].invert_yaxis()
+    figure.suptitle(heading(title, 60), fontsize=9)
+    return save(figure, path)
+
+
 def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = None) -> Any:
     """One panel for each one-dimensional histogram: released bins as bars of density, on a log axis where they spread far.
 
