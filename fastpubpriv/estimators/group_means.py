@@ -63,8 +63,9 @@ LISTED = 0.95  # of the public rows that the groups must hold
 class Line:
     """Cells of one column, ascending, for all groups alike; lengths from the center in units of 2^exponent.
 
-    `low`, `high`, `mass`, `variance` (cells,): where the numbers of a cell are taken to lie, how many of all rows are there, and how
-    well that is known. The `edges` (cells - 1,) are what is counted between, in data units `cuts`.
+    `low`, `high`, `mass`, `variance` (cells,): where the numbers of a cell are taken to lie, how many of all rows are there, and
+    how well that is known. The `edges` (cells - 1,) are what is counted between, in data units `cuts`. The tails of all rows are
+    believed to hold a row as far out as `reach`, below and above.
     """
 
     center: float
@@ -75,6 +76,7 @@ class Line:
     high: FloatArray
     mass: FloatArray
     variance: FloatArray
+    reach: tuple[float, float]
 
     @property
     def width(self) -> FloatArray:
@@ -102,12 +104,12 @@ def line_of(seen: Seen) -> Line:
     clip, shares, column = seen.map.clip, seen.shares, seen.column
     sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
     below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
-    inside, guessed = [0.0, 0.0], [(0.0, 0.0)] * 2
+    inside, guessed, reach = [0.0, 0.0], [(0.0, 0.0)] * 2, [0.0, 0.0]
     for place, counts, variances in ((0, column.below, column.below_var), (1, column.above, column.above_var)):
-        side, reach = clip.sides[place], clip.absolute((clip.below, clip.above)[place])
-        if side is None and not reach > 0.0:
+        side, cut = clip.sides[place], clip.absolute((clip.below, clip.above)[place])
+        if side is None and not cut > 0.0:
             continue
-        last = key_of(reach, shares.log2_parts) if side is None else side.last
+        last = key_of(cut, shares.log2_parts) if side is None else side.last
         start = max(0, last + 1 - OCTAVES_BELOW * shares.parts)
         known = slice(start, last + 1)
         cells = np.stack([sizes[known], sizes[start + 1 : last + 2], np.maximum(counts[known], 0.0), variances[known]])
@@ -120,8 +122,10 @@ def line_of(seen: Seen) -> Line:
         beyond, rows = beyond[: len(upper) - 1], float(beyond[: len(upper) - 1].sum())
         far = float((beyond * (upper[:-1] + upper[1:])).sum()) / (2.0 * rows) if rows > 0.0 else 1.5 * float(upper[0])
         inside[place], guessed[place] = float(sizes[start]), (rows, far)
-    held = below[2].sum() + above[2].sum() + guessed[0][0] + guessed[1][0]
-    rest = np.array([[-inside[0]], [inside[1]], [max(clip.rows - held, 0.0)], [shares.count_std**2]])
+        last_row = np.count_nonzero(np.cumsum(beyond[::-1])[::-1] >= 1.0)
+        reach[place] = float(upper[last_row])
+    outside = below[2].sum() + above[2].sum() + guessed[0][0] + guessed[1][0]
+    rest = np.array([[-inside[0]], [inside[1]], [max(clip.rows - outside, 0.0)], [shares.count_std**2]])
     fine = np.concatenate([below, rest, above], axis=1)
     points = np.append(fine[0], fine[1, -1])
     ranks, noise = (np.append(0.0, np.cumsum(each)) for each in fine[2:])
@@ -145,6 +149,7 @@ def line_of(seen: Seen) -> Line:
         high=np.append(edges, max(edges[-1], 2.0 * guessed[1][1] - edges[-1])),
         mass=np.concatenate([[guessed[0][0]], np.diff(np.interp(edges, points, ranks)), [guessed[1][0]]]),
         variance=np.concatenate([[beyond_var], np.maximum(spread, shares.count_std**2), [beyond_var]]),
+        reach=(reach[0], reach[1]),
     )
 
 
@@ -228,7 +233,10 @@ class Boxes:
 
 
 def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
-    """The box of least predicted error of each group, for a sum with `noise` times half of its length: a larger group has a wider one."""
+    """The box of least predicted error of each group, for a sum with `noise` times half of its length.
+
+    A larger group has a wider one.
+    """
     points, groups = line.edges, np.arange(len(masses.rows))
     sides = []
     for over, square in (line.below(points), line.above(points)):
@@ -256,7 +264,8 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> Flo
         low, high = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high))
     total = np.maximum(masses.rows.sum(axis=1), 1.0)
     mean = (masses.rows * (low + high) / 2.0).sum(axis=1) / total
-    return np.maximum((masses.rows * (low**2 + low * high + high**2) / 3.0).sum(axis=1) / total - mean**2, 0.0)
+    square = (masses.rows * (low**2 + low * high + high**2) / 3.0).sum(axis=1) / total
+    return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -287,19 +296,21 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
         variance = inside + trust * (radius**2 * (square + 0.5 - y**2) - inside)
     variance = np.maximum(variance, 0.0) + np.maximum(whole - inside, 0.0)
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
-    clip, all_rows = seen.map.clip, seen.map.clip.rows
-    tails = [TAIL * hidden / all_rows for hidden in (clip.hidden_below, clip.hidden_above)]
+    clip = seen.map.clip
+    # Of what the tails of all rows may hide, a group has its share of the rows in the outermost cells.
+    ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
+    hidden = clip.hidden_below, clip.hidden_above
+    tails = [TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(hidden, ends, strict=True)]
     half = NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
-    # One row as far out as rows are seen, in this group or in others.
-    far = np.maximum(boxes.lower - line.edges[0], line.edges[-1] - boxes.upper) / n
-    doubt = math.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / all_rows
+    far = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper) / n  # what one row may do
+    doubt = math.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     sides = [side for side in clip.sides if side is not None]
     slow = any(side.heavy for side in sides)
     words = [
         (np.full(len(n), not seen.scale.anchored or not sides), _unplaced(seen)),
         (moments.count[:, j] < FEW_STDS * moments.count_std, "few_rows"),
         ((doubt > half) | seen.scale.outlying | any(side.faint for side in sides), "faint"),
-        ((far > half) | slow | (max(tails) > half), "heavy_tail"),
+        ((far > half) | (np.maximum(*tails) > half) | slow, "heavy_tail"),
     ]
     status = np.select([holds for holds, _ in words], [word for _, word in words], default="resolved")
     unknown = np.isin(status, ["unresolved", "point_mass", "few_rows"])
@@ -309,8 +320,8 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
         noise_std=line.absolute(noise),
         sampling_std=line.absolute(sampling),
         clipping_std=line.absolute(clipping),
-        tail_below=np.where(unknown, math.inf, line.absolute(np.full(len(n), tails[0]))),
-        tail_above=np.where(unknown, math.inf, line.absolute(np.full(len(n), tails[1]))),
+        tail_below=np.where(unknown, math.inf, line.absolute(tails[0])),
+        tail_above=np.where(unknown, math.inf, line.absolute(tails[1])),
         status=tuple(status.tolist()),
     )
 
@@ -336,7 +347,9 @@ def check_group_grids(shares: Shares, groups: int) -> None:
     group_event(least * (1 - CELL_SHARE), groups, shares.dim, shares.n, pure=shares.pure)
 
 
-def learn(run: Run, numbers: Run, public: FloatArray, shares: Shares, codes: GroupCodes, bounds: Bounds) -> dict[str, Any]:
+def learn(
+    run: Run, numbers: Run, public: FloatArray, shares: Shares, codes: GroupCodes, bounds: Bounds
+) -> dict[str, Any]:
     """All releases, and the fields of the result that come of them."""
     dim, pure = shares.dim, shares.pure
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
@@ -349,19 +362,24 @@ def learn(run: Run, numbers: Run, public: FloatArray, shares: Shares, codes: Gro
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
     parts = np.split(released.value, np.cumsum([codes.groups * each for each in cells])[:-1])
     masses = [
-        masses_of(line, part.reshape(codes.groups, -1), released.noise_std) for line, part in zip(lines, parts, strict=True)
+        masses_of(line, part.reshape(codes.groups, -1), released.noise_std)
+        for line, part in zip(lines, parts, strict=True)
     ]
     cost = shares.total * (1 - CELL_SHARE)
     bound, event = group_event(cost, codes.groups, dim, shares.n, pure=pure)
     boxes = [boxes_of(line, each, event.noise_std / bound) for line, each in zip(lines, masses, strict=True)]
     lower, upper = (
-        np.stack([line.center + line.absolute(getattr(each, end)) for line, each in zip(lines, boxes, strict=True)], axis=1)
+        np.stack(
+            [line.center + line.absolute(getattr(each, end)) for line, each in zip(lines, boxes, strict=True)], axis=1
+        )
         for end in ("lower", "upper")
     )
     if bounds is not None:
         lower, upper = np.clip(lower, *bounds), np.clip(upper, *bounds)
     moments = run.release(
-        GroupMoments(codes=codes, lower=lower, upper=upper, row_cost=16 * (dim + 1)), name="moments of groups", cost=cost
+        GroupMoments(codes=codes, lower=lower, upper=upper, row_cost=16 * (dim + 1)),
+        name="moments of groups",
+        cost=cost,
     )
     told = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
     names = ("noise_std", "sampling_std", "clipping_std", "tail_below", "tail_above")
@@ -412,9 +430,13 @@ def mean_of_groups(
     dim, codes = rows.dim - 1, GroupCodes(code_of([keys]), len(keys.levels) + 1)
     numbers_of_groups = codes.groups * dim * (MOST_EDGES + 1)
     if numbers_of_groups > MOST_NUMBERS:
-        raise InputError(f"{codes.groups:,} groups of {dim} columns are too many: list fewer groups, or pass fewer columns")
+        raise InputError(
+            f"{codes.groups:,} groups of {dim} columns are too many: list fewer groups, or pass fewer columns"
+        )
     limits = bounds(dim)
-    run = running.start("estimate_mean", rows, budget, draws=column_draws(dim) + numbers_of_groups + 3 * codes.groups * dim, **asked)
+    run = running.start(
+        "estimate_mean", rows, budget, draws=column_draws(dim) + numbers_of_groups + 3 * codes.groups * dim, **asked
+    )
     shares = shares_of(dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
     check_group_grids(shares, codes.groups)
     names = None if rows.columns is None else rows.columns[:-1]
@@ -449,7 +471,7 @@ def _warn_before(shares: Shares, codes: GroupCodes, public: FloatArray) -> None:
     (found,) = codes(public)
     if (found == codes.groups - 1).mean() > 1.0 - LISTED:
         warnings.warn(
-            f"estimate_mean: more than {1.0 - LISTED:.0%} of the public rows are in none of the groups: list all of them in groups=",
+            f"estimate_mean: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all groups in groups=",
             AccuracyWarning,
             stacklevel=4,
         )

@@ -529,7 +529,9 @@ def estimate_mean(
     if by is not None or groups is not None:
         settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
         if by is None or settings != PLAIN or covariance is not None or variance is not None:
-            raise InputError("groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings")
+            raise InputError(
+                "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
+            )
         return mean_of_groups(
             x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
             bounds=partial(validation.column_bounds, bounds), **running.asked(ledger, random_state, threads, progress),

@@ -92,6 +92,7 @@ class ProductCode:
 
 
 def code_of(keys: Sequence[Keys]) -> ProductCode:
+    """The code of rows whose columns have these lists of keys."""
     numbers = [None if each.is_text else np.array(each.levels, dtype=np.float64) for each in keys]
     order = [None if each is None else np.argsort(each) for each in numbers]
     sorted_numbers = [None if each is None else each[place] for each, place in zip(numbers, order, strict=True)]

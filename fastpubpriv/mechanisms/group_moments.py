@@ -26,7 +26,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def count_weight(quant_bound: int, *, pure: bool) -> int:
-    """What a row adds to the count of its group, in grid steps: as much as is free beside the sum, or a good deal under Laplace noise.
+    """What a row adds to the count of its group, in grid steps: as much as is free beside the sum; a quarter under Laplace noise.
 
     Examples
     --------
@@ -85,7 +85,9 @@ class GroupMomentsQuery(Query):
         groups, columns = self.lower.shape
         with np.errstate(all="ignore"):
             middle = self.lower / 2.0 + self.upper / 2.0
-            steps = np.minimum(self.bound / (self.upper / 2.0 - self.lower / 2.0), _LARGEST)  # 0 / 0 is none of the rows' doing
+            steps = np.minimum(
+                self.bound / (self.upper / 2.0 - self.lower / 2.0), _LARGEST
+            )  # 0 / 0 is none of the rows' doing
             for j in range(columns):
                 column = chunk[:, j].astype(np.float64, copy=False)
                 here = np.isfinite(column) & (found >= 0) & (found < groups)
@@ -95,7 +97,10 @@ class GroupMomentsQuery(Query):
                 fits = np.abs(scaled) <= self.bound  # carries the guarantee; not for a NaN
                 q = np.where(fits, scaled, 0.0).astype(np.int64)
                 # A chunk has at most 2^22 rows and |q| <= 2^26: these sums of doubles are exact.
-                sums = [np.bincount(group, minlength=groups) * self.weight, np.bincount(group, weights=q, minlength=groups)]
+                sums = [
+                    np.bincount(group, minlength=groups) * self.weight,
+                    np.bincount(group, weights=q, minlength=groups),
+                ]
                 if self.squares:
                     squares = q * q // self.bound - self.bound // 2
                     sums.append(np.bincount(group, weights=squares, minlength=groups))
@@ -112,7 +117,7 @@ class GroupMomentsQuery(Query):
 class MomentsReleased:
     """Released moments by group and column, (groups, columns) each, of numbers mapped to -1 ... 1 from their box.
 
-    `count` and `total` have noise of `count_std` and `noise_std`; so has `squares`, the sum of y^2 - 1/2, of `noise_std`. It is None
+    `count` has noise of `count_std`; `total` and `squares`, the sum of y^2 - 1/2, have noise of `noise_std`. There are no squares
     under Laplace noise.
     """
 
@@ -142,7 +147,9 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
     upper: FloatArray
     row_cost: int
 
-    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> MomentsReleased:
+    def release(
+        self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> MomentsReleased:
         """Charge `cost`, run the pass and add noise."""
         pure, (groups, columns) = account.pure, self.lower.shape
         bound, event = group_event(cost, groups, columns, rows.n, pure=pure)

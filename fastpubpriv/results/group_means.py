@@ -29,7 +29,7 @@ from fastpubpriv.results.base import (
 Group = str | float
 GROUP_STATUSES = {
     "resolved": "the counts show where the numbers of the group lie and end",
-    "heavy_tail": "one more row as far out as rows are seen would leave the interval, or the column falls off slowly",
+    "heavy_tail": "one more row as far out as some are would leave the interval, or the column falls off slowly",
     "faint": "few rows far from all others decide it: the interval holds if nothing lies further out",
     "few_rows": "the number of rows is within four deviations of its noise: no mean",
     "point_mass": "the column is constant, or the rows that differ are fewer than can be seen: no interval without bounds",
@@ -124,7 +124,15 @@ class GroupMeans(Result):
 
     def _refuse_nonsense(self) -> None:
         shape = len(self.groups), self.dim
-        arrays = [self.mean, self.count, self.noise_std, self.sampling_std, self.clipping_std, self.tail_below, self.tail_above]
+        arrays = [
+            self.mean,
+            self.count,
+            self.noise_std,
+            self.sampling_std,
+            self.clipping_std,
+            self.tail_below,
+            self.tail_above,
+        ]
         fine = all(each.shape == shape for each in arrays) and self.noise_law in ("gaussian", "laplace")
         fine = fine and len(self.lowest) == len(self.highest) == self.dim
         if not fine or [len(line) for line in self.status] != [shape[1]] * shape[0]:

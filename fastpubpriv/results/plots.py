@@ -207,7 +207,9 @@ def plot_forest(
         low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
         room = 0.04 * (high - low) or 1.0
         axes.set_xlim(low - room, high + room)
-        axes.hlines(places, np.maximum(lower[:, j], low - room), np.minimum(upper[:, j], high + room), color=PALETTE[0], lw=1.5)
+        axes.hlines(
+            places, np.maximum(lower[:, j], low - room), np.minimum(upper[:, j], high + room), color=PALETTE[0], lw=1.5
+        )
         axes.plot(values[:, j], places, "o", ms=3.5, color=PALETTE[1])
         axes.set_yticks(places)
         axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
