@@ -18,7 +18,7 @@ from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.learn import NORMAL, TAIL, Bounds, Seen, count, warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.learn import DECIDES, NORMAL, TAIL, Bounds, Seen, count, warn_if_bounds_are_wrong
 from fastpubpriv.estimators.columns.scales import (
     MANY_ZEROS,
     MOST_MOVES,
@@ -287,14 +287,14 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
     noise = radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
-    whole, inside = (spread_of(line, masses, boxes, clipped=each) for each in (False, True))
+    every, inside = (spread_of(line, masses, boxes, clipped=each) for each in (False, True))
     variance = inside
     if moments.squares is not None:
         square = moments.squares[:, j] / n
         error = radius**2 / n * moments.noise_std * np.sqrt(1.0 + 2.0 * square**2 + 8.0 * y**2)
         trust = inside**2 / np.maximum(inside**2 + error**2, TINY)
         variance = inside + trust * (radius**2 * (square + 0.5 - y**2) - inside)
-    variance = np.maximum(variance, 0.0) + np.maximum(whole - inside, 0.0)
+    variance = np.maximum(variance, 0.0) + np.maximum(every - inside, 0.0)
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
     clip = seen.map.clip
     # Of what the tails of all rows may hide, a group has its share of the rows in the outermost cells.
@@ -305,7 +305,8 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     far = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper) / n  # what one row may do
     doubt = math.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     sides = [side for side in clip.sides if side is not None]
-    slow = any(side.heavy for side in sides)
+    whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
+    slow = any(side.heavy for side in sides) or TAIL * max(hidden) > DECIDES * whole
     words = [
         (np.full(len(n), not seen.scale.anchored or not sides), _unplaced(seen)),
         (moments.count[:, j] < FEW_STDS * moments.count_std, "few_rows"),

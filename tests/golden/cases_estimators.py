@@ -105,6 +105,13 @@ def histograms() -> Iterator[Case]:
     yield public("DyadicBins edges", dyadic.edges, np.array([-1075, -1, 0, 5, 1023]), 0)
 
 
+def groups() -> Iterator[Case]:
+    by = {"by": -1, "groups": [-1, 1]}
+    rows, x_pub = (np.column_stack([each[:, :2], np.sign(each[:, 2])]) for each in (ROWS, PUBLIC))
+    for name, budget in BUDGETS.items():
+        yield private(f"estimate_mean by groups, {name}", fpp.estimate_mean, rows, x_pub=x_pub, budget=budget, **by)
+
+
 def quantiles() -> Iterator[Case]:
     for name, budget in BUDGETS.items():
         yield private(f"quantiles, {name}", fpp.quantiles, ROWS, x_pub=PUBLIC, budget=budget)
@@ -120,4 +127,4 @@ def counts() -> Iterator[Case]:
         yield private(f"value_counts, {name}", fpp.value_counts, whole, keys=[0, 1, -1], budget=budget, blas=False)
 
 
-CASES = [*counts(), *means(), *quantiles(), *gaussians(), *histograms()]
+CASES = [*counts(), *means(), *groups(), *quantiles(), *gaussians(), *histograms()]

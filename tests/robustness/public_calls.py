@@ -156,6 +156,15 @@ CALLS = {
             "steps": COUNTS, "mode": MODES
         },
     ),
+    "estimate_mean, groups": Call(
+        estimate_mean,
+        rows=np.column_stack([ROWS[:, 0], np.sign(ROWS[:, 1])]),
+        options={"x_pub": np.column_stack([PUBLIC[:, 0], np.sign(PUBLIC[:, 1])]), "by": -1, "groups": [-1.0, 1.0]},
+        hostile={
+            "x_pub": PUBLICS, "bounds": [*BOUNDS, (0.0, 1e-300), (-HUGE, HUGE)], "by": [-1, 0, "a", True, None],
+            "groups": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], list(range(100)), 7, "x", None],
+        },
+    ),
     "estimate_mean, public covariance": Call(
         estimate_mean,
         options={"x_pub": PUBLIC, "covariance": "public"},

@@ -472,6 +472,20 @@ def learn(
 ) -> MeanResult:
     """Release, clip, release, and say what came out; after the debit. `whole`: for the error of the whole vector in data units."""
     columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
+    return sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
+
+
+def sum_up(
+    run: Run,
+    public: FloatArray,
+    columns: list[Seen],
+    shares: Shares,
+    *,
+    bounds: Bounds,
+    neutral: bool,
+    whole: bool = False,
+) -> MeanResult:
+    """The mean of columns that have been counted, as `learn`."""
     columns = by_root_of_width(columns) if whole else columns
     totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
     # Where nothing is clipped there is nothing to ask: a function of released numbers, and nothing is refunded.
