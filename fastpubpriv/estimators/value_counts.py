@@ -23,6 +23,7 @@ from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
+from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.sources.labelled import beside
@@ -130,7 +131,8 @@ def _public_keys(name: str | None, x_pub: Any) -> Keys:
     return listed_keys(name, np.unique(column).tolist())
 
 
-def _keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
+def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
+    """The keys of a column: as given, or the distinct cells of the public rows."""
     return _public_keys(name, x_pub) if given is None else listed_keys(name, given)
 
 
@@ -178,19 +180,27 @@ def _count_known(
     measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
     with run.paid():
         released = run.release(measurement, name="counts of keys", cost=allowance)
+        return count_result(run, keys, released.value, released.noise_std, top)
+
+
+def count_result(run: Run, keys: Sequence[Keys], value: FloatArray, noise_std: float, top: int | None) -> CountResult:
+    """The result for released counts of all combinations of keys."""
+    cells = len(value)
+    return CountResult(
+        by=tuple(str(each.name or "x0") for each in keys),
+        keys=tuple(product(*(each.words for each in keys))),
         # Every row has one key: the excess of the sum over the number of rows is noise.
-        counts = released.value + (rows.n - float(released.value.sum())) / cells
-        return CountResult(
-            by=tuple(str(each.name or "x0") for each in keys),
-            keys=tuple(product(*(each.words for each in keys))),
-            counts=frozen(counts),
-            noise_std=released.noise_std * math.sqrt(1.0 - 1.0 / cells),
-            noise_law="laplace" if pure else "gaussian",
-            top=top,
-            columns=rows.columns,
-            provenance={"keys": "public"},
+        counts=frozen(value + (run.rows.n - float(value.sum())) / cells),
+        noise_std=noise_std * math.sqrt(1.0 - 1.0 / cells),
+        noise_law="laplace" if run.account.pure else "gaussian",
+        top=top,
+        provenance={"keys": "public"},
+        **{
             **run.fields(0),
-        )
+            "dim": len(keys),
+            "columns": None if keys[0].name is None else tuple(str(each.name) for each in keys),
+        },
+    )
 
 
 def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
@@ -318,7 +328,7 @@ def value_counts(
         return _count_unknown(x_priv, column, budget, most, top, **asked)
     if keys is not None and x_pub is not None:
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
-    known = [_keys_of(column, keys, x_pub)]
+    known = [keys_of(column, keys, x_pub)]
     return _count_known("value_counts", _rows_of(x_priv, known, x_pub), known, budget, top, **asked)
 
 
@@ -394,6 +404,6 @@ def crosstab(
             f"crosstab needs the keys of column {lacking[0]!r}: list them in keys=, or pass x_pub= with this column"
         )
     top = None if top is None else validation.integer("top", top, minimum=1)
-    known = [_keys_of(name, given.get(name), x_pub) for name in columns]
+    known = [keys_of(name, given.get(name), x_pub) for name in columns]
     rows = _rows_of(x_priv, known, x_pub)
     return _count_known("crosstab", rows, known, budget, top, **running.asked(ledger, random_state, threads, progress))
