@@ -23,6 +23,7 @@ from fastpubpriv.sources.tables import (
     TextColumns,
     arrow_rows,
     asked_columns,
+    data_columns,
     frame_rows,
     is_arrow,
     is_dataset,
@@ -224,7 +225,7 @@ def names_of_table(x_pub: Any) -> list[str] | None:
     def found() -> list[str] | None:
         table = _file(os.fspath(x_pub)) if isinstance(x_pub, str | os.PathLike) else x_pub
         if is_arrow(table) and hasattr(table, "schema"):
-            return list(table.schema.names)
+            return data_columns(table.schema)
         return [str(name) for name in table.columns] if is_frame(table) or hasattr(table, "dask") else None
 
     return call_guarded(found)

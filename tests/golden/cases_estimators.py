@@ -117,6 +117,14 @@ def quantiles() -> Iterator[Case]:
         yield private(f"quantiles, {name}", fpp.quantiles, ROWS, x_pub=PUBLIC, budget=budget)
 
 
+def descriptions() -> Iterator[Case]:
+    signs = pd.DataFrame(ROWS[:, :2], columns=["a", "b"]).assign(c=np.where(ROWS[:, 2] > 0.0, "up", "down"))
+    x_pub = pd.DataFrame(PUBLIC[:, :2], columns=["a", "b"]).assign(c="up")
+    for name, budget in BUDGETS.items():
+        call = {"x_pub": x_pub, "keys": {"c": ["up", "down"]}, "budget": budget}
+        yield private(f"describe, {name}", fpp.describe, signs, **call)
+
+
 def counts() -> Iterator[Case]:
     whole = np.floor(ROWS[:, :1])
     for name, budget in BUDGETS.items():
@@ -127,4 +135,4 @@ def counts() -> Iterator[Case]:
         yield private(f"value_counts, {name}", fpp.value_counts, whole, keys=[0, 1, -1], budget=budget, blas=False)
 
 
-CASES = [*counts(), *means(), *groups(), *quantiles(), *gaussians(), *histograms()]
+CASES = [*counts(), *descriptions(), *means(), *groups(), *quantiles(), *gaussians(), *histograms()]

@@ -47,6 +47,7 @@ MADE = {
         y_pub=PUBLIC @ [1.0, 0.1] + [0.1, -0.1] * (len(PUBLIC) // 2), budget=ZCDP(1), method="semi_dp",
     ),
     "QuantileResult": lambda: seeded(fpp.quantiles, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
+    "Description": lambda: seeded(fpp.describe, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
     "EdgeRanks": lambda: MADE["QuantileResult"]().ranks[0],
     "CountResult": lambda: seeded(
         fpp.crosstab, pd.DataFrame(np.sign(ROWS), columns=["age", SECOND]), columns=["age", SECOND],

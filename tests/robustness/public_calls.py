@@ -27,6 +27,7 @@ from fastpubpriv import (
     coinpress_covariance,
     coinpress_mean,
     crosstab,
+    describe,
     estimate_gaussian,
     estimate_mean,
     learn_axis_aligned_mixture,
@@ -267,6 +268,14 @@ CALLS = {
         hostile={
             "x_pub": PUBLICS, "bounds": BOUNDS,
             "q": [0.5, [0.1, 0.9], [0.5, 0.5], [0.9, 0.1], [0.0, 0.5], [TINY, 1.0 - 2.0**-53], [], [math.nan], "x", None],
+        },
+    ),
+    "describe": Call(
+        describe,
+        options={"x_pub": PUBLIC},
+        hostile={
+            "x_pub": PUBLICS, "bounds": BOUNDS, "q": [0.5, [0.1, 0.9], [0.9, 0.1], [], [math.nan], None], "top": COUNTS,
+            "keys": [{"a": [1.0]}, {}, [1.0], "x", None], "columns": [["a"], [], "a", None],
         },
     ),
     "value_counts": Call(
