@@ -351,7 +351,8 @@ def describe(
     with run.paid():
         found = {} if parts.numbers is None else _numbers(run, public, parts, qs, limits)
         of_texts = () if texts is None else count_texts(run.on(texts), counted, parts.texts, top)
-        order = [*(names or rows.columns or [f"x{j}" for j in range(dim)]), *(str(each.name) for each in counted)]
+        of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
+        order = [*of_numbers, *(str(each.name) for each in counted)]
         fields = {**run.fields(n_pub), "dim": len(order)}
         shares = {name: float(part / run.account.allowance) for name, part in _shares(parts).items()}
         result = Description(**found, texts=of_texts, shares=shares, columns=tuple(order), **fields)

@@ -13,7 +13,18 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import LEVEL, Column, Form, Result, Table, deviations, percent, read_array, read_numbers
+from fastpubpriv.results.base import (
+    LEVEL,
+    Column,
+    Form,
+    Result,
+    Table,
+    deviations,
+    number,
+    percent,
+    read_array,
+    read_numbers,
+)
 from fastpubpriv.results.estimates import STATUSES, MeanResult
 from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.results.ranks import QUANTILE_STATUSES, QuantileResult
@@ -139,6 +150,15 @@ class Description(Result):
 
         return plotting.plot_description(self, path=path, level=level)
 
+    def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:
+        """Return one page that opens from disk, with a picture for each column, and write it to `path` if one is given."""
+        from fastpubpriv.results.pages import page
+
+        text = page(self, validation.confidence_level(level))
+        if path is not None:
+            Path(validation.path_name(path)).write_text(text, encoding="utf-8")
+        return text
+
     def _estimate(self) -> tuple[str, Any]:
         return "texts", len(self.texts)
 
@@ -196,4 +216,18 @@ class Description(Result):
             for word in dict.fromkeys(odd)
             if word not in ("resolved", "unresolved")
         ]
-        return self._table(level), [rows, ("Interval", f"{percent(level)} each"), *told, *facts]
+        return self._short_table(level), [rows, ("Interval", f"{percent(level)}, all in to_frame()"), *told, *facts]
+
+    def _short_table(self, level: float) -> Table:
+        """The table without most of the ends of intervals, and nothing in place of what a column does not have."""
+        table = {column.name: column for column in self._table(level).parts(rounded=True)}
+        short = ["missing", "mean", "mean_lower", "mean_upper", "std"]
+        short += [name for name in table if name[0] == "q" and "_" not in name]
+        columns = []
+        for name in short:
+            if name in table:
+                values, scale = table[name].values, table[name].scale
+                shown = [number(float(each), float(scale[place])) for place, each in enumerate(values)]
+                known = self.numbers if name != "missing" else self.dim
+                columns.append(Column(name, [*shown[:known], *[""] * (self.dim - known)]))
+        return Table("column", self.labels, [*columns, table["status"], table["top"]])
