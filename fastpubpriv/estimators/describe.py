@@ -243,7 +243,7 @@ def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple
     return [name for name in names if name not in counted], [keys_of(name, keys.get(name), x_pub) for name in counted]
 
 
-def open_table(
+def _open_table(
     x_priv: Any, x_pub: Any, names: list[str] | None, keys: list[Keys]
 ) -> tuple[Rows | None, Any, Rows | None]:
     """Private rows of the numbers, the public ones, and private rows of the texts; nothing private is read but the form."""
@@ -333,7 +333,7 @@ def describe(
         raise InputError("keys must map columns to lists of keys")
     qs, top = quantiles.shares_of_rows(q), validation.integer("top", top, minimum=1)
     names, counted = columns_of_table(x_pub, listed, columns)
-    numbers, public, texts = open_table(x_priv, x_pub, names, counted)
+    numbers, public, texts = _open_table(x_priv, x_pub, names, counted)
     rows = texts if numbers is None else numbers
     assert rows is not None
     dim, cells = 0 if numbers is None else numbers.dim, sum(each.size for each in counted)

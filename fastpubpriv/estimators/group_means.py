@@ -412,7 +412,7 @@ def groups_of(by: Any, groups: Any, x_pub: Any) -> Keys:
     return keys
 
 
-def open_groups(x_priv: Any, x_pub: Any, by: Any, keys: Keys, columns: Any) -> tuple[Rows, FloatArray]:
+def _open_groups(x_priv: Any, x_pub: Any, by: Any, keys: Keys, columns: Any) -> tuple[Rows, FloatArray]:
     """Private rows with the group as their last column, and public ones; nothing private is read but the form."""
     texts: Any = {str(by): TextsOrOther(keys.levels)} if keys.is_text else None  # type: ignore[arg-type]
     rows = labelled_rows(x_priv, None, label=by, columns=columns, texts=texts)
@@ -423,11 +423,11 @@ def open_groups(x_priv: Any, x_pub: Any, by: Any, keys: Keys, columns: Any) -> t
 
 
 def mean_of_groups(
-    x_priv: Any, x_pub: Any, budget: Budget, *, by: Any, groups: Any, columns: Any, bounds: Any, **asked: Any
+    private: Any, other: Any, budget: Budget, *, by: Any, groups: Any, columns: Any, bounds: Any, **asked: Any
 ) -> GroupMeans:
-    """`estimate_mean` with `by=`: check, pay, release."""
-    keys = groups_of(by, groups, x_pub)
-    rows, public = open_groups(x_priv, x_pub, by, keys, columns)
+    """`estimate_mean` of private and `other`, public, rows with `by=`: check, pay, release."""
+    keys = groups_of(by, groups, other)
+    rows, public = _open_groups(private, other, by, keys, columns)
     dim, codes = rows.dim - 1, GroupCodes(code_of([keys]), len(keys.levels) + 1)
     numbers_of_groups = codes.groups * dim * (MOST_EDGES + 1)
     if numbers_of_groups > MOST_NUMBERS:

@@ -103,7 +103,8 @@ class Description(Result):
     def _refuse_nonsense(self) -> None:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
         dims = {None if each is None else each.dim if isinstance(each, Result) else len(each) for each in numbers}
-        if len(dims) != 1 or self.dim != (dims.pop() or 0) + len(self.texts):
+        known = self.means is None or self.means.report is not None
+        if not known or len(dims) != 1 or self.dim != (dims.pop() or 0) + len(self.texts):
             raise InputError("this JSON text is not a Description: its parts do not fit together")
 
     @property
@@ -135,7 +136,7 @@ class Description(Result):
         """The counts of a column of text; KeyError for any other."""
         return {each.by[0]: each for each in self.texts}[column]
 
-    def commonest(self, place: int, most: int = 3) -> str:
+    def _commonest(self, place: int, most: int = 3) -> str:
         """The commonest texts of a column of text, with their shares."""
         counts = self.texts[place]
         named = counts.named[: min(most, counts.top or most)]
@@ -169,7 +170,7 @@ class Description(Result):
             filled = None if scale is None else np.append(np.where(np.isfinite(scale), scale, 0.0), blank)
             return Column(name, np.append(values, blank), filled)
 
-        absent = [float(each.counts[-1]) for each in self.texts]
+        absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
         found: list[Column] = []
         status = [""] * self.dim
         if self.means is not None and self.quantiles is not None:
@@ -200,11 +201,11 @@ class Description(Result):
         gone = np.array(absent)
         rows = np.ones(self.dim)
         head = [Column("count", self.n_priv - gone, rows), Column("missing", gone, rows)]
-        tops = [""] * self.numbers + [self.commonest(place) for place in range(len(self.texts))]
+        tops = [""] * self.numbers + [self._commonest(place) for place in range(len(self.texts))]
         return Table("column", self.labels, [*head, *found, Column("status", status), Column("top", tops)])
 
     def _details(self) -> list[tuple[str, str]]:
-        return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in self.shares.items()))]
+        return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         rows, *facts = self._facts()

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import html
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results.base import LEVEL, explain, number, percent
 from fastpubpriv.results.estimates import STATUSES
-
-if TYPE_CHECKING:
-    from fastpubpriv.results.describe import Description
 
 WIDTH, LEFT, RIGHT = 300.0, 10.0, 290.0  # of a picture, in its own units; it is as wide as its card
 STYLE = """
@@ -65,11 +62,9 @@ def _line(x: float, low: float, high: float, y: float, color: str) -> str:
     )
 
 
-def _of_numbers(described: Description, j: int, level: float) -> str:
+def _of_numbers(described: Any, j: int, level: float) -> str:
     """The card of a column of numbers."""
     means, quantiles = described.means, described.quantiles
-    assert means is not None
-    assert quantiles is not None
     lower, upper = means.confidence_interval(level)
     low, high = described.confidence_interval(level)
     first, last = quantiles.confidence_interval(level)
@@ -108,7 +103,7 @@ def _at(values: FloatArray, begin: float, end: float) -> FloatArray:
     return LEFT + (RIGHT - LEFT) * np.clip(np.nan_to_num(part), 0.0, 1.0)
 
 
-def _of_texts(described: Description, place: int, level: float) -> str:
+def _of_texts(described: Any, place: int, level: float) -> str:
     """The card of a column of text."""
     counts = described.texts[place]
     keys = counts.named[: counts.top].tolist()
@@ -130,7 +125,7 @@ def _of_texts(described: Description, place: int, level: float) -> str:
     )
 
 
-def page(described: Description, level: float = LEVEL) -> str:
+def page(described: Any, level: float = LEVEL) -> str:
     """The page as HTML."""
     cards = []
     for j, name in enumerate(described.labels):
@@ -142,7 +137,7 @@ def page(described: Description, level: float = LEVEL) -> str:
         cards.append(f"<section><h2>{html.escape(name)}</h2>{body}</section>")
     spent = [
         ("Spent", explain(described.spent, described.releases)),
-        *((f"for {name}", f"{share:.1%}") for name, share in described.shares.items()),
+        *((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items())),
         ("Neighbours", described.relation),
         ("Private", "yes" if described.private else "NO: the noise came from a seed, so these values are not private"),
     ]

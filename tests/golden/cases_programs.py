@@ -86,6 +86,11 @@ def drawn(figure: Any) -> dict[str, Any]:
     return found
 
 
+def by_sign(rows: np.ndarray) -> np.ndarray:
+    """Two columns, and the sign of the third as a group."""
+    return np.column_stack([rows[:, :2], np.sign(rows[:, 2])])
+
+
 def plots() -> Iterator[Case]:
     given: dict[str, Any] = {"random_state": 7, "threads": 1, "progress": False}
     budget = ZCDP(1)
@@ -105,6 +110,16 @@ def plots() -> Iterator[Case]:
         "count": (
             lambda: fpp.value_counts(np.floor(ROWS[:, 0]), keys=[0, 1], budget=budget, **given).plot(),
             (plotting.plot_counts,),
+        ),
+        "group mean": (
+            lambda: fpp.estimate_mean(
+                by_sign(ROWS), x_pub=by_sign(PUBLIC), by=-1, groups=[-1, 1], budget=budget, **given
+            ).plot(),
+            (plotting.plot_forest,),
+        ),
+        "description": (
+            lambda: fpp.describe(ROWS, x_pub=PUBLIC, budget=budget, **given).plot(),
+            (plotting.plot_description,),
         ),
         "mixture": (
             lambda: fpp.learn_axis_aligned_mixture(

@@ -47,6 +47,7 @@ LISTED = (np.full((3, 2), 0.5), np.array([[[0.0], [40.0]], [[1.0], [39.0]], [[5.
 GAUSSIAN, APPROX = {"budget": ZCDP(0.5)}, {"budget": ApproxDP(1, 1e-6)}
 WITH_PUBLIC = {
     "estimate_mean": lambda x, p, **o: fpp.estimate_mean(x, x_pub=p, **GAUSSIAN, **o),
+    "describe": lambda x, p, **o: fpp.describe(x, x_pub=p, **GAUSSIAN, **o),
     "estimate_mean, public covariance": lambda x, p, **o: fpp.estimate_mean(
         x, x_pub=p, covariance="public", **GAUSSIAN, **o
     ),
