@@ -20,7 +20,6 @@ from fastpubpriv.results.base import (
     Result,
     Table,
     deviations,
-    number,
     percent,
     read_array,
     read_numbers,
@@ -165,44 +164,32 @@ class Description(Result):
 
     def _table(self, level: float = LEVEL) -> Table:
         blank = np.full(len(self.texts), np.nan)
-
-        def column(name: str, values: FloatArray, scale: Any = None) -> Column:
-            filled = None if scale is None else np.append(np.where(np.isfinite(scale), scale, 0.0), blank)
-            return Column(name, np.append(values, blank), filled)
-
+        first: list[Column] = []
+        last: list[Column] = []
         absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
-        found: list[Column] = []
         status = [""] * self.dim
-        if self.means is not None and self.quantiles is not None:
-            missing = self.means.report.missing if self.means.report is not None else np.zeros(self.numbers)
-            lower, upper = self.means.confidence_interval(level)
-            low, high = self.confidence_interval(level)
-            error, spread = self.means.standard_error, (high - low) / 4.0
-            found = [
-                column("mean", self.means.mean, error),
-                column("mean_lower", lower, error),
-                column("mean_upper", upper, error),
-            ]
-            found += [
-                column("std", self.standard_deviation, spread),
-                column("std_lower", low, spread),
-                column("std_upper", high, spread),
-            ]
-            first, last = self.quantiles.confidence_interval(level)
-            for k, q in enumerate(self.quantiles.q.tolist()):
-                width = (last[:, k] - first[:, k]) / 4.0
-                found += [
-                    column(f"q{100 * q:g}", self.quantiles.quantile[:, k], width),
-                    column(f"q{100 * q:g}_lower", first[:, k], width),
-                    column(f"q{100 * q:g}_upper", last[:, k], width),
-                ]
-            absent = [*missing.tolist(), *absent]
+
+        def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
+            """A column for the estimates, and further right one for each end."""
+            scale = np.append(np.nan_to_num((ends[1] - ends[0]) / 4.0, posinf=0.0), blank)
+            names = name, f"{name}_lower", f"{name}_upper"
+            found = [Column(each, np.append(of, blank), scale) for each, of in zip(names, (values, *ends), strict=True)]
+            first.extend(found[: 3 if name == "mean" else 1])
+            last.extend(found[3 if name == "mean" else 1 :])
+
+        if self.means is not None and self.quantiles is not None and self.means.report is not None:
+            absent = [*self.means.report.missing.tolist(), *absent]
             status[: self.numbers] = self.means.status
-        gone = np.array(absent)
-        rows = np.ones(self.dim)
-        head = [Column("count", self.n_priv - gone, rows), Column("missing", gone, rows)]
+            add("mean", self.means.mean, self.means.confidence_interval(level))
+            add("std", self.standard_deviation, self.confidence_interval(level))
+            lower, upper = self.quantiles.confidence_interval(level)
+            for k, q in enumerate(self.quantiles.q.tolist()):
+                add(f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k]))
+        gone, rows = np.array(absent), np.ones(self.dim)
         tops = [""] * self.numbers + [self._commonest(place) for place in range(len(self.texts))]
-        return Table("column", self.labels, [*head, *found, Column("status", status), Column("top", tops)])
+        words = [Column("status", status), Column("top", tops)]
+        count = Column("count", self.n_priv - gone, rows)
+        return Table("column", self.labels, [Column("missing", gone, rows), *first, *words, count, *last])
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]
@@ -217,18 +204,4 @@ class Description(Result):
             for word in dict.fromkeys(odd)
             if word not in ("resolved", "unresolved")
         ]
-        return self._short_table(level), [rows, ("Interval", f"{percent(level)}, all in to_frame()"), *told, *facts]
-
-    def _short_table(self, level: float) -> Table:
-        """The table without most of the ends of intervals, and nothing in place of what a column does not have."""
-        table = {column.name: column for column in self._table(level).parts(rounded=True)}
-        short = ["missing", "mean", "mean_lower", "mean_upper", "std"]
-        short += [name for name in table if name[0] == "q" and "_" not in name]
-        columns = []
-        for name in short:
-            if name in table:
-                values, scale = table[name].values, table[name].scale
-                shown = [number(float(each), float(scale[place])) for place, each in enumerate(values)]
-                known = self.numbers if name != "missing" else self.dim
-                columns.append(Column(name, [*shown[:known], *[""] * (self.dim - known)]))
-        return Table("column", self.labels, [*columns, table["status"], table["top"]])
+        return self._table(level), [rows, ("Interval", f"{percent(level)} each"), *told, *facts]

@@ -50,6 +50,7 @@ def commands() -> Iterator[Case]:
     calls = {
         "mean, counts": ("mean", *two, *RHO),
         "quantiles": ("quantiles", *two, *RHO),
+        "describe": ("describe", *two, *RHO),
         "counts": ("counts", *alone, "--column", "age", "--keys", "1,2", *RHO),
         "crosstab": ("crosstab", *alone, "--columns", "age,height", "--keys", "age=1", "--keys", "height=2", *RHO),
         "gaussian": ("gaussian", *two, *RHO),
