@@ -98,8 +98,15 @@ def content(result):
     """A result without the names of its columns."""
     if not hasattr(result, "to_dict"):
         return repr(result)
+    return json.dumps(unnamed(result.to_dict()))
+
+
+def unnamed(value):
+    """Without names of columns, in results within results too."""
+    if not isinstance(value, dict):
+        return value
     named = ("by", "columns", "histograms", "design", "terms")
-    return json.dumps({key: value for key, value in result.to_dict().items() if key not in named})
+    return {key: unnamed(each) for key, each in value.items() if key not in named}
 
 
 def answer(call, *rows, **options):
