@@ -83,28 +83,25 @@ class GroupMomentsQuery(Query):
         """See `Query.add`."""
         (found,) = self.codes(chunk)
         groups, columns = self.lower.shape
+        member = (found >= 0) & (found < groups)
         with np.errstate(all="ignore"):
-            middle = self.lower / 2.0 + self.upper / 2.0
-            steps = np.minimum(
-                self.bound / (self.upper / 2.0 - self.lower / 2.0), _LARGEST
-            )  # 0 / 0 is none of the rows' doing
+            middle = np.ascontiguousarray((self.lower / 2.0 + self.upper / 2.0).T)
+            steps = np.ascontiguousarray((self.bound / (self.upper / 2.0 - self.lower / 2.0)).T)
+            np.minimum(steps, _LARGEST, out=steps)  # a box may have no length
             for j in range(columns):
                 column = chunk[:, j].astype(np.float64, copy=False)
-                here = np.isfinite(column) & (found >= 0) & (found < groups)
-                group, values = found[here], column[here]
-                values = np.clip(values, self.lower[group, j], self.upper[group, j])
-                scaled = np.rint((values - middle[group, j]) * steps[group, j])
-                fits = np.abs(scaled) <= self.bound  # carries the guarantee; not for a NaN
-                q = np.where(fits, scaled, 0.0).astype(np.int64)
+                here = np.isfinite(column) & member
+                group, values = (found, column) if here.all() else (found[here], column[here])
+                scaled = (values - middle[j][group]) * steps[j][group]
+                np.rint(np.clip(scaled, -self.bound, self.bound, out=scaled), out=scaled)
+                # This test carries the guarantee; a NaN fails it.
+                scaled[~(np.abs(scaled) <= self.bound)] = 0.0
                 # A chunk has at most 2^22 rows and |q| <= 2^26: these sums of doubles are exact.
-                sums = [
-                    np.bincount(group, minlength=groups) * self.weight,
-                    np.bincount(group, weights=q, minlength=groups),
-                ]
+                parts = [np.bincount(group, minlength=groups) * self.weight, np.bincount(group, scaled, groups)]
                 if self.squares:
-                    squares = q * q // self.bound - self.bound // 2
-                    sums.append(np.bincount(group, weights=squares, minlength=groups))
-                for place, each in enumerate(sums):
+                    q = scaled.astype(np.int64)
+                    parts.append(np.bincount(group, q * q // self.bound - self.bound // 2, groups))
+                for place, each in enumerate(parts):
                     accumulators[0][place, j] += each.astype(np.int64)
 
     @property
