@@ -165,7 +165,7 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
     dim, n, pure = len(columns), run.rows.n, run.account.pure
     bound, event = group_event(cost, 1, dim, n, pure=pure)
     lines = [line_of(each) for each in columns]
-    rel = [math.ldexp(float(m) - line.center, -line.exponent) for m, line in zip(mean.mean, lines, strict=True)]
+    rel = [float(np.ldexp(m - line.center, -line.exponent)) for m, line in zip(mean.mean, lines, strict=True)]
     reaches = [
         reach_of(line, each, at, event.noise_std / bound / 2.0)
         for line, each, at in zip(lines, columns, rel, strict=True)
@@ -180,7 +180,7 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
     )
     rows = np.maximum(moments.count[0], 1.0)
     y = np.clip(moments.total[0] / rows, -1.0, 1.0)
-    part = np.array([[each.back, math.sqrt(each.variance), each.fourth, each.tail] for each in reaches]).T
+    part = np.array([[each.back, math.sqrt(max(each.variance, 0.0)), each.fourth, each.tail] for each in reaches]).T
     unit = np.array([each.reach for each in reaches]) ** 2
     variance = (y + 1.0) / 2.0 + part[0] / rows / unit
     noise = np.hypot(moments.noise_std, y * moments.count_std) / 2.0 / rows
@@ -198,7 +198,7 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
     known = np.isin(mean.status, ["unresolved", "point_mass"], invert=True)
     worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
     return {
-        name: frozen(np.where(known, np.minimum(each * absolute**2, largest), worst[name]))
+        name: frozen(np.where(known, np.nan_to_num(each * absolute**2, nan=largest, posinf=largest), worst[name]))
         for name, each in scaled.items()
     }
 

@@ -84,9 +84,8 @@ class Line:
         return np.maximum(self.high - self.low, TINY)
 
     def absolute(self, lengths: FloatArray) -> FloatArray:
-        """Lengths in data units, finite."""
-        largest = np.finfo(np.float64).max
-        return np.asarray(np.clip(np.ldexp(lengths, self.exponent), -largest, largest))
+        """Lengths in data units, finite; what is not a number is not known, and as large as can be."""
+        return np.asarray(np.nan_to_num(np.ldexp(lengths, self.exponent), nan=np.finfo(np.float64).max))
 
     def above(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean of what a number of each cell exceeds each point by, and of its square: (points, cells)."""
@@ -303,7 +302,7 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     tails = [TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(hidden, ends, strict=True)]
     half = NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
     far = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper) / n  # what one row may do
-    doubt = math.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
+    doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     sides = [side for side in clip.sides if side is not None]
     whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
     slow = any(side.heavy for side in sides) or TAIL * max(hidden) > DECIDES * whole
@@ -315,9 +314,10 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     ]
     status = np.select([holds for holds, _ in words], [word for _, word in words], default="resolved")
     unknown = np.isin(status, ["unresolved", "point_mass", "few_rows"])
-    mean = np.where(status == "point_mass", 0.0, np.where(unknown, np.nan, mean))
+    largest = np.finfo(np.float64).max
+    placed = np.clip(line.center + np.where(status == "point_mass", 0.0, line.absolute(mean)), -largest, largest)
     return Told(
-        mean=line.center + line.absolute(mean),
+        mean=np.where(unknown & (status != "point_mass"), np.nan, placed),
         noise_std=line.absolute(noise),
         sampling_std=line.absolute(sampling),
         clipping_std=line.absolute(clipping),

@@ -125,11 +125,11 @@ class Description(Result):
         level = validation.confidence_level(level)
         if self.means is None or self.variance is None or self.variance_std is None or self.variance_tail is None:
             return np.zeros(0), np.zeros(0)
-        width = deviations(self.means.noise_law, level) * self.variance_std
         middle = np.where(np.isnan(self.variance), 0.0, self.variance)
-        return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(
-            np.maximum(middle + np.hypot(width, self.variance_tail), 0.0)
-        )
+        with np.errstate(over="ignore"):
+            width = deviations(self.means.noise_law, level) * self.variance_std
+            high = middle + np.hypot(width, self.variance_tail)
+        return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
 
     def top(self, column: str) -> CountResult:
         """The counts of a column of text; KeyError for any other."""
@@ -171,7 +171,7 @@ class Description(Result):
 
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
             """A column for the estimates, and further right one for each end."""
-            scale = np.append(np.nan_to_num((ends[1] - ends[0]) / 4.0, posinf=0.0), blank)
+            scale = np.append(np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0), blank)
             names = name, f"{name}_lower", f"{name}_upper"
             found = [Column(each, np.append(of, blank), scale) for each, of in zip(names, (values, *ends), strict=True)]
             first.extend(found[: 3 if name == "mean" else 1])

@@ -147,7 +147,8 @@ class GroupMeans(Result):
     @property
     def standard_error(self) -> FloatArray:
         """Standard deviation of each mean: privacy noise, sampling and what was allowed for clipped rows, (groups, dim)."""
-        return np.sqrt(self.noise_std**2 + self.sampling_std**2 + self.clipping_std**2)
+        with np.errstate(over="ignore"):
+            return np.hypot(np.hypot(self.noise_std, self.sampling_std), self.clipping_std)
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (groups, dim) each, of intervals for the means.
@@ -158,9 +159,10 @@ class GroupMeans(Result):
         """
         level = validation.confidence_level(level)
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
-        width = deviations(self.noise_law, level, together) * self.standard_error
         middle = np.where(np.isnan(self.mean), 0.0, self.mean)
-        lower, upper = middle - np.hypot(width, self.tail_below), middle + np.hypot(width, self.tail_above)
+        with np.errstate(over="ignore"):
+            width = deviations(self.noise_law, level, together) * self.standard_error
+            lower, upper = middle - np.hypot(width, self.tail_below), middle + np.hypot(width, self.tail_above)
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:

@@ -287,8 +287,8 @@ def named_arguments(call, names):
     """How columns are chosen by name, and labels, where a call takes labels."""
     public = call.options.get("x_pub")
     found = {} if public is None else {"x_pub": pd.DataFrame(public, columns=names)}
-    if "label" in call.options:
-        return {**found, "columns": names[:-1], "label": names[-1]}
+    for last in {"label", "by"} & call.options.keys():
+        return {**found, "columns": names[:-1], last: names[-1]}
     return {**found, "columns": names} if "columns" in inspect.signature(call.function).parameters else found
 
 
