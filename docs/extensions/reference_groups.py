@@ -97,7 +97,7 @@ GROUPS = (
         ),
     ),
     Group(
-        "quantiles",
+        "medians",
         "Quantiles",
         "Medians, quartiles and other quantiles of columns in any unit.",
         top("quantiles", "QuantileResult"),

@@ -18,17 +18,20 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.training.gradient.descents import chosen_loss, fit, is_stepwise
+from fastpubpriv.training.gradient.descents import SEMI_DP, chosen_loss, fit, is_stepwise
 from fastpubpriv.training.gradient.problem import Descent
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, Stated, named_design, opened
 from fastpubpriv.training.methods import (
     METHODS,
+    PUBLIC_ONLY,
     SUM_OF_WEIGHTS,
     WITHOUT_SETTINGS,
     asked,
     candidates,
-    choose,
+    least,
+    most_draws,
+    prepare,
     public_fit,
 )
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
@@ -151,8 +154,8 @@ def train(
     if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
         return _train("train", kind, data, budget, name, model, account)
     auto = name == "auto"
-    record, public_only = METHODS["semi_dp" if auto else name], METHODS["throw_away"]
-    return fit(record, settings, kind, data, budget, model, account, instead=public_only if auto else None)
+    record = SEMI_DP if auto else METHODS[name]
+    return fit(record, settings, kind, data, budget, model, account, instead=PUBLIC_ONLY if auto else None)
 
 
 @shared_docs
@@ -321,7 +324,7 @@ def _train(
     budget: Budget,
     method: str,
     model: Stated,
-    account: dict[str, Any],
+    account: running.AccountArguments,
 ) -> TrainingResult:
     """Check, choose, pay, learn."""
     validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
@@ -332,10 +335,11 @@ def _train(
     running.require_squares(name, dim, 32)
     problem, n_pub = make_problem(loss, table, names, rows.n, model)
     options = candidates(method)
-    draws = max(1, *(METHODS[each].draws(problem) for each in options))
-    run = running.start(name, rows, budget, draws=draws, **account)
-    chosen, plan = choose(problem, run.account, options)
-    if chosen.name == "throw_away":
+    run = running.start(name, rows, budget, draws=most_draws(problem, options), **account)
+    plans = prepare(problem, run.account, options)
+    chosen = METHODS[least(problem, plans)]
+    plan = plans[chosen.name]
+    if chosen is PUBLIC_ONLY:
         return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
     if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(
