@@ -272,13 +272,13 @@ def crosstab(call: Call) -> None:
     call.arguments["keys"] = dict(call.arguments["keys"])
 
 
-@estimator("describe", "A private table", by_path=True, columns="columns")
+@estimator("describe", "A private table", by_path=True, columns="columns html_path")
 def describe(call: Call) -> None:
     """A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of the others.
 
     All of it is one release that pays once. A column in which the public rows have text is counted.
 
-    columns : A,B,... :: Columns of the table, of text or numbers, with commas between them; by default all.
+    columns : A,B,..., optional :: Columns of the table, of text or numbers, with commas between them. Default: all.
     keys : NAME=a,b,..., repeated
         Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are
         those of the public rows. Every other text counts as "(other)", and a missing one as "(missing)".
@@ -287,5 +287,5 @@ def describe(call: Call) -> None:
     $ fastpubpriv describe --private flights.parquet --public few.csv --rho 0.5 --html report.html
     """
     call.arguments["keys"] = dict(call.arguments["keys"])
-    if call.arguments["columns"] is not None:
-        call.arguments["columns"] = list(call.arguments["columns"])
+    columns = call.settings["columns"]
+    call.arguments["columns"] = None if columns is None else list(columns)
