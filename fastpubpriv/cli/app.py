@@ -16,7 +16,14 @@ from fastpubpriv.cli.streams import hint, in_one_line, prepare, quiet, reason
 COMMANDS: dict[str, click.Command] = {
     str(command.name): command
     for command in (
-        *(estimators.mean, estimators.quantiles, estimators.gaussian, estimators.mixture, estimators.axis_mixture),
+        *(
+            estimators.mean,
+            estimators.describe,
+            estimators.quantiles,
+            estimators.gaussian,
+            estimators.mixture,
+            estimators.axis_mixture,
+        ),
         *(estimators.weighted_mean, estimators.coinpress_mean, estimators.histogram, estimators.counts),
         *(estimators.crosstab, train.train, train.predict, local.local, tools.plan, tools.audit, tools.info),
     )

@@ -35,13 +35,15 @@ def estimator(
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
 
-            opened, stand_for = prepare(settings, by_path), options.GROUPS | groups
+            opened = prepare(settings, by_path or settings.get("by") is not None)
+            stand_for = options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
             call = Call(opened, settings, {name: settings[name] for name in own if name in settings})
             change(call)
             public = {} if opened.public is None else {"x_pub": opened.public}
             given = {**public, **call.arguments, **common(settings)}
-            heading = title.format(n=getattr(opened.private, "n", 0))
+            n = getattr(opened.private, "n", None)  # a path has not been counted
+            heading = title.partition(" of ")[0] if n is None else title.format(n=n)
             estimate = getattr(fpp, function)
             outputs.deliver(
                 lambda ledger: estimate(opened.private, ledger=ledger, **given), heading, settings, **public
@@ -92,7 +94,10 @@ def mean(call: Call) -> None:
     variance : V|V,...|FILE.npy :: ...
     bounds : LOW,HIGH
         For counts: two numbers between which all values of all columns are known to lie: intervals become finite and sharper.
+    by : NAME :: ...
+    groups : a,b,... :: ...
 
+    $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --by state --rho 0.1
     $ fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
     $ fastpubpriv mean --private p.npy --public q.npy --epsilon 1 --delta 1e-7 --json out.json --plot out.png
     $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
@@ -100,6 +105,10 @@ def mean(call: Call) -> None:
     """
     from fastpubpriv.cli import outputs
 
+    if call.arguments["by"] is not None:
+        call.arguments["by"] = -1 if call.arguments["by"] == "-1" else call.arguments["by"]
+        call.arguments["columns"] = call.settings["columns"]
+        return
     n_pub, dim = call.opened.public.shape
     if call.arguments["clipping"] != "gaussian" or any(
         call.settings[name] is not None for name in ("covariance", "variance")
@@ -261,3 +270,22 @@ def crosstab(call: Call) -> None:
         --keys month=1,2,3 --rho 0.1
     """
     call.arguments["keys"] = dict(call.arguments["keys"])
+
+
+@estimator("describe", "A private table", by_path=True, columns="columns html_path")
+def describe(call: Call) -> None:
+    """A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of the others.
+
+    All of it is one release that pays once. A column in which the public rows have text is counted.
+
+    columns : A,B,..., optional :: Columns of the table, of text or numbers, with commas between them. Default: all.
+    keys : NAME=a,b,..., repeated
+        Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are
+        those of the public rows. Every other text counts as "(other)", and a missing one as "(missing)".
+    html_path : file, optional :: Write one page that opens in a browser, with a picture for each column.
+
+    $ fastpubpriv describe --private flights.parquet --public few.csv --rho 0.5 --html report.html
+    """
+    call.arguments["keys"] = dict(call.arguments["keys"])
+    columns = call.settings["columns"]
+    call.arguments["columns"] = None if columns is None else list(columns)

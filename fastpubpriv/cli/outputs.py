@@ -20,6 +20,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def named(path: Path, stream: str = "the standard output") -> str:
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
     """Refuse, before anything is spent, what could not be written afterwards, and what would overwrite an input."""
     json_path, plot_path, quiet = settings["json_path"], settings.get("plot_path"), settings.get("quiet")
-    for option, path in (("--json", json_path), ("--plot", plot_path)):
+    for option, path in (("--json", json_path), ("--plot", plot_path), ("--html", settings.get("html_path"))):
         if path is not None:
             check_place(option, path, inputs, "one of the files that are read, or the ledger")
     if plot_path is not None:
@@ -465,6 +466,11 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             purchase.attempt("the table", table)
         if plot_path is not None:
             purchase.attempt(repr(str(plot_path)), lambda: replace_file(plot_path, draw))
+        html_path = settings.get("html_path")
+        if html_path is not None:
+            purchase.attempt(
+                repr(str(html_path)), lambda: replace_file(html_path, partial(result.to_html, level=level))
+            )
         purchase.finish()
         if not settings["quiet"]:
-            written([path for path in (json_path, plot_path) if path is not None and not is_stdout(path)])
+            written([path for path in (json_path, plot_path, html_path) if path is not None and not is_stdout(path)])
