@@ -1,6 +1,7 @@
 """Noisy sums, second moments and shell counts: the integers asked about, the price, and the law of the noise."""
 
 import itertools
+import math
 from fractions import Fraction
 from functools import partial
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from helpers.errors import raises
-from releases import release_second_moment, release_shell_counts, release_vector_sum
+from releases import release_second_moment, release_shell_counts, release_statistic_sum, release_vector_sum
 from scipy import stats
 from spies import SpyRows
 from twins import rows as reference
@@ -200,6 +201,50 @@ def test_costs_without_a_grid_are_found_before_the_debit():
     raises(InputError, "no integer grid", check_sum_grids, account, [Fraction(1, 4), Fraction(1, 2**90)], 10, 1000)
     with pytest.raises(InputError, match="no integer grid"):
         check_sum_grids(Account("test", PureDP(1), draws=1), [Fraction(1, 2**60)], 10, 1000)
+
+
+def integer_rows(bound, dim):
+    return np.array(list(itertools.product(range(-bound, bound + 1), repeat=dim)))
+
+
+def norms_of_parts(rows, parts):
+    return np.ceil(np.sqrt(np.square(rows).reshape(len(rows), parts, -1).sum(axis=2)))
+
+
+@pytest.mark.parametrize(("parts", "width", "bound"), [(1, 3, 5), (2, 2, 5), (3, 2, 3), (3, 1, 4)])
+def test_l1_norm_of_rows_in_parts_by_enumeration(parts, width, bound):
+    rows = integer_rows(bound, parts * width)
+    lengths = np.abs(rows).sum(axis=1)
+    inside = norms_of_parts(rows, parts).sum(axis=1) <= bound
+    assert np.isclose(lengths[inside].max(), math.isqrt(width * bound**2), atol=1)
+    assert lengths[inside].max() <= math.isqrt(width * bound**2)
+    # Planted fault: the norm of the whole row alone.
+    whole = np.square(rows).sum(axis=1) <= bound**2
+    assert parts == 1 or lengths[whole].max() > math.isqrt(width * bound**2)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_statistics_in_parts(budget):
+    rng = np.random.default_rng(4)
+    part_of, dim = np.array([0, 1, 2, 0, 0, 1, 1, 2, 2]), 9
+    rows = rng.normal(size=(500, dim))
+    norms = np.stack([np.linalg.norm(rows[:, part_of == part], axis=1) for part in range(3)], axis=1)
+    rows[:400] *= (2.0 / norms.sum(axis=1))[:400, None]  # on the bound of the norms' sum
+    rows[400:] *= (2.0 / np.linalg.norm(rows, axis=1))[400:, None]  # on that of the whole norm, so beyond it
+    options = {"dim": dim, "radius": 2.0, "row_cost": 1, "name": "parts", "cost": Fraction(1, 4)}
+    with transcripts.recording() as transcript:
+        for extra in ({}, {"part_of": part_of}):
+            release_statistic_sum(opened(budget), private_rows(rows), np.copy, executor=EXECUTOR, **options, **extra)
+    plain, parts = transcript.calls
+    if not isinstance(budget, PureDP):
+        assert plain.query.tolist() == parts.query.tolist()
+        assert plain.event == parts.event
+        return
+    # Rows within the bound all count, up to the rounding of each; the others are zero.
+    assert np.allclose(parts.query * parts.unit, rows[:400].sum(axis=0), atol=400 * parts.unit)
+    assert not np.allclose(parts.query * parts.unit, rows.sum(axis=0), atol=400 * parts.unit)
+    scales = [call.event.noise_std * call.unit for call in (parts, plain)]
+    assert 0.99 < scales[0] / scales[1] * math.sqrt(3.0) < 1.01
 
 
 # ---- The exponential mechanism on integer scores: exact weights, exact ratios, and scores that move by at most one.

@@ -554,7 +554,7 @@ def _scattered(heads: list[Fit], *, size: int, jitter: float, fixed: bool) -> Mi
 
 SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
 KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
-MOST_SCALES = 6
+MOST_SCALES = 20
 ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]  # where no scale was found
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16

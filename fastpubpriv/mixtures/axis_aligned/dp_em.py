@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.densities import RowStatistic
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
-from fastpubpriv.mechanisms.sums import StatisticSum, check_sum_grids
+from fastpubpriv.mechanisms.sums import StatisticSum, check_statistic_grids
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import (
     PUBLIC_SEED,
@@ -204,6 +204,12 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
+def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
+    """Component of each entry of a row's statistic; the norms of the components' entries add up to at most `Radii.total`."""
+    each = np.arange(components)
+    return np.concatenate([each, np.tile(np.repeat(each, dim), 1 if known_std else 2)])
+
+
 def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
 
@@ -302,7 +308,7 @@ def draws(components: int, dim: int, *, known_std: bool, steps: int = STEPS) -> 
 def check(account: Account, rows: Rows, components: int, *, known_std: bool, steps: int) -> None:
     """Raise now, before the debit, if an iteration with so many components has no integer grid."""
     costs = [account.allowance * part for part in iteration_shares(steps)]
-    check_sum_grids(account, costs, statistic_dim(components, rows.dim, known_std=known_std), rows.n)
+    check_statistic_grids(account, costs, components, statistic_dim(1, rows.dim, known_std=known_std), rows.n)
 
 
 def iterate(task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: int) -> list[Iteration]:
@@ -320,6 +326,7 @@ def iterate(task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: i
                 dim=statistic_dim(components, dim, known_std=task.known_std),
                 radius=radii.total,
                 row_cost=12 * components * dim + 20 * components,
+                part_of=component_of(components, dim, known_std=task.known_std),
             ),
             name=name,
             cost=allowance * part,
@@ -364,8 +371,8 @@ def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> f
     _, allowance = allowance_of(budget, draws(components, dim, known_std=False))
     radius = Radii.of(dim, known_std=False).total
     last = float(allowance * iteration_shares(STEPS)[-1])
-    length = statistic_dim(components, dim, known_std=False)
-    noise = math.sqrt(8.0 * length) / last if isinstance(budget, PureDP) else 2.0 / math.sqrt(2.0 * last)
+    width = statistic_dim(1, dim, known_std=False)
+    noise = math.sqrt(8.0 * width) / last if isinstance(budget, PureDP) else 2.0 / math.sqrt(2.0 * last)
     private = 1.0 / (components * n) + (radius * noise / n) ** 2
     public = 1.0 / (components * n_pub) if n_pub else math.inf
     return components * math.sqrt(dim / (1.0 / private + 1.0 / public))
