@@ -1,6 +1,7 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
-Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`;
+Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`,
+`notes/soft_gram.md`;
 what a box is for: `notes/real_columns.md`.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -558,3 +559,56 @@ class StatisticGram(SecondMoment):
 
     def _query(self, row_map: RowMap, triangle: bool) -> Query:
         return StatisticGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, triangle=triangle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SoftGramQuery(StatisticQuery):
+    """For each of `parts` equal parts p of the integer rows q the sum of q_p q_p^T, (parts, side, side)."""
+
+    parts: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        side = self.row_map.out_dim // self.parts
+        return (np.zeros((self.parts, side, side), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        dim = self.row_map.out_dim
+        size = max(64, _NUMBERS // dim)
+        for begin in range(0, len(chunk), size):
+            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+            rows = np.empty((len(part), dim), dtype=np.int32)
+            kernels.rows_quantise(part, self.row_map, rows)
+            # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
+            whole = np.ascontiguousarray(rows.reshape(len(part), self.parts, -1).swapaxes(0, 1), dtype=np.float64)
+            accumulators[0][:] += np.matmul(whole.swapaxes(1, 2), whole).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SoftGrams(Measurement[Fraction, Released]):
+    """Release for each of `parts` equal parts y_p of y = statistic(row), clipped to norm `radius`, the sum of y_p y_p^T.
+
+    The parts of a row share one ball, so all of them cost what one Gram matrix costs: squared replace-one sensitivity 2 Q^4. `statistic`
+    is as for `StatisticSum`; noise and symmetry are those of `SecondMoment`. Gaussian accounts only.
+    """
+
+    statistic: Callable[[Any], FloatArray]
+    parts: int
+    side: int
+    radius: float
+    row_cost: int
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.parts * self.side
+        grid = gaussian_gram_grid(cost, dim, rows.n)
+        event = replace(grid.event, draws=dim * self.side)
+        row_map = AffineMap(dim=dim).on_grid(grid, self.radius)
+        grams = SoftGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, parts=self.parts)
+        query = partial(executor.run, grams, rows)
+        unit = grid.step(self.radius) ** 2
+        shape = (self.parts, self.side, self.side)
+        value = release(account, name=name, query=query, shape=shape, event=event, unit=unit)
+        std = event.noise_std * unit
+        return Released(value=(value + value.swapaxes(1, 2)) / 2.0, noise_std=std, event=event, spectral_std=std)

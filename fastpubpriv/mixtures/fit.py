@@ -1,0 +1,264 @@
+"""How well a released mixture fits the private rows: one noisy histogram, and the words for each component that follow from it.
+
+Every row has one of a few dozen codes: its likeliest component, the shell of its distance from it, whether another component is
+nearly as likely, and where it lies along the component's leading axis. Released counts are compared with public draws of the mixture.
+Half of what they differ by, beyond what chance explains, is a lower bound of the total variation between the rows and the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.estimators.linalg import lower_powers, spectrum
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.group_covariances import total
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.privacy import clip_steps
+from fastpubpriv.public_draws import chi2_quantiles, draw_normals
+from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.row_maps import RowMap
+from fastpubpriv.session import Run
+
+# ---- Rows in the coordinates of each component.
+
+# Whitened rows are shortened to this norm: farther from every component, none is likelier than another.
+FARTHEST = 1024.0
+_LARGEST_ROW = 2**26
+_NUMBERS = 1 << 17  # of whitened rows that are held at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gaussians:
+    """A mixture laid out for passes over rows: `roots` (k, dim, dim) are lower triangular, `maps` whiten rows to whole steps."""
+
+    weights: FloatArray
+    means: FloatArray
+    covariances: FloatArray
+    roots: FloatArray
+    maps: tuple[RowMap, ...]
+    step: float
+
+    @classmethod
+    def of(cls, weights: FloatArray, means: FloatArray, covariances: FloatArray) -> Gaussians:
+        """From weights (k,), means (k, dim) and positive definite covariances (k, dim, dim)."""
+        dim = means.shape[1]
+        bound = min(_LARGEST_ROW, math.isqrt(2**53 // dim))
+        steps = clip_steps(bound, dim)
+        roots, maps = np.empty_like(covariances), []
+        for place, covariance in enumerate(covariances):
+            # In standard deviations of the columns, whose units may be far apart.
+            scale = np.sqrt(np.diag(covariance))
+            root, inverse = lower_powers(covariance / np.outer(scale, scale))
+            roots[place] = scale[:, None] * root
+            affine = AffineMap(
+                dim=dim, center=means[place], matrix=np.ascontiguousarray(np.tril(inverse) / scale), lower=True
+            )
+            maps.append(affine.row_map(quant_bound=bound, inv_step=steps / FARTHEST, limit=float(steps)))
+        return cls(
+            weights=weights, means=means, covariances=covariances, roots=roots, maps=tuple(maps), step=FARTHEST / steps
+        )
+
+    @property
+    def dim(self) -> int:
+        """Columns."""
+        return int(self.means.shape[1])
+
+    def whitened(self, chunk: Any) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Rows in standard deviations of each component (k, n, dim), their squared lengths (k, n), and which are finite (n,).
+
+        Of whole steps, whose squares add up exactly: a row has the same numbers whatever rows are beside it.
+        """
+        rows = np.empty((len(self.maps), len(chunk), self.dim))
+        taken = np.empty((len(chunk), self.dim), dtype=np.int32)
+        for place, row_map in enumerate(self.maps):
+            kernels.rows_quantise(chunk, row_map, taken)
+            rows[place] = taken
+        squares = np.einsum("kij,kij->ki", rows, rows) * self.step**2
+        rows *= self.step
+        return rows, squares, np.isfinite(chunk).all(axis=1)
+
+    def shares(self, squares: FloatArray, finite: BoolArray) -> FloatArray:
+        """Responsibility of each component for each row, (k, n); zero for a row that is not finite."""
+        constants = np.log(self.weights) - np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
+        joint = constants[:, None] - 0.5 * squares
+        share: FloatArray = np.exp(joint - np.maximum.reduce(joint, axis=0))
+        share /= total(share)
+        share *= finite
+        return share
+
+
+# ---- The histogram.
+
+SHARE = Fraction(1, 50)  # of the budget
+SHELLS = (0.5, 0.95, 0.999)  # shares of a component within its shells
+SURE = 0.9  # a row with a smaller largest responsibility lies between components
+BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
+CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
+DRAWS, LEAST_DRAWS, DRAWN_NUMBERS = 100_000, 20_000, 1 << 22
+SEED = 20_227
+# What a perfect fit gives of the sum of the cells' standard deviations: E max(|Z| - 1, 0) / 2.
+CHANCE = 0.5 * 0.1666
+# A gap that exceeds chance by this much is a poor fit; where chance itself gives more than the second, the count can say nothing.
+POOR, BLIND = 0.005, 0.03
+# Words that a poor fit takes the place of; all others are cautions already.
+TESTED = frozenset({"ok", "diagonal", "mean"})
+
+
+def leading_axes(at: Gaussians) -> FloatArray:
+    """Directions (k, dim) in whitened coordinates of the leading axes of the correlation matrices, unit length."""
+    axes = np.empty_like(at.means)
+    for place, covariance in enumerate(at.covariances):
+        scale = np.sqrt(np.diag(covariance))
+        _, vectors = spectrum(covariance / np.outer(scale, scale))
+        axes[place] = at.roots[place].T @ (vectors[:, -1] / scale)
+        axes[place] /= np.linalg.norm(axes[place])
+    return axes
+
+
+def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]:
+    """Code of each row (n,): component, shell, ambiguity and band, in that order; -1 for a row that is not finite."""
+    codes = np.empty(len(chunk), dtype=np.int64)
+    edges = chi2_quantiles(SHELLS, at.dim)
+    size = max(64, _NUMBERS // at.means.size)
+    for begin in range(0, len(chunk), size):
+        part = chunk[begin : begin + size]
+        rows, squares, finite = at.whitened(part)
+        share = at.shares(squares, finite)
+        top, places = np.argmax(share, axis=0), np.arange(len(part))
+        shell = np.searchsorted(edges, squares[top, places])
+        along = np.zeros(len(part))
+        for column in range(at.dim):
+            along += axes[top, column] * rows[top, places, column]
+        band = np.searchsorted(BANDS, np.abs(along))
+        code = ((top * CELLS[0] + shell) * CELLS[1] + (share[top, places] < SURE)) * CELLS[2] + band
+        codes[begin : begin + size] = np.where(finite, code, -1)
+    return [codes]
+
+
+def expected_cells(at: Gaussians, axes: FloatArray) -> tuple[FloatArray, int]:
+    """Shares (cells,) of rows of the mixture in the cells, from public draws; and how many."""
+    size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
+    ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(np.int64)
+    normals, begin = draw_normals((size, at.dim), random_state=SEED), 0
+    for place, end in enumerate(ends):
+        normals[begin:end] = at.means[place] + normals[begin:end] @ at.roots[place].T
+        begin = end
+    (codes,) = cell_codes(normals, at=at, axes=axes)
+    counts = np.bincount(codes[codes >= 0], minlength=len(at.weights) * math.prod(CELLS))
+    return counts / size, size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fit:
+    """What the count says: `gap` in total variation and what chance alone gives, `null`; of each component the same, (k,).
+
+    `outer` are the parts of the gaps that shells alone show, `beyond` the shares of rows outside the last shell that the mixture
+    does not explain, `shares` those of the components.
+    """
+
+    gaps: FloatArray
+    nulls: FloatArray
+    outer: FloatArray
+    beyond: FloatArray
+    shares: FloatArray
+
+    @property
+    def gap(self) -> float:
+        """Of the whole mixture."""
+        return float(self.gaps.sum())
+
+    @property
+    def null(self) -> float:
+        """What a perfect fit would show."""
+        return float(self.nulls.sum())
+
+    @property
+    def poor(self) -> bool:
+        """Whether the mixture fits worse than chance explains."""
+        return self.gap - self.null > POOR
+
+    def word(self, place: int, word: str) -> str:
+        """The status of a component whose status without the count is `word`."""
+        if word not in TESTED:
+            return word
+        if self.null > BLIND:
+            return "under_resolved"
+        excess = self.gaps[place] - self.nulls[place]
+        if not (self.poor and excess > POOR * self.shares[place]):
+            return word
+        return "not_gaussian" if self.outer[place] > 0.5 * self.gaps[place] else "poor_fit"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the diagnostics of a result."""
+        return {
+            "fit_gap": self.gap,
+            "fit_null": self.null,
+            "fit_gaps": (self.gaps / np.maximum(self.shares, 1e-12)).tolist(),
+            "unexplained": float(self.beyond.sum()),
+        }
+
+
+def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int) -> Fit:
+    """Released counts (cells,) of n rows against the shares of the mixture; `parts` components."""
+    # Rows that are not finite are in no cell: where they are more than chance explains, the rest is the whole.
+    seen = float(counts.sum())
+    if seen < n - 4.0 * noise_std * math.sqrt(len(counts)):
+        n = max(1, round(seen))
+
+    def gaps(*kept: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        shape = (parts, *CELLS)
+        away = tuple(axis for axis in range(1, 4) if axis not in kept)
+        found, share = (np.asarray(each).reshape(shape).sum(axis=away) for each in (counts, expected))
+        joined = counts.size // found.size
+        std = np.sqrt(joined * (noise_std / n) ** 2 + share * (1.0 - share) * (1.0 / n + 1.0 / draws))
+        return np.maximum(np.abs(found / n - share) - std, 0.0) / 2.0, CHANCE * std, found / n - share
+
+    fine, chance, _ = gaps(1, 2, 3)
+    outer, _, less = gaps(1)
+    past = less[:, -1] - noise_std / n * math.sqrt(counts.size / less.size)
+    return Fit(
+        gaps=fine.reshape(parts, -1).sum(axis=1),
+        nulls=chance.reshape(parts, -1).sum(axis=1),
+        outer=outer.sum(axis=1),
+        beyond=np.maximum(past, 0.0),
+        shares=expected.reshape(parts, -1).sum(axis=1),
+    )
+
+
+def with_fit(run: Run, result: MixtureResult, cost: Fraction) -> MixtureResult:
+    """The result with what a count at this cost says of its fit, in its status and its diagnostics."""
+    at = Gaussians.of(result.weights, result.means, result.covariances)
+    axes = leading_axes(at)
+    expected, draws = expected_cells(at, axes)
+    counted = run.release(
+        CodeCounts(
+            codes=partial(cell_codes, at=at, axes=axes),
+            cells=[len(expected)],
+            row_cost=at.means.size * at.dim // 8,
+            gaussian=not run.account.pure,
+        ),
+        name="fit",
+        cost=cost,
+        cells=len(expected),
+    )
+    fit = compared(counted.value, run.rows.n, counted.noise_std, expected, draws, result.n_components)
+    return replace(
+        result,
+        status=tuple(fit.word(place, word) for place, word in enumerate(result.status)),
+        diagnostics={**result.diagnostics, **fit.facts},
+        **run.fields(result.n_pub),
+    )
+
+
+def count_draws(n_components: int) -> int:
+    """Noise draws of the count."""
+    return n_components * math.prod(CELLS)
