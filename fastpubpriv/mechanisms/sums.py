@@ -589,8 +589,8 @@ class SoftGramQuery(StatisticQuery):
 class SoftGrams(Measurement[Fraction, Released]):
     """Release for each of `parts` equal parts y_p of y = statistic(row), clipped to norm `radius`, the sum of y_p y_p^T.
 
-    The parts of a row share one ball, so all of them cost what one Gram matrix costs: squared replace-one sensitivity 2 Q^4. `statistic`
-    is as for `StatisticSum`; noise and symmetry are those of `SecondMoment`. Gaussian accounts only.
+    The parts of a row share one ball, so all of them cost what one Gram matrix costs: squared replace-one sensitivity 2 Q^4.
+    `statistic` is as for `StatisticSum`; noise and symmetry are those of `SecondMoment`. Gaussian accounts only.
     """
 
     statistic: Callable[[Any], FloatArray]

@@ -1,7 +1,7 @@
 """How well a released mixture fits the private rows: one noisy histogram, and the words for each component that follow from it.
 
 Every row has one of a few dozen codes: its likeliest component, the shell of its distance from it, whether another component is
-nearly as likely, and where it lies along the component's leading axis. Released counts are compared with public draws of the mixture.
+nearly as likely, and where it lies along the component's leading axis. Counts are compared with public draws of the mixture.
 Half of what they differ by, beyond what chance explains, is a lower bound of the total variation between the rows and the answer.
 """
 

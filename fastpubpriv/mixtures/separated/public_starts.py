@@ -18,7 +18,7 @@ from fastpubpriv.public_draws import draw_uniforms
 
 STARTS, SHORT, LONG, KEPT = 60, 6, 40, 5
 SEED = 20_229
-MOST_ROWS = 2000  # rows that seeds are looked for among; all rows take part in what follows
+MOST_ROWS = 2000  # rows that starts are tried on; the best go on with all
 FARTHEST_SEED = 25.0  # squared distance from the seeds, in their scales, beyond which a row is as good a seed as any
 LACKING = 20.0  # nats that a row costs which a component lacks of its share
 FEW_ROWS, BORROWED = 8, 8.0  # rows below which a component borrows its shape, and the weight in rows of what it borrows
@@ -34,50 +34,47 @@ class Parameters:
     covariances: FloatArray
 
 
-def maximized(rows: FloatArray, share: FloatArray, *, full: bool) -> Parameters:
-    """The M step for responsibilities (m, k), variances pulled to those of a k-th part, correlations of few rows to zero."""
-    m, dim = rows.shape
-    k = share.shape[1]
-    column, _ = column_variances(rows)
-    base = column / k ** (2.0 / dim)
+def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
+    """The M step for responsibilities (m, k): variances pulled to those of a k-th part, correlations of few rows to zero.
+
+    `column` (dim,) are the variances of the columns. Without `full` the covariances are diagonal.
+    """
+    (m, dim), k = rows.shape, share.shape[1]
     held = share.sum(axis=0)
     means = (share.T @ rows) / np.maximum(held, 1e-9)[:, None]
-    scatters = np.empty((k, dim, dim))
-    for place in range(k):
-        gaps = rows - means[place]
-        scatters[place] = (gaps * share[:, place, None]).T @ gaps
-    within = np.einsum("kii->ki", scatters)
-    pooled = np.maximum(within.sum(axis=0) / max(m - k, 1), LEAST_SHARE * column)
-    covariances = np.empty_like(scatters)
-    for place, count in enumerate(held.tolist()):
-        degrees = max(count - 1.0, 0.0)
-        own = within[place]
-        if count < FEW_ROWS and dim >= 3:
-            # Too few rows for a shape: that of all components, on the scale of this one.
-            scale = (float(np.sum(own / pooled)) + 0.01) / (degrees * dim + 0.01)
-            variances = (own + BORROWED * scale * pooled) / (degrees + BORROWED)
-        else:
-            variances = (own + 2.0 * np.minimum(base, 3.0 * own / max(degrees, 0.5))) / (degrees + 2.0)
-        variances = np.maximum(variances, LEAST_SHARE * column)
-        matrix = np.zeros((dim, dim))
-        if full and not (count < FEW_ROWS and dim >= 3):
-            root = np.sqrt(np.maximum(own, 1e-300))
-            matrix = scatters[place] / np.outer(root, root) * (count / (count + dim))
-        np.fill_diagonal(matrix, 1.0)
-        deviation = np.sqrt(variances)
-        covariances[place] = matrix * np.outer(deviation, deviation)
+    gaps = rows - means[:, None, :]
+    weighted = gaps * share.T[:, :, None]
+    own = np.einsum("kmd,kmd->kd", weighted, gaps)
+    degrees = np.maximum(held - 1.0, 0.0)[:, None]
+    few = (held < FEW_ROWS) & (dim >= 3)
+    # Too few rows for a shape: that of all components, on the scale of this one.
+    pooled = np.maximum(own.sum(axis=0) / max(m - k, 1), LEAST_SHARE * column)
+    scale = (np.sum(own / pooled, axis=1, keepdims=True) + 0.01) / (degrees * dim + 0.01)
+    borrowed = (own + BORROWED * scale * pooled) / (degrees + BORROWED)
+    base = np.minimum(column / k ** (2.0 / dim), 3.0 * own / np.maximum(degrees, 0.5))
+    variances = np.where(few[:, None], borrowed, (own + 2.0 * base) / (degrees + 2.0))
+    deviations = np.sqrt(np.maximum(variances, LEAST_SHARE * column))
+    covariances = np.zeros((k, dim, dim))
+    if full:
+        root = np.sqrt(np.maximum(own, 1e-300))
+        kept = np.where(few, 0.0, held / (held + dim))[:, None, None]
+        covariances = np.matmul(weighted.swapaxes(1, 2), gaps) / (root[:, :, None] * root[:, None, :]) * kept
+    covariances[:, np.arange(dim), np.arange(dim)] = 1.0
+    covariances *= deviations[:, :, None] * deviations[:, None, :]
     return Parameters(weights=(held + 0.5) / (m + 0.5 * k), means=means, covariances=covariances)
 
 
-def responsibilities(rows: FloatArray, at: Parameters) -> tuple[FloatArray, float]:
+def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[FloatArray, float]:
     """Responsibilities (m, k) and the log likelihood of all rows, but for a constant."""
-    joint = np.empty((len(rows), len(at.weights)))
-    for place, covariance in enumerate(at.covariances):
-        scale = np.sqrt(np.diag(covariance))
-        root = np.linalg.cholesky(covariance / np.outer(scale, scale) + 1e-12 * np.eye(len(scale)))
-        white = np.linalg.solve(root, ((rows - at.means[place]) / scale).T)
-        constant = np.log(at.weights[place]) - np.log(np.diag(root)).sum() - np.log(scale).sum()
-        joint[:, place] = constant - 0.5 * np.einsum("ji,ji->i", white, white)
+    scale = np.sqrt(np.einsum("kii->ki", at.covariances))
+    gaps = (rows - at.means[:, None, :]) / scale[:, None, :]
+    constants = np.log(at.weights) - np.log(scale).sum(axis=1)
+    if full:
+        dim = rows.shape[1]
+        root = np.linalg.cholesky(at.covariances / (scale[:, :, None] * scale[:, None, :]) + 1e-12 * np.eye(dim))
+        gaps = np.linalg.solve(root, gaps.swapaxes(1, 2)).swapaxes(1, 2)
+        constants -= np.log(np.einsum("kii->ki", root)).sum(axis=1)
+    joint = (constants[:, None] - 0.5 * np.einsum("kmd,kmd->km", gaps, gaps)).T
     top = joint.max(axis=1, keepdims=True)
     share = np.exp(joint - top)
     sums = share.sum(axis=1, keepdims=True)
@@ -86,10 +83,11 @@ def responsibilities(rows: FloatArray, at: Parameters) -> tuple[FloatArray, floa
 
 def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least: float) -> tuple[Parameters, float]:
     """EM for so many steps; the fit, and its log likelihood less what components of fewer than `least` rows cost."""
+    column = column_variances(rows)[0]
     for _ in range(steps):
-        share, _ = responsibilities(rows, at)
-        at = maximized(rows, share, full=full)
-    share, likelihood = responsibilities(rows, at)
+        share, _ = responsibilities(rows, at, full=full)
+        at = maximized(rows, share, column, full=full)
+    share, likelihood = responsibilities(rows, at, full=full)
     return at, likelihood - LACKING * float(np.maximum(least - share.sum(axis=0), 0.0).sum())
 
 
@@ -115,25 +113,18 @@ def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest:
 
 def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     """Labels (m,) of all starts, public and the same in every run."""
-    m, dim = rows.shape
-    thinned = np.arange(0, m, -(-m // MOST_ROWS))
-    few = rows[thinned]
-    inner = np.einsum("ij,ij->i", few, few)
-    nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * few @ few.T, axis=1), 0.0))
-    found = []
-    for number, uniform in enumerate(draw_uniforms((STARTS, k + 1), random_state=SEED)):
-        labels = scale_free_labels(few, k, uniform, nearest=nearest, small=number % 3 == 2)
-        if len(few) < m:
-            centers = np.stack([few[labels == j].mean(axis=0) for j in np.unique(labels)])
-            labels = nearest_centers(rows, centers)[0]
-        found.append(labels)
+    inner = np.einsum("ij,ij->i", rows, rows)
+    nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
+    coins = draw_uniforms((STARTS, k + 1), random_state=SEED)
+    found = [
+        scale_free_labels(rows, k, uniform, nearest=nearest, small=number % 3 == 2)
+        for number, uniform in enumerate(coins)
+    ]
     projected = [rows]
-    if dim > k:
+    if rows.shape[1] > k:
         centered = rows - rows.mean(axis=0)
-        _, _, axes = np.linalg.svd(centered, full_matrices=False)
-        projected.append(centered @ axes[:k].T)
-    found += [nearest_centers(points, kmeans(points, k))[0] for points in projected]
-    return found
+        projected.append(centered @ np.linalg.svd(centered, full_matrices=False)[2][:k].T)
+    return found + [nearest_centers(points, kmeans(points, k))[0] for points in projected]
 
 
 def public_fits(public: FloatArray, k: int, min_weight: float) -> tuple[Parameters, Parameters]:
@@ -141,25 +132,27 @@ def public_fits(public: FloatArray, k: int, min_weight: float) -> tuple[Paramete
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
-    least = 0.4 * min_weight * len(rows)
+    few = rows[:: -(-len(rows) // MOST_ROWS)]
+    column, least = column_variances(few)[0], 0.4 * min_weight
     tried: list[tuple[float, int, Parameters]] = []
-    for number, labels in enumerate(starting_labels(rows, k)):
-        at = maximized(rows, np.eye(k)[labels], full=False)
-        at, score = improved(rows, at, SHORT, full=False, least=least)
+    for number, labels in enumerate(starting_labels(few, k)):
+        at = maximized(few, np.eye(k)[labels], column, full=False)
+        at, score = improved(few, at, SHORT, full=False, least=least * len(few))
         tried.append((-score, number, at))
     best = [at for _, _, at in sorted(tried, key=lambda each: each[:2])[:KEPT]]
-    ends: list[Parameters] = []
-    for full in (True, False):
-        fits = [improved(rows, at, LONG, full=full, least=least) for at in best]
-        ends.append(max(fits, key=lambda each: each[1])[0])
-    return in_units(ends[0], center, scale), in_units(ends[1], center, scale)
+    full, diagonal = (
+        max((improved(rows, at, LONG, full=full, least=least * len(rows)) for at in best), key=lambda each: each[1])[0]
+        for full in (True, False)
+    )
+    return in_units(full, center, scale), in_units(diagonal, center, scale)
 
 
 def labelled_fit(public: FloatArray, labels: Any, k: int) -> Parameters:
     """The M step of public rows under labels 0 ... k - 1, in data units; every label has a row."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
-    return in_units(maximized((public - center) / scale, np.eye(k)[labels], full=True), center, scale)
+    rows = (public - center) / scale
+    return in_units(maximized(rows, np.eye(k)[labels], column_variances(rows)[0], full=True), center, scale)
 
 
 def in_units(at: Parameters, center: FloatArray, scale: FloatArray) -> Parameters:

@@ -2,7 +2,7 @@
 
 Public fits and the labels of a cheap private search start it. A few small rounds of each start, a private choice among them, small
 rounds of the winner, and one large round follow. A round releases, for each component, the Gram matrix of the rows weighted by
-their responsibilities, all components at the price of one (`mechanisms/notes/soft_gram.md`). What noise leaves open stays as it was.
+their responsibilities, all components at the price of one (`mechanisms/notes/soft_gram.md`). What is lost in noise stays as it was.
 """
 
 from __future__ import annotations
