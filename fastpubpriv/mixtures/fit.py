@@ -146,13 +146,15 @@ def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]
 def expected_cells(at: Gaussians, axes: FloatArray) -> tuple[FloatArray, int]:
     """Shares (cells,) of rows of the mixture in the cells, from public draws; and how many."""
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
-    ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(np.int64)
-    normals, begin = draw_normals((size, at.dim), random_state=SEED), 0
-    for place, end in enumerate(ends):
-        normals[begin:end] = at.means[place] + normals[begin:end] @ at.roots[place].T
-        begin = end
-    (codes,) = cell_codes(normals, at=at, axes=axes)
-    counts = np.bincount(codes[codes >= 0], minlength=len(at.weights) * math.prod(CELLS))
+    ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size)[:-1]
+    counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, _NUMBERS // at.dim)
+    for number, begin in enumerate(range(0, size, block)):
+        labels = np.searchsorted(ends, np.arange(begin, min(begin + block, size)), side="right")
+        rows = draw_normals((len(labels), at.dim), random_state=SEED + number)
+        for place in np.unique(labels):
+            rows[labels == place] = at.means[place] + rows[labels == place] @ at.roots[place].T
+        (codes,) = cell_codes(rows, at=at, axes=axes)
+        counts += np.bincount(codes[codes >= 0], minlength=len(counts))
     return counts / size, size
 
 
@@ -214,23 +216,24 @@ def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray,
     if seen < n - 4.0 * noise_std * math.sqrt(len(counts)):
         n = max(1, round(seen))
 
-    def gaps(*kept: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        shape = (parts, *CELLS)
-        away = tuple(axis for axis in range(1, 4) if axis not in kept)
-        found, share = (np.asarray(each).reshape(shape).sum(axis=away) for each in (counts, expected))
-        joined = counts.size // found.size
-        std = np.sqrt(joined * (noise_std / n) ** 2 + share * (1.0 - share) * (1.0 / n + 1.0 / draws))
-        return np.maximum(np.abs(found / n - share) - std, 0.0) / 2.0, CHANCE * std, found / n - share
+    def spread(share: FloatArray) -> FloatArray:
+        """Standard deviation of the found share of joined cells."""
+        noise = (noise_std / n) ** 2 * (len(counts) / share.size)
+        return np.sqrt(noise + share * (1.0 - share) * (1.0 / n + 1.0 / draws))
 
-    fine, chance, _ = gaps(1, 2, 3)
-    outer, _, less = gaps(1)
-    past = less[:, -1] - noise_std / n * math.sqrt(counts.size / less.size)
+    found, share = (each.reshape(parts, -1) for each in (counts / n, expected))
+    std = spread(share)
+    shells, wanted = (each.reshape(parts, CELLS[0], -1).sum(axis=2) for each in (found, share))
+    # Shells are judged within their component: a wrong weight is no wrong shape.
+    held = found.sum(axis=1, keepdims=True)
+    wanted = wanted * held / np.maximum(share.sum(axis=1, keepdims=True), 1e-12)
+    off = shells - wanted
     return Fit(
-        gaps=fine.reshape(parts, -1).sum(axis=1),
-        nulls=chance.reshape(parts, -1).sum(axis=1),
-        outer=outer.sum(axis=1),
-        beyond=np.maximum(past, 0.0),
-        shares=expected.reshape(parts, -1).sum(axis=1),
+        gaps=np.maximum(np.abs(found - share) - std, 0.0).sum(axis=1) / 2.0,
+        nulls=CHANCE * std.sum(axis=1),
+        outer=np.maximum(np.abs(off) - spread(np.clip(wanted, 0.0, 1.0)), 0.0).sum(axis=1) / 2.0,
+        beyond=np.maximum(off[:, -1] - spread(np.clip(wanted, 0.0, 1.0))[:, -1], 0.0),
+        shares=share.sum(axis=1),
     )
 
 
