@@ -113,10 +113,13 @@ TESTED = frozenset({"ok", "diagonal", "mean"})
 
 
 def leading_axes(at: Gaussians) -> FloatArray:
-    """Directions (k, dim) in whitened coordinates of the leading axes of the correlation matrices, unit length."""
+    """Unit directions (k, dim) in whitened coordinates: each component's leading axis, in typical deviations of the columns.
+
+    Two components that were taken for one lie apart along it, as far as they are longer that way than others are.
+    """
     axes = np.empty_like(at.means)
+    scale = np.exp(0.5 * np.log(np.einsum("kii->ki", at.covariances)).mean(axis=0))
     for place, covariance in enumerate(at.covariances):
-        scale = np.sqrt(np.diag(covariance))
         _, vectors = spectrum(covariance / np.outer(scale, scale))
         axes[place] = at.roots[place].T @ (vectors[:, -1] / scale)
         axes[place] /= np.linalg.norm(axes[place])

@@ -464,8 +464,8 @@ def _learn_rounds(
         search = METHODS[name]
         check_search_grids(allowance * SEARCHES[name], search.depth(shape), search, dim, n)
     check_soft_grids(plan, dim, k, n, allowance)
-    predicted = Prediction(plan.predicted, plan.predicted / math.sqrt(dim))
-    warn_if_hopeless(run, n / k, predicted)
+    expected = n * shape.min_weight
+    warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
     with run.paid():
         state, facts = learn_rounds(run, public, shape, plan)
         assert state.noise is not None
@@ -483,7 +483,8 @@ def _learn_rounds(
                 "counts": state.counts.tolist(),
                 "count_noise_std": state.count_std,
                 "rounds": state.rounds,
-                "predicted_covariance_errors": state.noise.tolist(),
+                "predicted_covariance_errors": np.hypot(state.noise, np.sqrt(dim * (dim + 1) / state.counts)).tolist(),
+                "covariance_noise": state.noise.tolist(),
                 **facts,
             },
             provenance={"center": "public rows", "scale": "public rows", "radius": "released"},

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import chdtr, chdtrc
 
 from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.estimators.ladder.schedule import Prediction
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.scores import LogRatios
@@ -95,10 +96,15 @@ class Plan:
         """Two public ones, and one for each search."""
         return 2 + len(self.searches)
 
-    @property
-    def predicted(self) -> float:
-        """Relative Frobenius noise of an average component's covariance after the last round."""
-        return self.noise / math.sqrt(self.last)
+    def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
+        """Errors of a component of so many rows after the last round: noise and sampling."""
+        clip = Clip.of(dim)
+        sigma = clip.total / math.sqrt(rho * self.last) / rows
+        covariance = clip.factor(dim) * sigma * math.sqrt(dim * (dim + 1) / 2.0)
+        mean = sigma * math.sqrt(dim / (2.0 * clip.lift))
+        return Prediction(
+            math.hypot(covariance, math.sqrt(dim * (dim + 1) / rows)), math.hypot(mean, math.sqrt(dim / rows))
+        )
 
     @classmethod
     def of(cls, dim: int, k: int, n: int, n_pub: int, rho: float) -> Plan:
