@@ -95,19 +95,67 @@ class Gaussians:
         return share
 
 
+# ---- Columns of rounded values: public rows show them.
+
+# The share of pairs of public rows that tie in a column of atoms, and the fewest that show it.
+PUBLIC_SHARE = 0.05
+LEAST_TIED = 3
+# A width below this share of the mean's size is the rounding of numbers.
+ROUNDING = 1e-9
+
+
+def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
+    """For each column the share of pairs of public rows that tie, 0 below what chance and rounding may do, and the least step."""
+    n_pub = len(x_pub)
+    shares, steps = [], []
+    for column in x_pub.T:
+        values, counts = np.unique(column, return_counts=True)
+        tied = float(np.sum(counts * (counts - 1.0))) / 2.0
+        share = tied / max(1.0, n_pub * (n_pub - 1.0) / 2.0)
+        shares.append(share if tied >= LEAST_TIED and share > PUBLIC_SHARE else 0.0)
+        gaps = np.diff(values)
+        gaps = gaps[gaps > ROUNDING * float(np.abs(values).max())]
+        steps.append(float(gaps.min()) if len(gaps) else math.inf)
+    return shares, steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lattice:
+    """Steps between the values of the columns (dim,), infinite for a column of numbers without ties, and one value of each."""
+
+    steps: FloatArray
+    origin: FloatArray
+
+    @classmethod
+    def of(cls, public: FloatArray) -> Lattice:
+        """As public rows show it: of numbers without a lattice no two are equal."""
+        counts = [np.unique(column, return_counts=True)[1] for column in public.T]
+        tied = np.array([float(np.sum(each * (each - 1.0))) / 2.0 >= LEAST_TIED for each in counts])
+        return cls(np.where(tied, public_ties(public)[1], np.inf), public[0])
+
+    def rounded(self, rows: FloatArray) -> FloatArray:
+        """Rows rounded to the values that such columns have."""
+        known = np.isfinite(self.steps)
+        origin, steps = self.origin[known], self.steps[known]
+        rows[:, known] = origin + np.round((rows[:, known] - origin) / steps) * steps
+        return rows
+
+
 # ---- The histogram.
 
-SHARE = Fraction(1, 50)  # of the budget
+SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)  # of the budget, with Gaussian and with Laplace noise
 SHELLS = (0.5, 0.95, 0.999)  # shares of a component within its shells
 SURE = 0.9  # a row with a smaller largest responsibility lies between components
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
 CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
 DRAWS, LEAST_DRAWS, DRAWN_NUMBERS = 100_000, 20_000, 1 << 22
 SEED = 20_227
-# What a perfect fit gives of the sum of the cells' standard deviations: E max(|Z| - 1, 0) / 2.
-CHANCE = 0.5 * 0.1666
-# A gap that exceeds chance by this much is a poor fit; where chance itself gives more than the second, the count can say nothing.
-POOR, BLIND = 0.005, 0.03
+# Mean and standard deviation of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
+CHANCE, CHANCE_STD = 0.5 * 0.1666, 0.5 * 0.3506
+# A gap that exceeds chance by this much, and by so many of its deviations, is a poor fit; where chance itself gives more than
+# BLIND, the count can say nothing.
+POOR, POOR_STDS, BLIND = 0.005, 2.5, 0.03
+LEAST_SHARE = 1e-3  # of a component: gaps of lighter ones are not told in their own unit
 # Words that a poor fit takes the place of; all others are cautions already.
 TESTED = frozenset({"ok", "diagonal", "mean"})
 
@@ -126,8 +174,8 @@ def leading_axes(at: Gaussians) -> FloatArray:
     return axes
 
 
-def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]:
-    """Code of each row (n,): component, shell, ambiguity and band, in that order; -1 for a row that is not finite."""
+def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray, detail: int = len(CELLS)) -> list[IntArray]:
+    """Code of each row (n,): component, and the first `detail` of shell, ambiguity and band; -1 for a row that is not finite."""
     codes = np.empty(len(chunk), dtype=np.int64)
     edges = chi2_quantiles(SHELLS, at.dim)
     size = max(64, _NUMBERS // at.means.size)
@@ -142,12 +190,12 @@ def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]
             along += axes[top, column] * rows[top, places, column]
         band = np.searchsorted(BANDS, np.abs(along))
         code = ((top * CELLS[0] + shell) * CELLS[1] + (share[top, places] < SURE)) * CELLS[2] + band
-        codes[begin : begin + size] = np.where(finite, code, -1)
+        codes[begin : begin + size] = np.where(finite, code // math.prod(CELLS[detail:]), -1)
     return [codes]
 
 
-def expected_cells(at: Gaussians, axes: FloatArray) -> tuple[FloatArray, int]:
-    """Shares (cells,) of rows of the mixture in the cells, from public draws; and how many."""
+def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = None) -> tuple[FloatArray, int]:
+    """Shares (cells,) of rows of the mixture in the cells, from public draws, rounded as the columns are; and how many."""
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size)[:-1]
     counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, _NUMBERS // at.dim)
@@ -156,7 +204,7 @@ def expected_cells(at: Gaussians, axes: FloatArray) -> tuple[FloatArray, int]:
         rows = draw_normals((len(labels), at.dim), random_state=SEED + number)
         for place in np.unique(labels):
             rows[labels == place] = at.means[place] + rows[labels == place] @ at.roots[place].T
-        (codes,) = cell_codes(rows, at=at, axes=axes)
+        (codes,) = cell_codes(rows if lattice is None else lattice.rounded(rows), at=at, axes=axes)
         counts += np.bincount(codes[codes >= 0], minlength=len(counts))
     return counts / size, size
 
@@ -166,7 +214,7 @@ class Fit:
     """What the count says: `gap` in total variation and what chance alone gives, `null`; of each component the same, (k,).
 
     `outer` are the parts of the gaps that shells alone show, `beyond` the shares of rows outside the last shell that the mixture
-    does not explain, `shares` those of the components.
+    does not explain, `shares` those of the components. `spread` is the standard deviation of what chance gives.
     """
 
     gaps: FloatArray
@@ -174,6 +222,7 @@ class Fit:
     outer: FloatArray
     beyond: FloatArray
     shares: FloatArray
+    spread: float
 
     @property
     def gap(self) -> float:
@@ -188,7 +237,7 @@ class Fit:
     @property
     def poor(self) -> bool:
         """Whether the mixture fits worse than chance explains."""
-        return self.gap - self.null > POOR
+        return self.gap - self.null > max(POOR, POOR_STDS * self.spread)
 
     def word(self, place: int, word: str) -> str:
         """The status of a component whose status without the count is `word`."""
@@ -201,15 +250,29 @@ class Fit:
             return word
         return "not_gaussian" if self.outer[place] > 0.5 * self.gaps[place] else "poor_fit"
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """For the diagnostics of a result."""
+    def facts_in(self, order: Any = slice(None)) -> dict[str, Any]:
+        """For the diagnostics of a result whose components are in this order."""
         return {
             "fit_gap": self.gap,
             "fit_null": self.null,
-            "fit_gaps": (self.gaps / np.maximum(self.shares, 1e-12)).tolist(),
+            "fit_gaps": (self.gaps / np.maximum(self.shares, LEAST_SHARE))[order].tolist(),
             "unexplained": float(self.beyond.sum()),
         }
+
+
+def detail_for(noise_std: float, n: int, parts: int) -> int:
+    """How many of shells, ambiguity and bands the cells tell apart: as many as keep what noise makes below half of BLIND."""
+    for detail in range(len(CELLS), 1, -1):
+        cells = parts * math.prod(CELLS[:detail])
+        if CHANCE * cells * noise_std / n <= BLIND / 2.0:
+            return detail
+    return 1
+
+
+def joined(cells: FloatArray, parts: int, detail: int) -> FloatArray:
+    """Cells (parts, ...) that differ in no more than the first `detail` of shell, ambiguity and band."""
+    sums: FloatArray = cells.reshape(parts, math.prod(CELLS[:detail]), -1).sum(axis=2)
+    return sums
 
 
 def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int) -> Fit:
@@ -237,30 +300,46 @@ def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray,
         outer=np.maximum(np.abs(off) - spread(np.clip(wanted, 0.0, 1.0)), 0.0).sum(axis=1) / 2.0,
         beyond=np.maximum(off[:, -1] - spread(np.clip(wanted, 0.0, 1.0))[:, -1], 0.0),
         shares=share.sum(axis=1),
+        spread=CHANCE_STD * float(np.sqrt(np.square(std).sum())),
     )
 
 
-def with_fit(run: Run, result: MixtureResult, cost: Fraction) -> MixtureResult:
-    """The result with what a count at this cost says of its fit, in its status and its diagnostics."""
-    at = Gaussians.of(result.weights, result.means, result.covariances)
+def count_share(*, pure: bool) -> Fraction:
+    """Share of the budget for the count."""
+    return PURE_SHARE if pure else SHARE
+
+
+def measure(run: Run, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray) -> Fit:
+    """Release the count of the rows of a run in the cells of a mixture, at `count_share` of its allowance, and compare."""
+    at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
+    cost = run.account.allowance * count_share(pure=pure)
     axes = leading_axes(at)
-    expected, draws = expected_cells(at, axes)
+    expected, draws = expected_cells(at, axes, Lattice.of(public))
+    # The noise follows from the cost; how many cells it leaves readable is public.
+    noise = 2.0 * math.sqrt(2.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
+    detail = detail_for(noise, run.rows.n, k)
+    cells = k * math.prod(CELLS[:detail])
     counted = run.release(
         CodeCounts(
-            codes=partial(cell_codes, at=at, axes=axes),
-            cells=[len(expected)],
+            codes=partial(cell_codes, at=at, axes=axes, detail=detail),
+            cells=[cells],
             row_cost=at.means.size * at.dim // 8,
-            gaussian=not run.account.pure,
+            gaussian=not pure,
         ),
         name="fit",
         cost=cost,
-        cells=len(expected),
+        cells=cells,
     )
-    fit = compared(counted.value, run.rows.n, counted.noise_std, expected, draws, result.n_components)
+    return compared(counted.value, run.rows.n, counted.noise_std, joined(expected, k, detail).ravel(), draws, k)
+
+
+def with_fit(run: Run, result: MixtureResult, public: FloatArray) -> MixtureResult:
+    """The result with what a count says of its fit, in its status and its diagnostics."""
+    fit = measure(run, result.weights, result.means, result.covariances, public=public)
     return replace(
         result,
         status=tuple(fit.word(place, word) for place, word in enumerate(result.status)),
-        diagnostics={**result.diagnostics, **fit.facts},
+        diagnostics={**result.diagnostics, **fit.facts_in()},
         **run.fields(result.n_pub),
     )
 

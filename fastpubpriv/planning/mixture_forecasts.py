@@ -15,7 +15,7 @@ from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.learn import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
-from fastpubpriv.mixtures.fit import SHARE
+from fastpubpriv.mixtures.fit import count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated.leaf_estimates import leaf_costs
 from fastpubpriv.mixtures.separated.learn import (
@@ -207,7 +207,7 @@ def plan_separated_mixture(
         _, allowance = allowance_of(budget, search_draws(chosen, shape) + stage.draws(dim, k))
         search = allowance * SEARCH_SHARE if depth else 0 * allowance
         rows = n_priv * weight
-        left = allowance - search - (allowance * SHARE if checked_mode == "practical" else 0)
+        left = allowance - search - (allowance * count_share(pure=pure) if checked_mode == "practical" else 0)
         found = component_errors(shape, n_priv, pure=pure, allowance=left)
         counts = float(leaf_costs(left, pure=pure).counts)
         noise = math.sqrt(8.0) / counts if pure else 1.0 / math.sqrt(counts)

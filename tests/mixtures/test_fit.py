@@ -94,7 +94,7 @@ def test_heavy_tails_are_not_gaussian():
     found = judged(TRUTH, rows_of(rng, tails=3.0), rng)
     assert found.gap - found.null > 0.05
     assert found.word(0, "ok") == "not_gaussian"
-    assert found.facts["unexplained"] > 0.01
+    assert found.facts_in()["unexplained"] > 0.01
 
 
 def test_a_wrong_weight_and_a_wrong_mean_are_poor_fits():
@@ -113,7 +113,9 @@ def test_missing_rows_are_no_misfit():
 
 
 def test_cautions_stay():
-    fitted = fit.Fit(gaps=np.ones(1), nulls=np.zeros(1), outer=np.zeros(1), beyond=np.zeros(1), shares=np.ones(1))
+    fitted = fit.Fit(
+        gaps=np.ones(1), nulls=np.zeros(1), outer=np.zeros(1), beyond=np.zeros(1), shares=np.ones(1), spread=0.0
+    )
     assert [fitted.word(0, word) for word in ("low_count", "shifted", "diagonal", "ok")] == [
         "low_count", "shifted", "poor_fit", "poor_fit",
     ]  # fmt: skip

@@ -30,8 +30,8 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     choosing,
     component_status,
     hypotheses_of,
-    public_ties,
 )
+from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding.decoders import (
     Thresholds,
     mean_partitions,
@@ -505,6 +505,7 @@ def _result(
         method=method.name,
         diagnostics={
             **learned.diagnostics,
+            **({} if learned.fit is None else learned.fit.facts_in(order)),
             "tied_share": tied,
             "step": [each if math.isfinite(each) else None for each in steps],
             "n_components_asked": asked,

@@ -314,14 +314,18 @@ def learn_separated_mixture(
         Share of the rows in the smallest component. Nothing smaller is split off.
     {budget}
         PureDP pays for methods that read public rows only.
-    method : "auto", "tree", "one_shot" or "public_pca"
-        How components are found. "tree": private principal directions, then a ball along a valley of a released histogram, again
+    method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
+        "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
+        components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
+        any scales, and for columns that are not too many for the rows and the budget. The others find components first, and then
+        learn a Gaussian for each. "tree": private principal directions, then a ball along a valley of a released histogram, again
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
         once, then the nearest of the centres of the public rows; for components of comparable scale and 2 to 10 public rows each.
-        "public_pca": public rows alone find the components. "auto" decides by n_pub, dim, n_components and min_weight.
+        "public_pca": public rows alone find the components. "auto" decides by n_priv, n_pub, dim, n_components, min_weight and
+        the budget: "soft_em" wherever its noise is predicted small.
     structure : "auto", "public", "mean", "diagonal" or "full"
         What is learnt privately of each component, as in `estimate_gaussian`: "auto" predicts what is best for each by its
-        released count and its public rows. Mode "theory" learns full covariances.
+        released count and its public rows. "soft_em" and mode "theory" learn full covariances.
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy.
@@ -338,7 +342,9 @@ def learn_separated_mixture(
     -------
     MixtureResult
         `weights`, `means`, `covariances` and `status` of the components found, the released `tree` that sends a row to its
-        component, and `diagnostics` (noisy counts, what each component's rung and its predictions are, balls, cuts, depth, shares).
+        component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
+        shares; `fit_gap` and `fit_null`: how far rows and answer differ by a noisy count, and what chance alone gives;
+        `unexplained`: the share of rows far from every component).
 
     Raises
     ------
@@ -350,14 +356,16 @@ def learn_separated_mixture(
     routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
     of that for one that enters or leaves, so a search of depth D costs D shares. The leaves are released together, with exact
     integer sensitivities for a row that stays in its leaf and one that moves; counts are free. Nothing is divided by a
-    private size. Three tenths of the budget go to a search that reads private rows, the rest to the leaves.
+    private size. In practical mode a fiftieth of the budget pays for the count of the fit; three tenths go to a search that reads
+    private rows, the rest to the leaves. "soft_em": public shares of the rho for searches, rounds (joint Gram matrices of all
+    components, at the price of a single one), a choice by noisy scores, and the count.
 
     Notes
     -----
     Paper A, Algorithms 3 to 10. Departs from it: the accounting, which has to pay for the two clusters that a replaced row
     changes and for the three counts of a ball query; the least radius of the partitioner, at which the printed search stops
     too early; in practical mode the search, and the learner of a leaf, which is the ladder of `estimate_gaussian`; in mode
-    "theory" it is its lifted CoinPress.
+    "theory" it is its lifted CoinPress. "soft_em" is not the paper's.
 
     Examples
     --------
@@ -416,7 +424,7 @@ def _learn_leaves(
     run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance, pure = run.account.allowance, run.account.pure
     search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
-    count_cost = allowance * fit.SHARE if practical else Fraction(0)
+    count_cost = allowance * fit.count_share(pure=pure) if practical else Fraction(0)
     left = allowance - search_cost - count_cost
     if depth:
         check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
@@ -441,7 +449,7 @@ def _learn_leaves(
                 "node_share": float(search_cost / allowance / depth) if depth else 0.0,
             },
         )
-        return fit.with_fit(run, learnt, count_cost) if practical else learnt
+        return fit.with_fit(run, learnt, public) if practical else learnt
 
 
 def _learn_rounds(
@@ -490,7 +498,7 @@ def _learn_rounds(
             provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
             **run.fields(len(public)),
         )
-        return fit.with_fit(run, learnt, allowance * fit.SHARE)
+        return fit.with_fit(run, learnt, public)
 
 
 THIRD = Fraction(1, 3)

@@ -411,7 +411,7 @@ SOFT_EM = SearchMethod(
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
 
 # Relative noise of a component's covariance under the whole budget up to which rounds of soft EM end closer than a search.
-CLEAR = 0.4
+CLEAR = 0.5
 
 
 def choose_method(method: str, shape: Shape, *, pure: bool, noise: float = math.inf) -> SearchMethod:
