@@ -581,8 +581,9 @@ class SoftGramQuery(StatisticQuery):
             rows = np.empty((len(part), dim), dtype=np.int32)
             kernels.rows_quantise(part, self.row_map, rows)
             # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
-            whole = np.ascontiguousarray(rows.reshape(len(part), self.parts, -1).swapaxes(0, 1), dtype=np.float64)
-            accumulators[0][:] += np.matmul(whole.swapaxes(1, 2), whole).astype(np.int64)
+            for place, mine in enumerate(np.split(rows, self.parts, axis=1)):
+                whole = mine[mine.any(axis=1)].astype(np.float64)
+                accumulators[0][place] += (whole.T @ whole).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

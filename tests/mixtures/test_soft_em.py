@@ -245,3 +245,20 @@ def test_overlapping_components_are_learned():
         result = learned(mixture, seed, n=50_000, n_pub=80, budget=ZCDP(0.5))
         answer = result.weights, result.means, result.covariances
         assert total_variation(mixture, answer, np.random.default_rng(0)) < 0.06
+
+
+def test_early_rounds_of_many_rows_read_a_part_of_them():
+    many, few = soft_em.Plan.of(4, 3, 10**6, 60, 0.5), soft_em.Plan.of(4, 3, 20_000, 60, 0.5)
+    assert many.early_rows == soft_em.LEAST_EARLY_ROWS
+    assert few.early_rows == 20_000
+    # With less budget noise asks for more rows.
+    assert soft_em.Plan.of(4, 3, 10**6, 60, 1e-4).early_rows > 4 * many.early_rows
+    with recording() as transcript:
+        result = learned(MIXTURE, 3, n=70_000, n_pub=60, budget=ZCDP(0.5))
+    sums = {
+        call.name: float(np.trace(call.query.reshape(3, 5, 5).sum(axis=0)))
+        for call in transcript.calls
+        if "round" in call.name
+    }
+    assert sums["last round"] > 1.2 * max(total for name, total in sums.items() if name != "last round")
+    assert result.status == ("ok",) * 3

@@ -32,6 +32,7 @@ from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Run
+from fastpubpriv.sources.views import interleave_rows
 
 # ---- What a round costs: public numbers only.
 
@@ -48,6 +49,8 @@ RACE, MOST_RACE_ROUNDS, BEFORE_LAST, MOST_MORE = 0.3, 2, 0.35, 8
 INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELLED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
 CLIP_NATS = 4.0
 MOST_ROUNDS = 4 * MOST_RACE_ROUNDS + MOST_MORE + 1
+# Early rounds read so many rows at least, and so many for each entry of the covariances: beyond, they cost time and show no more.
+LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class Plan:
     more: int
     last: Fraction
     noisy: bool
+    early_rows: int  # of n, spread over all of them
 
     @property
     def starts(self) -> int:
@@ -120,8 +124,17 @@ class Plan:
         else:
             race = max(r for r in range(MOST_RACE_ROUNDS + 1) if r == 0 or (starts * r + 1) * share <= RACE)
             more = min(max(MOST_RACE_ROUNDS - race, int(BEFORE_LAST / share) - starts * race), MOST_MORE)
-        last = left - (starts * race + more) * early
-        return cls(noise=noise, searches=searches, early=early, race=race, more=more, last=last, noisy=noisy)
+        needed = noise * n / (EARLY_NOISE * math.sqrt(early)), EARLY_ROWS_PER_ENTRY * k * dim * (dim + 1)
+        return cls(
+            noise=noise,
+            searches=searches,
+            early=early,
+            race=race,
+            more=more,
+            last=left - (starts * race + more) * early,
+            noisy=noisy,
+            early_rows=min(n, max(LEAST_EARLY_ROWS, math.ceil(max(needed)))),
+        )
 
 
 def soft_draws(dim: int, k: int) -> int:
@@ -359,7 +372,9 @@ def without_noise_correlations(state: State) -> Parameters:
 
 def learn_rounds(run: Run, public: FloatArray, shape: Shape, plan: Plan) -> tuple[State, dict[str, Any]]:
     """All releases but the count: the final state, and what happened."""
-    states = all_starts(run, public, shape, plan)
+    states, all_rows = all_starts(run, public, shape, plan), run
+    if plan.early_rows < run.rows.n:
+        run = run.on(interleave_rows(run.rows, plan.early_rows, run.rows.n - plan.early_rows)[0])
     for turn in range(plan.race):
         states = [
             advance(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
@@ -368,7 +383,7 @@ def learn_rounds(run: Run, public: FloatArray, shape: Shape, plan: Plan) -> tupl
     state = start = choose(run, states, name="start")
     for _ in range(plan.more):
         state = advance(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
-    before, state = state, advance(run, public, state, share=plan.last, name="last round")
+    before, state = state, advance(all_rows, public, state, share=plan.last, name="last round")
     guarded = False
     if plan.noisy:
         picked = choose(run, [start, before, state], name="guard")
