@@ -214,7 +214,8 @@ class Fit:
     """What the count says: `gap` in total variation and what chance alone gives, `null`; of each component the same, (k,).
 
     `outer` are the parts of the gaps that shells alone show, `beyond` the shares of rows outside the last shell that the mixture
-    does not explain, `shares` those of the components. `spread` is the standard deviation of what chance gives.
+    does not explain, `shares` those of the components. `spread` is the standard deviation of what chance gives, `floor` the gap
+    beyond chance below which a fit is not called poor.
     """
 
     gaps: FloatArray
@@ -223,6 +224,7 @@ class Fit:
     beyond: FloatArray
     shares: FloatArray
     spread: float
+    floor: float = POOR
 
     @property
     def gap(self) -> float:
@@ -237,7 +239,7 @@ class Fit:
     @property
     def poor(self) -> bool:
         """Whether the mixture fits worse than chance explains."""
-        return self.gap - self.null > max(POOR, POOR_STDS * self.spread)
+        return self.gap - self.null > max(self.floor, POOR_STDS * self.spread)
 
     def word(self, place: int, word: str) -> str:
         """The status of a component whose status without the count is `word`."""
@@ -246,7 +248,7 @@ class Fit:
         if self.null > BLIND:
             return "under_resolved"
         excess = self.gaps[place] - self.nulls[place]
-        if not (self.poor and excess > POOR * self.shares[place]):
+        if not (self.poor and excess > self.floor * self.shares[place]):
             return word
         return "not_gaussian" if self.outer[place] > 0.5 * self.gaps[place] else "poor_fit"
 

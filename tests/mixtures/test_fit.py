@@ -8,6 +8,7 @@ import pytest
 
 from fastpubpriv import ZCDP, learn_separated_mixture
 from fastpubpriv.mixtures import fit
+from fastpubpriv.mixtures.axis_aligned.em import Cells, fit_of_cells
 
 pytestmark = [
     pytest.mark.usefixtures("one_blas_thread"),
@@ -131,6 +132,20 @@ def test_coordinates_do_not_depend_on_the_rows_beside():
     alone = [int(fit.cell_codes(rows[i : i + 1], at=TRUTH, axes=axes)[0][0]) for i in range(500)]
     assert together.tolist() == alone
     assert together[3] == together[4] == -1
+
+
+def test_cells_that_were_counted_anyway_say_the_same():
+    rng = np.random.default_rng(8)
+    edges = np.concatenate([[-np.inf], np.linspace(-6.0, 12.0, 181), [np.inf]])
+    weights, means, stds = np.array([0.6, 0.4]), np.array([0.0, 6.0]), np.array([1.0, 1.5])
+    values = np.where(rng.random(N) < 0.6, rng.normal(0.0, 1.0, N), rng.normal(6.0, 1.5, N))
+    counts = np.histogram(values, edges)[0] + rng.laplace(0.0, 2.0, len(edges) - 1)
+    cells = Cells(edges, counts, 2.0 * math.sqrt(2.0), N)
+    right = fit_of_cells(cells, weights, means, stds)
+    wrong = fit_of_cells(cells, weights, means, np.array([1.0, 3.0]))
+    assert [right.word(place, "ok") for place in range(2)] == ["ok", "ok"]
+    assert wrong.word(1, "ok") == "poor_fit"
+    assert wrong.gap - wrong.null > 0.05
 
 
 def test_a_result_tells_how_well_it_fits():

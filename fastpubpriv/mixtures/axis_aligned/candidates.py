@@ -38,6 +38,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     choose,
     em,
     finest_differences,
+    fit_of_cells,
     joined,
     misfit,
     moved,
@@ -672,7 +673,11 @@ def learn(task: Task) -> Learned:
         if scales
         else max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
     )
-    return replace(learned, unseen=unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest))
+    narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
+    fit = None
+    if learned.status == "ok":
+        fit = fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
+    return replace(learned, unseen=narrow, fit=fit)
 
 
 def counted(run: Run, edges: FloatArray) -> Cells:

@@ -26,7 +26,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.histograms import StableRelease
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
-from fastpubpriv.mixtures.fit import ROUNDING, measure
+from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, ROUNDING, measure
 from fastpubpriv.mixtures.fit import Fit as MeasuredFit
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
@@ -517,6 +517,35 @@ def measured(task: Task, run: Run, learned: Learned) -> Learned:
         return learned
     weights = learned.weights / learned.weights.sum()
     return replace(learned, fit=measure(run, weights, learned.means, learned.covariances, public=task.public))
+
+
+GROUPS = 32  # of equal share under the answer, that cells are put together to
+POOR_CELLS = 0.02  # total variation beyond chance below which such counts call no fit poor
+
+
+def fit_of_cells(cells: Cells, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
+    """What counts of cells that were released anyway say of an answer (k,) on their line; nothing is released for it."""
+    below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
+    expected = np.diff(below, axis=0)
+    group = np.minimum((np.cumsum(expected.sum(axis=1)) * GROUPS).astype(np.int64), GROUPS - 1)
+    _, group = np.unique(group, return_inverse=True)
+    parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
+    share, found = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
+    # Rows that are not finite are in no cell.
+    seen = float(cells.counts.sum())
+    if seen < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
+        found *= cells.total / max(seen, 1.0)
+    std = np.sqrt(np.bincount(group) * (cells.noise_std / cells.total) ** 2 + share * (1.0 - share) / cells.total)
+    belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
+    return MeasuredFit(
+        gaps=(np.maximum(np.abs(found - share) - std, 0.0) / 2.0) @ belongs,
+        nulls=CHANCE * std @ belongs,
+        outer=np.zeros(len(weights)),
+        beyond=np.zeros(len(weights)),
+        shares=weights / weights.sum(),
+        spread=CHANCE_STD * float(np.sqrt(np.square(std).sum())),
+        floor=POOR_CELLS,
+    )
 
 
 # ---- Rough run times of the methods on one core of a small shared machine, fitted to a table of runs: an order of
