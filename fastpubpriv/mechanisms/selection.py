@@ -292,8 +292,9 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
 class NoisyScores(Measurement[Fraction, Released]):
     """Release the scores of `size` hypotheses, by clipped log densities, with Gaussian noise: the least one is the choice.
 
-    A replaced row moves each score by at most the sensitivity s of `evaluation`: size s^2 S^2 in squared l2, S the grid steps of a
-    score. For a few hypotheses on a Gaussian account, which cannot pay for a choice in epsilon. Privacy note: `notes/noisy_scores.md`.
+    A replaced row moves each score by at most the sensitivity s of `evaluation`: size s^2 S^2 in squared l2, S the grid steps of
+    a score. For a few hypotheses on a Gaussian account, which cannot pay for a choice in epsilon.
+    Privacy note: `notes/noisy_scores.md`.
     """
 
     evaluation: LogRatios

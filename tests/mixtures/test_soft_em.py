@@ -262,5 +262,5 @@ def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
     monkeypatch.setattr(soft_em, "advance", spied)
     result = learned(MIXTURE, 3, n=70_000, n_pub=60, budget=ZCDP(0.5))
     assert read[-1] == ("last round", 70_000)
-    assert {n for _, n in read[:-1]} == {50_000}
+    assert all(50_000 <= n < 50_100 for _, n in read[:-1])
     assert result.status == ("ok",) * 3
