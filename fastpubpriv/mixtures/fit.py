@@ -26,6 +26,7 @@ from fastpubpriv.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.row_maps import RowMap
 from fastpubpriv.session import Run
+from fastpubpriv.sources.views import interleave_rows
 
 # ---- Rows in the coordinates of each component.
 
@@ -149,6 +150,7 @@ SURE = 0.9  # a row with a smaller largest responsibility lies between component
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
 CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
 DRAWS, LEAST_DRAWS, DRAWN_NUMBERS = 100_000, 20_000, 1 << 22
+MOST_COUNTED = 200_000  # rows, spread over all: more would cost time and hardly show more
 SEED = 20_227
 # Mean and standard deviation of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
 CHANCE, CHANCE_STD = 0.5 * 0.1666, 0.5 * 0.3506
@@ -315,6 +317,8 @@ def measure(run: Run, weights: FloatArray, means: FloatArray, covariances: Float
     """Release the count of the rows of a run in the cells of a mixture, at `count_share` of its allowance, and compare."""
     at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
     cost = run.account.allowance * count_share(pure=pure)
+    if run.rows.n > MOST_COUNTED:
+        run = run.on(interleave_rows(run.rows, MOST_COUNTED, run.rows.n - MOST_COUNTED)[0])
     axes = leading_axes(at)
     expected, draws = expected_cells(at, axes, Lattice.of(public))
     # The noise follows from the cost; how many cells it leaves readable is public.
