@@ -68,6 +68,7 @@ from fastpubpriv.mixtures.separated.soft_em import (
     check_soft_grids,
     component_words,
     learn_rounds,
+    public_starts,
     soft_draws,
 )
 from fastpubpriv.privacy import (
@@ -464,6 +465,7 @@ def _learn_rounds(
 ) -> MixtureResult:
     """Rounds of soft EM from several starts, and a count of how well they fit."""
     k, dim, n = shape.n_components, shape.dim, rows.n
+    fits = public_starts(public, shape)
     draws = search_draws(chosen, shape) + soft_draws(dim, k)
     run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
@@ -475,7 +477,7 @@ def _learn_rounds(
     expected = n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
     with run.paid():
-        state, facts = learn_rounds(run, public, shape, plan)
+        state, facts = learn_rounds(run, public, shape, plan, fits)
         assert state.noise is not None
         assert state.counts is not None
         weights = np.maximum(state.at.weights, weight_floor / k)

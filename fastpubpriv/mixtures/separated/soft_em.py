@@ -316,11 +316,15 @@ def searched(run: Run, public: FloatArray, shape: Shape, method: SearchMethod, c
     return found
 
 
-def all_starts(run: Run, public: FloatArray, shape: Shape, plan: Plan) -> list[State]:
+def public_starts(public: FloatArray, shape: Shape) -> list[State]:
+    """The fits to public rows; no budget. Refuses rows that are all equal."""
+    full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
+    return [State(name="public", at=full), State(name="public, axis-aligned", at=diagonal)]
+
+
+def all_starts(run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: list[State]) -> list[State]:
     """The public fits, and one start for each search; where a search finds fewer components, the first fit again."""
-    k = shape.n_components
-    full, diagonal = public_fits(public, k, shape.min_weight)
-    starts = [State(name="public", at=full), State(name="public, axis-aligned", at=diagonal)]
+    k, starts = shape.n_components, list(fits)
     for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
         found = searched(run, public, shape, method, run.account.allowance * SEARCHES[method.name])
         if len(found.leaves) < k:
@@ -370,9 +374,11 @@ def without_noise_correlations(state: State) -> Parameters:
     return replace(at, covariances=covariances)
 
 
-def learn_rounds(run: Run, public: FloatArray, shape: Shape, plan: Plan) -> tuple[State, dict[str, Any]]:
+def learn_rounds(
+    run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: list[State]
+) -> tuple[State, dict[str, Any]]:
     """All releases but the count: the final state, and what happened."""
-    states, all_rows = all_starts(run, public, shape, plan), run
+    states, all_rows = all_starts(run, public, shape, plan, fits), run
     if plan.early_rows < run.rows.n:
         run = run.on(interleave_rows(run.rows, plan.early_rows, run.rows.n - plan.early_rows)[0])
     for turn in range(plan.race):
