@@ -122,7 +122,8 @@ def test_a_component_lost_in_noise_is_said_to_be():
 @pytest.mark.parametrize("name", ["normal", "two", "income"])
 def test_smooth_columns_are_not(name):
     values = column(name, 20_000)
-    assert set(seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET).status) <= {"ok", "narrow"}
+    alone = seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET)
+    assert set(alone.status) <= {"ok", "narrow"} | ({"poor_fit"} if name == "income" else set())
     found = seeded(learn_axis_aligned_mixture, values[20:], n_components=2, budget=PureDP(1), x_pub=values[:20].copy())
     # From 20 public rows the answer may be a poor fit, and says so; of income two Gaussians always are.
     assert set(found.status) <= {"ok", "narrow", "poor_fit", "not_gaussian"}

@@ -652,6 +652,7 @@ def learn(task: Task) -> Learned:
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
     cells = counted(run.block(cell_rows), edges if scales else np.union1d(edges, octaves()))
     std = 1.0 if task.known_std else None
+    rounded = False
     if std is None:
         cells, rounded = without_comb(cells, steps[0])
         tied = [max(tied[0], tied_in(cells))] if rounded else tied
@@ -675,7 +676,8 @@ def learn(task: Task) -> Learned:
     )
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
-    if learned.status == "ok":
+    # Cells that were put together over a comb of values do not end between them.
+    if learned.status == "ok" and not rounded and not tied[0] > 0.0:
         fit = fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
 

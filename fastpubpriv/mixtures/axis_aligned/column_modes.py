@@ -235,7 +235,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
         fit = nothing() if blind else best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
         cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
         share = max(tied[j], tied_in(cells)) if rounded else tied[j]
-        return Column(fit, cuts, confused, bool(places[j]), share, steps[j], cells)
+        return Column(fit, cuts, confused, bool(places[j]), share, steps[j], None if rounded or share > 0.0 else cells)
 
     def fit_column(j: int) -> None:
         with np.errstate(all="ignore"):  # a thread has its own, and released numbers may be of any size
@@ -461,14 +461,14 @@ def learn(task: Task) -> Learned:
     return replace(learned, low=low, fit=worst_column(learned, columns) if learned.status == "ok" else None)
 
 
-def worst_column(learned: Learned, columns: list[Column]) -> Fit:
-    """The fit of the column whose released cells differ most from the answer, beyond what chance explains."""
+def worst_column(learned: Learned, columns: list[Column]) -> Fit | None:
+    """The fit of the column whose released cells differ most from the answer, beyond chance; None where all are rounded values."""
     fits = [
         fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])
         for j, column in enumerate(columns)
         if column.cells is not None
     ]
-    return max(fits, key=lambda fit: fit.gap - fit.null - fit.spread)
+    return max(fits, key=lambda fit: fit.gap - fit.null - fit.spread, default=None)
 
 
 METHOD = AxisMethod(

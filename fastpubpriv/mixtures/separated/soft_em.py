@@ -318,7 +318,8 @@ def searched(run: Run, public: FloatArray, shape: Shape, method: SearchMethod, c
 
 def public_starts(public: FloatArray, shape: Shape) -> list[State]:
     """The fits to public rows; no budget. Refuses rows that are all equal."""
-    full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
+    with np.errstate(all="ignore"):  # numbers of any size
+        full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
     return [State(name="public", at=full), State(name="public, axis-aligned", at=diagonal)]
 
 
