@@ -44,6 +44,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     moved,
     on_the_line,
     refine,
+    shows_no_step,
     tied_shares,
 )
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
@@ -676,8 +677,8 @@ def learn(task: Task) -> Learned:
     )
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
-    # Cells that were put together over a comb of values do not end between them.
-    if learned.status == "ok" and not rounded and not tied[0] > 0.0:
+    # Cells do not end between rounded values; few rows do not show whether there is a step between values.
+    if learned.status == "ok" and not rounded and not tied[0] > 0.0 and shows_no_step(steps[0], learned.stds[:, 0]):
         fit = fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
 

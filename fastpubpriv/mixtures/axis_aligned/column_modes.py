@@ -53,6 +53,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     finest_differences,
     fit_of_cells,
     hypotheses_of,
+    shows_no_step,
     tied_shares,
 )
 from fastpubpriv.mixtures.fit import Fit
@@ -466,7 +467,7 @@ def worst_column(learned: Learned, columns: list[Column]) -> Fit | None:
     fits = [
         fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])
         for j, column in enumerate(columns)
-        if column.cells is not None
+        if column.cells is not None and shows_no_step(column.step, learned.stds[:, j])
     ]
     return max(fits, key=lambda fit: fit.gap - fit.null - fit.spread, default=None)
 

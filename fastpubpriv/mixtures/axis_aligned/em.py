@@ -520,7 +520,13 @@ def measured(task: Task, run: Run, learned: Learned) -> Learned:
 
 
 GROUPS = 32  # of equal share under the answer, that cells are put together to
+FINE = 0.5  # of a deviation: a bound of the step between values up to which a comb of them would have been seen
 POOR_CELLS = 0.02  # total variation beyond chance below which such counts call no fit poor
+
+
+def shows_no_step(step: float, stds: FloatArray) -> bool:
+    """Whether a bound of the step between values is small beside every component, so that a comb would have been seen."""
+    return step <= FINE * float(stds.min())
 
 
 def fit_of_cells(cells: Cells, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
