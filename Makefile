@@ -12,11 +12,13 @@ REST_STEPS := c-checked py-rest serial-test guards-rest
 GUARDS := benchmarks/bench_guards.py benchmarks/bench_accuracy.py
 # With UNTIL=<seconds since 1970> tests that have not begun by then are skipped.
 LIMIT = $(if $(UNTIL),--end-after=$$(( $(UNTIL) - $$(date +%s) )))
+ZIG = $(CURDIR)/$(BIN)/python -m ziglang
+TARGETS := x86_64-macos aarch64-macos x86_64-windows-gnu aarch64-linux-gnu
 KEPT = --keep-durations=build/durations-$@.txt
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-rest lint c-test c-checked py-test py-rest serial-test torch-test guards guards-rest audit bench docs views wheel wheel-aarch64 release c-library clean distclean
+.PHONY: help demo test test-all test-rest lint c-test c-checked py-test py-rest serial-test torch-test guards guards-rest audit bench docs views wheel wheel-aarch64 cross release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +114,12 @@ wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a
 wheel-aarch64: $(STAMP)-test  ## The wheel for aarch64, cross-compiled; C tests and the wheel tried under qemu (Debian's cross compiler)
 	$(MAKE) -C csrc plain-test BUILD=_build/aarch64 CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu'
 	.ci/aarch64 "$(CURDIR)/$(BIN)/python"
+
+cross: $(STAMP)-cross  ## The C library compiled by Zig's cross compiler for other systems: nothing of it is run
+	@for target in $(TARGETS); do \
+	    $(MAKE) -C csrc _build/cross/$$target/libfastpubpriv.a BUILD=_build/cross/$$target AR="$(ZIG) ar" \
+	        CC="$(ZIG) cc -target $$target -Wall -Wextra -Werror -Wno-unused-command-line-argument" || exit 1; \
+	done; echo "make cross: compiled for $(TARGETS)"
 
 # What is handed out: both files built twice and the same, tried, and a list of what a fresh installation of them holds.
 release: $(STAMP)-release  ## The wheel as above, built twice to the same bits; a bill of materials (CycloneDX) and check sums beside it

@@ -4,6 +4,7 @@ accounting.
 
 from __future__ import annotations
 
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -22,6 +23,11 @@ from fastpubpriv.errors import (
     ReplayError,
     SeededNoiseWarning,
 )
+
+if _sys.platform == "win32":
+    raise ImportError(
+        "fastpubpriv does not run on Windows, as ledgers need POSIX file locks: use it in WSL or in a container"
+    )
 
 if _TYPE_CHECKING:
     from fastpubpriv.estimators.components import private_pca

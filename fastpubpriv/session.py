@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refus
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import has_memory, max_threads
 
+Problem = ParamSpec("Problem")
+
 # One record per algorithm, and one registry of them per task: what estimators, the command line and `plan` choose from.
 
 
@@ -31,22 +33,61 @@ def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
     return pure, laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
 
 
-def nothing(*_: Any, **__: Any) -> None:
-    """The `prepare` of a method that has nothing to refuse."""
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise on sums of rows of norm 1 on an infinitely fine grid, for a share of an allowance that is a rho or (`pure`) an epsilon.
+
+    `moving`: the rows of leaves, where a pure allowance pays for a row that moves from one to another.
+    """
+
+    pure: bool
+    allowance: Fraction
+    moving: bool = False
+
+    def part(self, share: Fraction) -> Noise:
+        """The noise for a part of the allowance."""
+        return Noise(self.pure, self.allowance * share, self.moving)
+
+    def _cost(self, share: Fraction) -> float:
+        """What a share costs, rounded once: the quotient of the products is that of the reduced fraction, and takes a tenth."""
+        whole = self.allowance
+        return max((whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300)
+
+    def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
+        """Standard deviation in each of `dim` coordinates."""
+        cost = self._cost(share)
+        return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
+
+    def count(self, share: Fraction) -> float:
+        """Standard deviation of the number of rows in one of several disjoint cells."""
+        cost = self._cost(share)
+        return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
+
+    def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
+        """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment.
+
+        Discrete Laplace on the triangle has a deviation of sqrt(2) b everywhere; that ensemble has sqrt(2) more on its diagonal.
+        """
+        cost = self._cost(share)
+        if not self.pure:
+            return 1.0 / math.sqrt(cost)
+        return 2.0 * (side + 1.0 if self.moving else math.sqrt(side * (side + 3.0) / 2.0)) / cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Method:
+class Method(Generic[Problem]):
     """An algorithm for a task, exported by the module that implements it.
 
-    What `prepare`, `learn`, `draws` and `predict` are called with is the same for all methods of a task; the module of the task's
-    registry says it.
+    `Problem` is the public description of a call from which draws of noise are bounded. What the other functions are called with
+    is the same for all methods of a task; its record says it.
     """
 
     name: str  # the value of `method=`
     learn: Callable[..., Any]  # releases, after the debit, and returns what was learnt
-    draws: Callable[..., int]  # a public upper bound on the draws of noise
-    prepare: Callable[..., Any] = nothing  # before the debit: refuses what cannot be done, from public numbers alone
+    draws: Callable[Problem, int]  # a public upper bound on the draws of noise
+    prepare: Callable[..., Any] = lambda *_, **__: (
+        None
+    )  # before the debit: refuses what cannot be done, from public numbers alone
     # the error for public sizes and a budget, for `plan`; without it `plan` refuses the method
     predict: Callable[..., Any] | None = None
     # budget -> the part of it that is kept for releases with an (epsilon, delta) of their own
@@ -68,7 +109,7 @@ class Method:
             raise InputError(f"method={self.name!r} needs at least {self.least_rows} private rows, got {n_priv}")
 
 
-Kind = TypeVar("Kind", bound=Method)
+Kind = TypeVar("Kind", bound=Method[Any])
 
 
 class Registry(dict[str, Kind], Generic[Kind]):
@@ -234,11 +275,27 @@ class Run:
         }
 
 
+class AccountArguments(TypedDict):
+    """The arguments of every public function that pays: it passes them on to `start` as they were given."""
+
+    ledger: Ledger | None
+    random_state: int | None
+    threads: int | None
+    progress: bool | None
+    max_memory: NotRequired[Any]
+
+
 def asked(
-    ledger: Ledger | None, random_state: int | None, threads: int | None, progress: bool | None, **more: Any
-) -> dict[str, Any]:
-    """What a public function passes on to `start` as it was given."""
-    return {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, **more}
+    ledger: Ledger | None,
+    random_state: int | None,
+    threads: int | None,
+    progress: bool | None,
+    max_memory: Any = None,
+) -> AccountArguments:
+    """The bundle of what a call says of its account and of the machine."""
+    return AccountArguments(
+        ledger=ledger, random_state=random_state, threads=threads, progress=progress, max_memory=max_memory
+    )
 
 
 def start(
@@ -248,18 +305,23 @@ def start(
     *,
     draws: int,
     reserved: ApproxDP | None = None,
-    ledger: Ledger | None,
-    random_state: int | None,
-    threads: int | None,
-    progress: bool | None,
-    max_memory: Any = None,
+    **account_arguments: Unpack[AccountArguments],
 ) -> Run:
     """Make the account. Its ledger is debited by `run.paid()`, once every public argument has been checked."""
+    threads, progress = account_arguments["threads"], account_arguments["progress"]
+    max_memory = account_arguments.get("max_memory")
     if threads is not None:
         threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
     if progress is not None and not isinstance(progress, bool):
         raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
-    account = Account(name, budget, draws=draws, reserved=reserved, ledger=ledger, random_state=random_state)
+    account = Account(
+        name,
+        budget,
+        draws=draws,
+        reserved=reserved,
+        ledger=account_arguments["ledger"],
+        random_state=account_arguments["random_state"],
+    )
     # Warn about a delta that protects nobody; everything in the warning is public.
     if isinstance(budget, ApproxDP):
         budget.warn_if_weak(rows.n)
@@ -272,14 +334,3 @@ def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
     if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
         return validation.finite_vector(name, value, dim)
     return np.full(dim, validation.finite(name, value))
-
-
-def noise_per_radius(dim: int, *, pure: bool, allowance: Fraction) -> Callable[[Fraction], float]:
-    """Noise per coordinate on a sum clipped to radius 1, for a share of the allowance, on an infinitely fine grid."""
-
-    def noise(share: Fraction) -> float:
-        if pure:
-            return math.sqrt(8.0 * dim) / float(allowance * share)
-        return 2.0 / math.sqrt(2.0 * float(allowance * share))
-
-    return noise

@@ -77,6 +77,12 @@ def test_after_a_warm_up_first_calls_import_nothing():
     assert done.stdout.strip() == "[]"
 
 
+def test_windows_is_refused_in_one_sentence():
+    code = "import sys, numpy; sys.platform = 'win32'; import fastpubpriv"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: fastpubpriv does not run on Windows")
+
+
 def test_a_warm_up_refuses_what_is_no_loss():
     from fastpubpriv import warmup
     from fastpubpriv.errors import InputError

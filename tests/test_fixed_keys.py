@@ -190,6 +190,7 @@ def test_what_does_not_escape():
     assert escapes(["python", "-W", "error", "-OO", "-m", "pytest"], None) is None
     assert escapes(["cc", "-I", "csrc"], None) is None
     assert escapes("ls", None) is None
+    assert escapes(["/sbin/ldconfig", "-p"], {"PATH": "/sbin"}) is None
 
 
 def test_hypothesis_looks_for_the_same_examples_in_every_run():

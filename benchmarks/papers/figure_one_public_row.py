@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from fastpubpriv.estimators.mean import coinpress_mean, estimate_mean
 from fastpubpriv.estimators.radii import chi_radius, expected_normal_norm, predict_steps
 from fastpubpriv.privacy import ZCDP
 from fastpubpriv.results.plots import PALETTE
-from fastpubpriv.session import noise_per_radius
+from fastpubpriv.session import Noise
 
 DIM = 50
 RHO = Fraction(1, 2)
@@ -67,7 +68,7 @@ def closed_form(name: str, n: int) -> float:
         return expected_normal_norm(DIM) / math.sqrt(n)
     radii = {coinpress_name(offset): offset * math.sqrt(DIM) for offset in OFFSETS}
     radii |= {ONE_PUBLIC: chi_radius(DIM, FAILURE), AS_PUBLISHED: chi_radius(n, FAILURE)}
-    noise = noise_per_radius(DIM, pure=False, allowance=RHO)
+    noise = partial(Noise(False, RHO).vector, DIM)
     path = predict_steps(
         DIM, n, radii[name], steps=STEPS, noise_per_radius=noise, mode="practical", failure_prob=FAILURE
     )

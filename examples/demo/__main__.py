@@ -7,7 +7,7 @@ import click
 
 import fastpubpriv as fpp
 from examples.demo import flights, weather
-from fastpubpriv.cli import app, options, outputs
+from fastpubpriv.cli import options, outputs, streams
 
 PAGES = (weather.mean, weather.gaussian, flights.mixture, flights.axis, flights.clients, flights.training)
 FOLDER = Path("demo-out")
@@ -36,7 +36,7 @@ def main(out, rho, seed):
     except fpp.FastPubPrivError as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:
-        raise click.UsageError(f"--out: {str(out)!r} {app.reason(error)}") from None
+        raise click.UsageError(f"--out: {str(out)!r} {streams.reason(error)}") from None
 
 
 if __name__ == "__main__":

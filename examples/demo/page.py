@@ -25,7 +25,7 @@ def heard():
 
 def say(text):
     """Print a paragraph."""
-    outputs.console().print(text, highlight=False)
+    outputs.show(text)
 
 
 def happened(text):

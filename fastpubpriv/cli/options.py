@@ -1,19 +1,31 @@
-"""Options that several commands share, and the budget they describe."""
+"""Options made of documented parameters: what a text may look like, what several commands share, and the budget it describes.
+
+A command has the options of the function that it calls, read in the source of that function, because importing it would take
+longer than `--help` may. The docstring of the command, in the same form, changes them and adds those that only the command has.
+"""
 
 from __future__ import annotations
 
-import math
+import ast
+import contextlib
+import inspect
 import os
+import pkgutil
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from importlib import import_module
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import fastpubpriv as fpp
+from fastpubpriv import shared_docs as shared
+from fastpubpriv.cli.streams import refuse
+from fastpubpriv.errors import InputError
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
@@ -32,95 +44,190 @@ NAMES = {
     "y_priv": "label",
     "y_pub": "label",
 }
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
+# The options that stand for a parameter of the library, where it is not one of the same name.
+GROUPS = {
+    "x_priv": "private_path",
+    "x_pub": "public_path",
+    "budget": "rho epsilon delta",
+    "ledger": "ledger ledger_total",
+    "random_state": "seed",
+    "columns": "columns join_quoted_lines",
+    "threads": "threads",
+    "bounds": "bounds",
+    "progress": "",
+}
+OUTPUT = "level json_path plot_path quiet"
+SHARED = """\
+private_path : file :: The rows to protect: .npy, .parquet, .arrow, .feather or .csv.
+public_path : file :: Rows that need no protection, at least one, with the same columns.
+rho : NUMBER, optional :: Budget in zero-concentrated DP.
+epsilon : NUMBER, optional :: Budget in pure DP, or together with --delta in approximate DP.
+delta : NUMBER, optional :: Far below one over the number of private rows, such as 1e-6.
+columns : A,B,..., optional :: Columns of the tables. Default: the numeric columns that both files have.
+join_quoted_lines : flag
+    In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes of each
+    record are balanced. Default: each line is a row.
+bounds : LOW,HIGH :: Two numbers between which all values of all columns are known to lie; what is learnt is kept inside.
+ledger : file, optional :: File that keeps what was spent on this data set; debited before the private rows are read.
+ledger_total : TOTAL, optional :: Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5.
+seed : int, optional :: Repeatable noise, for tests and papers: the answer is then NOT private.
+threads : int >= 1, optional :: Default: all cores. Never changes the answer.
+level : LEVEL, default 0.95 :: Confidence level of the intervals, between 0 and 1.
+json_path : file or -, optional :: Write the whole result; - for stdout.
+plot_path : file, optional :: Draw it: .png, .pdf or .svg.
+quiet : flag :: No table and no notes; warnings and errors still show.
+norm_bound : float or "public", optional
+    Rows longer than this are shortened to it; intervals allow for that as far as --public rows tell. public: the length of the
+    longest of these, at both ends. Without it only directions of rows count.
+family : "privunit", "privunit-g", "duchi" or "subset-selection", default privunit
+    privunit has the least error; reports of subset-selection have 10 bytes.
+form : "direct" or "selection", default direct
+    direct: vectors on a grid. selection: seeds of 32 bytes, for an epsilon up to about 6.
+words : int in [2, 1024], optional
+    For subset-selection: of how many words a report names one. Default: 256. More take longer, fewer are less accurate.
+standardize : flag
+    Columns are shifted and scaled by mean and standard deviation of the public rows, and back in the answer; give it, and the same
+    --public file, at both ends. A missing cell counts as the public mean.
+"""
+HELP_LENGTH = 320  # of characters: three lines of a terminal
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
 
 
-def exact_number(text: str) -> Fraction | None:
-    """The number as it is written, or None; short enough that an exponent cannot fill the memory."""
+# What the text of an option may look like, and what is said of one that does not; other forms are said as they are.
+_VECTOR = "must be a number, numbers with commas between them, or a .npy file; got {}"
+WANTED = {
+    **dict.fromkeys(("NUMBER", "FLOAT"), "{} is not a number such as 0.5, 1e-6 or 1/3"),
+    "LEVEL": "{} is not in the range 0<x<1",
+    "INTEGER|auto": "{} is neither a whole number nor 'auto'",
+    "public|FILE.npy": "must be public, or the name of a .npy file; got {}",
+    "FILE.npy": "must be the name of a .npy file; got {}",
+    "LOW,HIGH": "takes two numbers with a comma between them, such as 0,100",
+    "V,...": "takes numbers with commas between them, such as 0.25,0.5,0.75",
+    "A,B,...": "must look like temp,humid,visib; got {}",
+    "a,b,...": "must look like 0,1 or no,yes; got {}",
+    "NAME=a,b,...": "looks like carrier=UA,B6, once for each column",
+    "NAME=LOW:HIGH": "must look like age=0:120; got {}",
+    "A[=x:y:z],...": "must look like month, month=1:2:3 or carrier=AA:DL; got {}",
+    "A=W,...|WORD": "must look like 0=1,1=5; got {}",
+    **dict.fromkeys(("V|V,...|FILE.npy", "public|V|V,...|FILE.npy"), _VECTOR),
+}
+
+
+def exact(text: str) -> Fraction:
+    """Return the number as it is written, 0.1 as one tenth; it is short enough that an exponent cannot fill the memory."""
     if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
-        return None
+        raise ValueError(text)
     return Fraction(text)
 
 
-def real(number: Fraction, option: str) -> float:
-    """The nearest double of a number that was read exactly; a usage error where there is none."""
+def parse(form: str, text: str) -> Any:
+    """What a form, such as NAME=LOW:HIGH or public|V,...|FILE.npy, makes of a text; raise ValueError for another text.
+
+    V, W, LOW and HIGH are numbers; A and NAME are texts; several small letters are numbers if all of them are, else texts.
+    """
+    if "|" in form:
+        for each in form.split("|"):
+            with contextlib.suppress(_Other):
+                return parse(each, text)
+        raise _Other(text)
+    if form.startswith("NAME="):
+        name, sign, rest = text.partition("=") if form[5].islower() else text.rpartition("=")
+        return name.strip(), parse(form[5:], rest if sign else "")
+    if form == "A[=x:y:z]":
+        name, sign, rest = text.partition("=")
+        return name.strip(), list(parse("x:y:...", rest)) if sign else "public"
+    if form == "A=W":
+        name, _, rest = text.rpartition("=")
+        return _several(["a", "..."], [name.strip()])[0], parse("V", rest)
+    for sign in ",:":
+        if sign in form:
+            return _several(form.split(sign), [part.strip() for part in text.split(sign)])
+    return _one(form, text.strip())
+
+
+class _Other(ValueError):
+    """A text is not of a form; a file that cannot be read is another error."""
+
+
+def _several(forms: list[str], parts: list[str]) -> tuple[Any, ...]:
+    if forms[-1] != "..." and len(forms) != len(parts):
+        raise _Other
+    if forms[0].islower():
+        numbers = all(NUMBER.fullmatch(part) for part in parts)
+        return tuple(parse("V" if numbers else "NAME", part) for part in parts)
+    return tuple(parse(forms[0], part) for part in parts)
+
+
+def _one(form: str, text: str) -> Any:
+    """A number, a text, a word or the numbers in a public .npy file, in which nothing is executed."""
     try:
-        return float(number)
-    except OverflowError:
-        raise click.UsageError(f"{option} must stay below 1.8e308, the largest number of a computer") from None
+        if form in ("NUMBER", "FLOAT", "V", "W", "LOW", "HIGH"):
+            return exact(text) if form == "NUMBER" else float(exact(text))
+        number = {"INTEGER": int, "LEVEL": float}.get(form, str)(text)
+    except ValueError:
+        raise _Other(text) from None
+    if (form == "LEVEL" and not 0.0 < number < 1.0) or (form.islower() and text != form) or not text:
+        raise _Other(text)
+    if (form == "FILE.npy" and not text.lower().endswith(".npy")) or (form == "WORD" and not text.isidentifier()):
+        raise _Other(text)
+    if form != "FILE.npy":
+        return number
+    import numpy as np
+
+    try:
+        return np.asarray(np.load(text, allow_pickle=False), dtype=np.float64)
+    except FileNotFoundError:
+        raise InputError(f"{text!r}: there is no such file") from None
+    except (OSError, ValueError, TypeError):
+        raise InputError(f"{text!r} is not a .npy file of numbers (written by numpy.save)") from None
 
 
 class Read(Type):
-    """A value that a function reads in a text; its ValueError says what is wrong."""
+    """A text of a form; the form is what --help shows."""
 
-    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        self.name, self.read = name, read
+    def __init__(self, form: str) -> None:
+        self.name = form
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The form itself, for --help."""
+        return self.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check and convert one argument."""
-        try:
-            return self.read(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def _exact(text: str) -> Fraction:
-    number = exact_number(text.strip())
-    if number is None:
-        raise ValueError(f"{text[:80]!r} is not a number such as 0.5, 1e-6 or 1/3")
-    return number
-
-
-def _steps(text: str) -> int | str:
-    if text != "auto" and not re.fullmatch(r"\d{1,9}", text):
-        raise ValueError(f"{text[:80]!r} is neither a whole number nor 'auto'")
-    return text if text == "auto" else int(text)
-
-
-EXACT = Read("number", _exact)  # 0.1 is one tenth
-STEPS = Read("integer|auto", _steps)
-
-
-def number_or(word: str) -> Read:
-    """A number, or a word."""
-    return Read(f"number|{word}", lambda text: word if text == word else click.FLOAT(text))
-
-
-def count(least: int = 1) -> click.IntRange:
-    """A whole number from `least` to 2^53."""
-    return click.IntRange(least, 2**53)
-
-
-class TwoNumbers(Type):
-    """Two numbers with a comma between them."""
-
-    name = "low,high"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        """Check and convert one argument."""
-        option = "" if param is None else param.opts[0]
-        low, high, *more = [*(exact_number(part.strip()) for part in str(value).split(",")), None]
-        if low is None or high is None or more != [None]:
-            raise click.UsageError(f"{option} takes two numbers with a comma between them, such as 0,100")
-        return real(low, option), real(high, option)
-
-
-class Numbers(Type):
-    """Numbers with commas between them; a default is a tuple."""
-
-    name = "number,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Check and convert one argument."""
-        if isinstance(value, tuple):
+        """Check and convert one argument; a default that is no text is left as it is."""
+        if not isinstance(value, str):
             return value
-        option = "" if param is None else param.opts[0]
-        found = [exact_number(part.strip()) for part in str(value).split(",")]
-        if None in found:
-            raise click.UsageError(f"{option} takes numbers with commas between them, such as 0.25,0.5,0.75")
-        return tuple(real(number, option) for number in found if number is not None)
+        try:
+            return parse(self.name, value)
+        except OverflowError:
+            words = "must stay below 1.8e308, the largest number of a computer"
+        except _Other:
+            words = WANTED.get(self.name, f"must look like {self.name}; got {{}}").format(repr(value[:80]))
+        except InputError as error:
+            words = str(error)
+        raise click.UsageError(f"{param.opts[0] if param else ''} {words}", ctx)
+
+
+class Methods(Type):
+    """The documented methods of a task, and those that a program has added to its registry, if that has been loaded."""
+
+    name = "method"
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def choices(self) -> tuple[str, ...]:
+        """The names, the default first."""
+        modules = [module for name, module in sys.modules.items() if name.startswith("fastpubpriv.")]
+        found = [getattr(vars(module).get("METHODS"), "choices", ()) for module in modules]
+        return next((each for each in found if set(self.names) <= set(each)), self.names)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The names, for --help."""
+        return f"[{'|'.join(self.choices())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check one argument."""
+        return click.Choice(self.choices()).convert(value, param, ctx)
 
 
 class FileName(click.Path):
@@ -142,56 +249,76 @@ class FileName(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Level(click.FloatRange):
-    """A number strictly between 0 and 1; NaN is refused, although it passes click's comparisons."""
-
-    def __init__(self) -> None:
-        super().__init__(0.0, 1.0, min_open=True, max_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check and convert one argument."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail("nan is not in the range 0<x<1.", param, ctx)
-        return number
-
-
-class Methods(Type):
-    """A method of a task, from the registry in the module `home`: read when it is needed, as the library takes long to load."""
-
-    name = "method"
-
-    def __init__(self, home: str) -> None:
-        self.home = home
-
-    def choices(self) -> tuple[str, ...]:
-        """The names, the default first."""
-        names: tuple[str, ...] = import_module(self.home).METHODS.choices
-        return names
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """The names, for --help."""
-        return f"[{'|'.join(self.choices())}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check one argument."""
-        return click.Choice(self.choices()).convert(value, param, ctx)
+EXACT = Read("NUMBER")
+# Types by the documented form of a parameter; any other form without blanks is one that `parse` reads.
+FORMS: dict[str, Any] = {
+    "file": FileName(),
+    "file or -": FileName(dash=True),
+    "count": click.IntRange(1, 2**53),
+    "count or 0": click.IntRange(0, 2**53),
+    'int or "auto"': Read("INTEGER|auto"),
+}
+# Forms that the documentation of a parameter says in words.
+TYPES = {
+    "max_memory": "NUMBER",
+    "q": "V,...",
+    "n_components": "count",
+    **dict.fromkeys(("rounds", "top", "max_bytes"), "int >= 1"),
+}
 
 
-def given(settings: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Those of the named options that the command line holds; the others are left to the library's defaults."""
-    return {name: settings[name] for name in names if settings[name] is not None}
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a docstring, and perhaps a signature, says of a parameter; the default ... stands for none."""
+
+    name: str
+    form: str
+    text: str
+    default: Any = ...
+
+    @property
+    def bare_form(self) -> str:
+        """The form without what it says of a default."""
+        return _ENDING.split(self.form)[0]
 
 
-def stack(*options: Decorator) -> Decorator:
-    """Several option decorators as one; --help shows them in this order."""
+# As in docstrings of the library; or with a short text behind two colons, or as names of COMMON in braces.
+_DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))|^\{(.*)\}$", re.MULTILINE)
+_ENDING = re.compile(r", (required|optional|repeated|default (.*))$")
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
-        return function
 
-    return decorate
+def documented(text: str) -> dict[str, Parameter]:
+    """The parameters in a docstring or a section of one."""
+    found: dict[str, Parameter] = {}
+    for name, form, short, said, shown in _DOCUMENTED.findall(text):
+        found |= {each: COMMON[each] for each in shown.split(", ") if each}
+        found |= {name: Parameter(name, form, " ".join((short or said).split()))} if name else {}
+    return found
+
+
+COMMON = documented(SHARED)
+
+
+def parameters_of(function: str) -> dict[str, Parameter]:
+    """The parameters of a public function, in their order."""
+    source = pkgutil.get_data("fastpubpriv", fpp._HOMES[function].partition(".")[2].replace(".", "/") + ".py")
+    assert source is not None
+    body = ast.parse(source).body
+    (node,) = (each for each in body if isinstance(each, ast.FunctionDef) and each.name == function)
+    constants = {ast.unparse(each.targets[0]): each.value for each in body if isinstance(each, ast.Assign)}
+    said = documented(inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or "")))
+
+    def value(default: ast.expr | None) -> Any:
+        """A literal, perhaps by the name of a constant, or a constant of `fastpubpriv.shared_docs`."""
+        found = constants.get(default.id, default) if isinstance(default, ast.Name) else default
+        if found is None:
+            return ...
+        return getattr(shared, found.id, None) if isinstance(found, ast.Name) else ast.literal_eval(found)
+
+    positional = [*node.args.posonlyargs, *node.args.args]
+    defaults = [*[None] * (len(positional) - len(node.args.defaults)), *node.args.defaults, *node.args.kw_defaults]
+    pairs = zip([*positional, *node.args.kwonlyargs], defaults, strict=True)
+    return {each.arg: replace(said[each.arg], default=value(default)) for each, default in pairs}
 
 
 def name_of(parameter: str) -> str:
@@ -199,50 +326,114 @@ def name_of(parameter: str) -> str:
     return "--" + NAMES.get(parameter, parameter).removesuffix("_path").replace("_", "-")
 
 
-def default_of(value: Any) -> dict[str, Any]:
-    """What click has to know of a default; ... stands for none, where an option must be given."""
-    return {"required": True} if value is ... else {} if value is None else {"default": value, "show_default": True}
+def help_of(text: str, options: dict[str, Any]) -> str:
+    """The first sentences of a documented text, options in place of the parameters."""
+    first, *others = re.split(r"(?<=\.) (?=[A-Z\"])", text)
+    for each in others:
+        if len(first) + len(each) >= HELP_LENGTH:
+            break
+        first += " " + each
+    first = re.sub(r"(^|\. )None\b", r"\1The default", first).replace("None", "the default")
+    first = re.sub(r"`(\w+)`", lambda found: name_of(found[1]) if found[1] in options else found[1], first)
+    first = re.sub(r"\b(\w+)=(?=\")", lambda found: name_of(found[1]) + " " if found[1] in options else found[0], first)
+    return re.sub(r'"(\w+)"', r"\1", first)
 
 
-def table(rows: dict[str, tuple[Any, ...]]) -> Decorator:
-    """Options by parameter: a type (words are a choice, `bool` a flag), what it means, and a default (... where one is needed)."""
+def type_of(parameter: Parameter) -> Any:
+    """What an option accepts, by the documented form of its parameter."""
+    form = TYPES.get(parameter.name, parameter.bare_form)
+    if form in FORMS:
+        return FORMS[form]
+    if re.fullmatch(r'("[\w-]+"(, | or |$))+', form):
+        words = re.findall(r'"([\w-]+)"', form)
+        return Methods(*words) if parameter.name == "method" else click.Choice(words)
+    if word := re.fullmatch(r'float\b.* or "(\w+)"', form):
+        return Read(f"FLOAT|{word[1]}")
+    if ends := re.fullmatch(r"int (?:>= |in \[)(\d+)(?:, (\d+)\])?", form):
+        return click.IntRange(int(ends[1]), int(ends[2]) if ends[2] else None)
+    if form.startswith("(lowest, highest)"):
+        return Read("LOW,HIGH")
+    return {"float": float, "int": int}.get(form.split()[0], Read(form))
 
-    def made(name: str, kind: Any, text: str, default: Any = None) -> Decorator:
-        more = {"is_flag": True} if kind is bool else {"type": click.Choice(kind) if isinstance(kind, tuple) else kind}
-        more |= default_of(default)
-        return click.option(name_of(name), name, help=text, **more)
 
-    return stack(*(made(name, *row) for name, row in rows.items()))
+def option_of(parameter: Parameter) -> click.Option:
+    """The option of a parameter; what its form says of a default counts more than that of the signature."""
+    ending, default = _ENDING.search(parameter.form), parameter.default
+    word = ending[1].split()[0] if ending else ""
+    if ending and (parameter.default is ... or word == "required"):
+        default = {"required": ..., "default": ending[2]}.get(word)
+    with contextlib.suppress(ValueError, SyntaxError):  # a word is no literal
+        default = ast.literal_eval(default) if isinstance(default, str) else default
+    more: dict[str, Any] = {"type": type_of(parameter), "multiple": word == "repeated"}
+    if parameter.form == "flag":
+        more = {"is_flag": True}
+    elif default is ...:
+        more["required"] = True
+    elif default is not None:
+        more |= {"default": default, "show_default": True}
+    letters = ["-q"] if parameter.name == "quiet" else []
+    return click.Option([name_of(parameter.name), *letters, parameter.name], help=parameter.text, **more)
 
 
-def epilog(*examples: str) -> str:
-    """What --help ends with."""
-    return "\n  ".join([f"\b\nExample{'s' if len(examples) > 1 else ''}:", *examples])
+def options_of(section: str, function: str, groups: dict[str, str]) -> list[click.Option]:
+    """The options of a command: those of its docstring, and of the function that it calls if it calls one.
+
+    `groups` are the options that stand for a parameter, as in GROUPS.
+    """
+    own, made = documented(section), []
+    if not function:
+        return [option_of(each) for each in own.values()]
+    found = parameters_of(function)
+    for name in (*found, OUTPUT):
+        for option in groups.get(name, GROUPS.get(name, name)).split():
+            each = own.get(option) or (COMMON if name in GROUPS or option not in found else found)[option]
+            if each.text == "..." or each is found.get(option):
+                each = replace(each, text=help_of(found[option].text, found))
+            default = found[name].default if option in found or name == "x_pub" else ...
+            made.append(option_of(replace(each, default=default)))
+    return made
 
 
-def budget_options(why: str = "") -> Decorator:
-    """--rho, --epsilon, --delta."""
-    return table(
-        {
-            "rho": (EXACT, f"Budget in zero-concentrated DP.{why}"),
-            "epsilon": (EXACT, "Budget in pure DP, or together with --delta in approximate DP."),
-            "delta": (EXACT, "Far below one over the number of private rows, such as 1e-6."),
-        }
-    )
+class Documented(click.Command):
+    """A command made of the docstring of a function: its help, a paragraph of options, and one of examples behind a $."""
+
+    def __init__(
+        self, work: Callable[..., Any], run: Callable[..., Any], function: str, groups: dict[str, str], *before: Any
+    ) -> None:
+        parts = inspect.cleandoc(work.__doc__ or "").split("\n\n")
+        options = [part for part in parts if re.match(r"\w+ : |\{", part)]
+        examples = [part for part in parts if part.startswith("$ ")]
+        text = "\n\n".join(part for part in parts if part not in (*options, *examples))
+        epilog = "\b\nExamples:\n" + re.sub(r"(?m)^(\$ )?", "  ", "\n".join(examples)) if examples else None
+        name, line = work.__name__.replace("_", "-"), " ".join(parts[0].split())
+        super().__init__(name, callback=run, help=text, epilog=epilog, short_help=line)
+        self._made = "\n".join(options), function, groups
+        self._before: Sequence[click.Parameter] = before
+        del self.params
+
+    @cached_property
+    def params(self) -> list[click.Parameter]:  # type: ignore[override]
+        """The options, made when they are looked at."""
+        return [*self._before, *options_of(*self._made)]
+
+
+def command(*before: click.Parameter, function: str = "", **groups: str) -> Callable[[Callable[..., Any]], Documented]:
+    """A command whose function takes its options, those of `function` among them; arguments that are none come `before`."""
+    return lambda work: Documented(work, work, function, groups, *before)
+
+
+# The budget, and the ledger that pays it.
 
 
 def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
     """The one budget that the options describe; a usage error where they describe none or several."""
-    if rho is not None and (epsilon is not None or delta is not None):
-        raise click.UsageError(
-            "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
-        )
+    several = "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
+    refuse(rho is not None and (epsilon is not None or delta is not None), several)
     if rho is not None:
         return fpp.ZCDP(rho)
     if epsilon is not None:
         return fpp.PureDP(epsilon) if delta is None else fpp.ApproxDP(epsilon, delta)
-    if delta is not None:
-        raise click.UsageError("--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
+    refuse(delta is not None, "--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
     raise click.UsageError(
         "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
         "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
@@ -251,90 +442,26 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
 
 def parse_total(text: str, budget: Budget) -> Budget:
     """Total of a new ledger: "rho=2", "epsilon=4" or "epsilon=4,delta=1e-5"; a bare number is in the budget's notion."""
-    parts: dict[str, Fraction] = {}
-    for item in text.split(","):
-        name, equals, number = item.strip().partition("=")
-        if not equals:
-            name, number = budget.parts[0], name
-        value = exact_number(number.strip())
-        if value is None or name not in {"rho", "epsilon", "delta"} or name in parts:
-            raise click.UsageError(
-                f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
-            )
-        parts[name] = value
+    words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in text.split(",")]
+    try:
+        parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
+    except ValueError:
+        parts = {}
+    wrong = len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}
+    refuse(wrong, f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}")
     return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 
 def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:
     """The ledger of the options, made by the class `kind`, or None."""
     if path is None:
-        if total is not None:
-            raise click.UsageError("--ledger-total belongs to --ledger FILE")
+        refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
         return kind(parse_total(total, budget), path=path)
-    if not path.exists():
-        raise click.UsageError(
-            f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together "
-            "may cost, for example --ledger-total rho=2"
-        )
-    return kind.from_file(path)
-
-
-def private_option(text: str = "The rows to protect") -> Decorator:
-    """--private FILE."""
-    return table({"private_path": (FileName(), f"{text}: .npy, .parquet, .arrow, .feather or .csv.", ...)})
-
-
-def public_option(*, required: bool) -> Decorator:
-    """--public FILE."""
-    text = "Rows that need no protection, at least one, with the same columns."
-    return table({"public_path": (FileName(), text, ... if required else None)})
-
-
-def columns_options(*, both: bool) -> Decorator:
-    """--columns, of one table or of `both`, and --join-quoted-lines."""
-    tables = (
-        "tables. Default: the numeric columns that both files have" if both else "table. Default: all numeric columns"
+    refuse(
+        not path.exists(),
+        f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "
+        "example --ledger-total rho=2",
     )
-    return stack(click.option("--columns", metavar="A,B,...", help=f"Columns of the {tables}."), join_option)
-
-
-join_option = table(
-    {
-        "join_quoted_lines": (
-            bool,
-            "In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes "
-            "of each record are balanced. Default: each line is a row.",
-        )
-    }
-)
-ledger_options = stack(
-    table(
-        {
-            "ledger": (
-                FileName(dir_okay=False),
-                "File that keeps what was spent on this data set; debited before the private rows are read.",
-            )
-        }
-    ),
-    click.option(
-        "--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."
-    ),
-)
-seed_option = table({"seed": (int, "Repeatable noise, for tests and papers: the answer is then NOT private.")})
-threads_option = table({"threads": (click.IntRange(min=1), "Default: all cores. Never changes the answer.")})
-json_option = table({"json_path": (FileName(dash=True), "Write the whole result; - for stdout.")})
-
-
-def quiet_option(text: str = "No table and no notes; warnings and errors still show.") -> Decorator:
-    """--quiet."""
-    return click.option("--quiet", "-q", is_flag=True, help=text)
-
-
-output_options = stack(
-    table({"level": (Level(), "Confidence level of the intervals.", 0.95)}),
-    json_option,
-    table({"plot_path": (FileName(), "Draw it: .png, .pdf or .svg.")}),
-    quiet_option(),
-)
+    return kind.from_file(path)

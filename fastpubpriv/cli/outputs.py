@@ -14,6 +14,7 @@ import math
 import os
 import signal
 import stat
+import sys
 import tempfile
 import threading
 import warnings
@@ -29,27 +30,19 @@ from rich.markup import escape
 from rich.table import Table as Framed
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import app, options
-from fastpubpriv.cli.app import TRACEBACK, Interrupted, Undelivered, in_one_line, words_of
-from fastpubpriv.errors import (
-    AccuracyWarning,
-    ExperimentalWarning,
-    FastPubPrivError,
-    PrivacyWarning,
-    SeededNoiseWarning,
-)
+from fastpubpriv import errors
+from fastpubpriv.cli import options, streams
+from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, words_of
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.key_counts import CountResult
-from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.results.ranks import QuantileResult
 
 PICTURES = {".png", ".pdf", ".svg"}
-Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult | QuantileResult | CountResult | TrainingResult
-OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
+Shown = Any  # a result with a plot
+OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarning, errors.SeededNoiseWarning)
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6
 
@@ -59,47 +52,51 @@ def is_stdout(path: Path | None) -> bool:
     return str(path) == "-"
 
 
+def named(path: Path, stream: str = "the standard output") -> str:
+    """What a message calls a file, or the stream that - stands for."""
+    return stream if is_stdout(path) else repr(os.fspath(path))
+
+
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
     """Refuse, before anything is spent, what could not be written afterwards, and what would overwrite an input."""
     json_path, plot_path, quiet = settings["json_path"], settings.get("plot_path"), settings.get("quiet")
     for option, path in (("--json", json_path), ("--plot", plot_path)):
-        if path is None or (is_stdout(path) and option == "--json"):
-            continue
-        refuse_unwritable(option, path)
-        if any(other is not None and same_file(path, other) for other in inputs):
-            raise click.UsageError(f"{option}: {str(path)!r} is also one of the files that are read, or the ledger")
-    if is_stdout(json_path) and app.output_is_gone():
-        raise click.UsageError("--json -: nobody reads the standard output; pass the name of a file")
+        if path is not None:
+            check_place(option, path, inputs, "one of the files that are read, or the ledger")
     if plot_path is not None:
-        if json_path is not None and same_file(json_path, plot_path):
-            raise click.UsageError("--json and --plot name the same file")
-        if plot_path.suffix.lower() not in PICTURES:
-            raise click.UsageError(f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
+        both = json_path is not None and same_file(json_path, plot_path)
+        refuse(both, "--json and --plot name the same file")
+        known = plot_path.suffix.lower() in PICTURES
+        refuse(not known, f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
         need_matplotlib()
-    if quiet and json_path is None and plot_path is None:
-        raise click.UsageError("--quiet prints no answer: add --json FILE")
-    if quiet is False and json_path is None and app.output_is_gone():
-        raise click.UsageError("nobody reads the standard output: add --json FILE")
+    refuse(quiet and json_path is None and plot_path is None, "--quiet prints no answer: add --json FILE")
+    unread = quiet is False and json_path is None and streams.output_is_gone()
+    refuse(unread, "nobody reads the standard output: add --json FILE")
 
 
-def refuse_unwritable(option: str, path: Path) -> None:
-    """A usage error unless the file can be opened for writing now; a new file is taken away again."""
+def check_place(
+    option: str, path: Path, others: Iterable[Path | None] = (), what: str = "one of the files that are read"
+) -> None:
+    """A usage error unless the file can be opened for writing now, and is none of the `others`; a new one is taken away again."""
+    if is_stdout(path):
+        refuse(streams.output_is_gone(), f"{option} -: nobody reads the standard output; pass the name of a file")
+        return
+    name, folder = repr(str(path)), path.absolute().parent
     try:
-        if path.is_dir():
-            raise click.UsageError(f"{option}: {str(path)!r} is a folder; pass the name of a file")
-        if not path.absolute().parent.is_dir():
-            raise click.UsageError(f"{option}: there is no folder {str(path.absolute().parent)!r}")
+        refuse(path.is_dir(), f"{option}: {name} is a folder; pass the name of a file")
+        refuse(not folder.is_dir(), f"{option}: there is no folder {str(folder)!r}")
+        refuse(path.is_symlink() and not path.exists(), f"{option}: {name} is a link that leads nowhere")
         if path.is_fifo():
-            return  # to open it would wait for a reader
-        if path.exists():
+            pass  # to open it would wait for a reader
+        elif path.exists():
             os.close(os.open(path, os.O_WRONLY))
-        elif path.is_symlink():
-            raise click.UsageError(f"{option}: {str(path)!r} is a link that leads nowhere")
         else:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             path.unlink()
     except OSError as error:
-        raise click.UsageError(f"{option}: {str(path)!r} {app.reason(error)}") from None
+        raise click.UsageError(f"{option}: {name} {streams.reason(error)}") from None
+    read = any(other is not None and not is_stdout(other) and same_file(path, other) for other in others)
+    refuse(read, f"{option}: {name} is also {what}")
 
 
 def same_file(first: Path, second: Path) -> bool:
@@ -112,13 +109,13 @@ def same_file(first: Path, second: Path) -> bool:
 
 def need_matplotlib() -> None:
     """A usage error when drawing is impossible."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
+    missing = importlib.util.find_spec("matplotlib") is None
+    refuse(missing, "drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
 
 
 def json_text(data: dict[str, Any]) -> str:
     """The text to write; numbers that JSON does not have are null."""
-    return json.dumps(finite_or_null(data), indent=2, allow_nan=False)
+    return json.dumps(finite_or_null(data), indent=2, allow_nan=False) + "\n"
 
 
 def finite_or_null(value: Any) -> Any:
@@ -131,12 +128,16 @@ def finite_or_null(value: Any) -> Any:
 
 
 def write_json(data: dict[str, Any], path: Path | None) -> bool:
+    """As `write_text`."""
+    return write_text(json_text(data), path)
+
+
+def write_text(text: str, path: Path | None) -> bool:
     """Write to a file if there is one, or to the standard output for "-"; whether that may still show something else."""
-    text = json_text(data)
     if is_stdout(path):
-        app.emit(text)
+        streams.emit(text)
     elif path is not None:
-        attempt(lambda place: place.write_text(text + "\n", encoding="utf-8"), path)
+        attempt(lambda place: place.write_text(text, encoding="utf-8"), path)
     return not is_stdout(path)
 
 
@@ -145,7 +146,7 @@ def attempt(write: Callable[[Path], Any], path: Path) -> None:
     try:
         replace_file(path, write)
     except OSError as error:
-        raise click.ClickException(f"{str(path)!r} {app.reason(error)}") from None
+        raise click.ClickException(f"{str(path)!r} {streams.reason(error)}") from None
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
@@ -179,45 +180,63 @@ def keep(text: str) -> str:
         with contextlib.suppress(OSError, RuntimeError):
             number, name = tempfile.mkstemp(dir=folder(), prefix="fastpubpriv-result-", suffix=".json")
             with open(number, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             return f"the whole result is in {name!r}"
         with contextlib.suppress(OSError):
             os.unlink(name)
-    app.hint(text)
+    streams.hint(text)
     return "the whole result stands above, on the error stream, because no file could be written"
 
 
 def written(paths: list[Path]) -> None:
     """Say where the files are."""
     if paths:
-        app.hint(f"Wrote {', '.join(str(path) for path in paths)}")
+        streams.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console on the stream of the moment (tests replace it); wide output when nobody watches."""
-    stream: Any = app.standard_error() if stderr else app.standard_output()
-    made = Console(file=stream or io.StringIO(), highlight=False, soft_wrap=False)
-    return made if made.is_terminal else Console(file=made.file, highlight=False, width=max(made.width, 110))
+def rendered(*things: Any, stream: Any = None) -> str:
+    """What a stream, by default the standard output, is to show in its encoding; wide where nobody watches."""
+    stream = stream or sys.stdout
+    page = io.TextIOWrapper(io.BytesIO(), getattr(stream, "encoding", None) or "utf-8", "backslashreplace", "")
+    watched = not getattr(stream, "closed", True) and stream.isatty()
+    console = Console(file=page, highlight=False, force_terminal=watched or None)
+    if not console.is_terminal:
+        console.width = max(console.width, 110)
+    console.print(*things, sep="\n")
+    page.seek(0)
+    return page.read()
+
+
+def show(*things: Any) -> None:
+    """Print on the standard output."""
+    streams.emit(rendered(*things))
 
 
 def print_table(table: Table, *, title: str) -> None:
     """The table of a value in a frame; words of a status that is not "ok" stand out."""
-    (names, *lines), more = base.cells(table, rounded=True, where="--json FILE")
-    framed = Framed(title=escape(title), title_justify="left", title_style="bold")
-    for name in names:
+    lines, more = base.cells(table, rounded=True, where="--json FILE")
+    show(f"[bold]{escape(title)}[/]")
+    streams.emit(_frames(lines, list(range(1, len(lines[0])))) + "".join(f"{text}\n" for text in more))
+
+
+def _frames(lines: list[list[str]], places: list[int]) -> str:
+    """The columns at these places behind the first one, in several frames where one would be too wide for its numbers."""
+    framed = Framed()
+    for name in (lines[0][place] for place in (0, *places)):
         left = name in ("column", "meaning", "status")
         framed.add_column(escape(name), justify="left" if left else "right", no_wrap=name == "status")
-    for line in lines:
+    for line in lines[1:]:
+        bad = [name == "status" and cell not in ("ok", "resolved") for name, cell in zip(lines[0], line, strict=True)]
         marked = [
-            f"[bold yellow]{escape(cell)}[/]" if name == "status" and cell not in ("ok", "resolved") else escape(cell)
-            for name, cell in zip(names, line, strict=True)
+            f"[bold yellow]{escape(cell)}[/]" if wrong else escape(cell) for cell, wrong in zip(line, bad, strict=True)
         ]
-        framed.add_row(*marked)
-    console().print(framed)
-    for text in more:
-        console().print(text)
+        framed.add_row(*(marked[place] for place in (0, *places)))
+    text, half = rendered(framed), (len(places) + 1) // 2
+    if ("…" in text or "\\u2026" in text) and len(places) > 1:
+        return _frames(lines, places[:half]) + _frames(lines, places[half:])
+    return text
 
 
 def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str, Table]]:
@@ -242,7 +261,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     for name, table in tables_of(result, level=level, title=title):
         print_table(table, title=name)
     if isinstance(result, HistogramResult) and len(result) > MOST_HISTOGRAMS:
-        console().print(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
+        show(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
     facts = [(name, escape(text)) for name, text in shown(result, level)[1]]
     if not result.private:
         facts[-1] = ("Private", "[bold red]NO: the noise came from --seed[/]")
@@ -256,22 +275,22 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
     grid = Framed.grid(padding=(0, 2))
     for name, text in facts:
         grid.add_row(f"[dim]{name}[/]", text)
-    console().print(grid)
+    show(grid)
 
 
-def note(text: str) -> None:
+def note(text: str, word: str = "[yellow]Note:[/]") -> None:
     """A line of advice on the error stream."""
-    console(stderr=True).print(f"[yellow]Note:[/] {escape(text)}")
+    streams.hint(rendered(f"{word} {escape(text)}", stream=sys.stderr))
 
 
 def warn(text: str) -> None:
     """A line of warning on the error stream."""
-    console(stderr=True).print(f"[bold yellow]Warning:[/] {escape(text)}")
+    note(text, "[bold yellow]Warning:[/]")
 
 
 @contextlib.contextmanager
-def collected(texts: list[str]) -> Iterator[None]:
-    """Collect the library's own warnings, each text once; others are dropped, as they may quote rows."""
+def nice_warnings(texts: list[str], told: Callable[[str], None] = warn) -> Iterator[None]:
+    """Collect, and perhaps tell, the library's own warnings, each text once; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -279,34 +298,20 @@ def collected(texts: list[str]) -> Iterator[None]:
         text = " ".join(str(item.message).split())
         if issubclass(item.category, OURS) and text not in texts:
             texts.append(text)
-
-
-@contextlib.contextmanager
-def nice_warnings(texts: list[str]) -> Iterator[None]:
-    """As `collected`, and show them."""
-    new: list[str] = []
-    with collected(new):
-        yield
-    for text in new:
-        if text not in texts:
-            texts.append(text)
-            warn(text)
+            told(text)
 
 
 def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
     """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
+    more: dict[str, Any] = {}
     if isinstance(result, GaussianResult):
-        return {**result.to_dict(), "correlation": result.correlation.tolist(), "warnings": warned}
-    if not isinstance(result, MeanResult | QuantileResult | CountResult):
-        return {**result.to_dict(), "warnings": warned}
-    lower, upper = result.confidence_interval(level)
-    error = {"standard_error": result.standard_error.tolist()} if isinstance(result, MeanResult) else {}
-    return {
-        **result.to_dict(),
-        **error,
-        "confidence_interval": {"level": level, "lower": plain(lower), "upper": plain(upper)},
-        "warnings": warned,
-    }
+        more["correlation"] = result.correlation.tolist()
+    if isinstance(result, MeanResult):
+        more["standard_error"] = result.standard_error.tolist()
+    if isinstance(result, MeanResult | QuantileResult | CountResult):
+        lower, upper = result.confidence_interval(level)
+        more["confidence_interval"] = {"level": level, "lower": plain(lower), "upper": plain(upper)}
+    return {**result.to_dict(), **more, "warnings": warned}
 
 
 class Witness(fpp.Ledger):
@@ -321,7 +326,7 @@ class Witness(fpp.Ledger):
         self.began = True
         try:
             number = super().debit(*arguments, **named)
-        except FastPubPrivError:
+        except errors.FastPubPrivError:
             self.began = False
             raise
         self.finished = True
@@ -329,21 +334,21 @@ class Witness(fpp.Ledger):
 
     def verdict(self) -> str:
         """What became of the budget."""
+        untouched = not self.began
+        with contextlib.suppress(errors.FastPubPrivError):
+            untouched = untouched or len(self.entries) == self.known
         if self.finished:
             return "the ledger was charged"
-        if self.began:
-            with contextlib.suppress(FastPubPrivError):
-                if len(self.entries) == self.known:
-                    return "nothing was charged to the ledger"
-            return "the ledger may have been charged: look at what remains"
-        return "nothing was charged to the ledger"
+        if untouched:
+            return "nothing was charged to the ledger"
+        return "the ledger may have been charged: look at what remains"
 
 
 class Purchase:
     """One command that may pay: its ledger, and the answer once there is one."""
 
-    def __init__(self) -> None:
-        self.ledger: Witness | None = None
+    def __init__(self, ledger: Witness | None) -> None:
+        self.ledger = ledger
         self.text = ""  # the whole answer as JSON
         self.stored = ""  # words that say where it is
         self.problems: list[str] = []
@@ -352,16 +357,6 @@ class Purchase:
     def verdict(self) -> str:
         """What became of the budget."""
         return "no ledger was given" if self.ledger is None else self.ledger.verdict()
-
-    @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """If the block ends before there is an answer, the error says what was charged."""
-        try:
-            with in_one_line(self.verdict, lambda: self.ledger is not None and self.ledger.began):
-                yield
-        finally:
-            if self.ledger is not None:
-                self.ledger.close()
 
     def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
         """Store the answer, even after Ctrl-C; only output to the standard output can be interrupted."""
@@ -374,19 +369,14 @@ class Purchase:
                 self.text = plain_text()
                 self.problems.append(f"the intervals could not be computed: {words_of(error)}")
             if path is not None and not is_stdout(path):
-                replace_file(path, lambda place: place.write_text(self.text + "\n", encoding="utf-8"))
+                replace_file(path, lambda place: place.write_text(self.text, encoding="utf-8"))
                 self.stored = f"the whole result is in {str(path)!r}"
 
         self.attempt(repr(str(path)), write)
-        if path is not None and is_stdout(path) and self.attempt("", self.emit):
+        if is_stdout(path) and self.attempt("", lambda: streams.emit_whole(self.text)):
             self.stored = "the whole result was written to the standard output"
         if path is not None and not self.stored:
             self.keep()
-
-    def emit(self) -> None:
-        """The answer to the standard output, up to its end."""
-        app.emit(self.text)
-        app.wait_for_reader()
 
     def keep(self) -> None:
         """Store the answer in a place that the user did not choose, so that it is not lost."""
@@ -404,14 +394,14 @@ class Purchase:
             act()
         except KeyboardInterrupt:
             self.interrupted = True
-        except app.OutputError as error:
+        except streams.OutputError as error:
             self.problems.append(str(error))
         except OSError as error:
-            self.problems.append(f"{what} {app.reason(error)}")
+            self.problems.append(f"{what} {streams.reason(error)}")
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 self.keep()
-                app.hint(self.stored)
+                streams.hint(self.stored + "\n")
                 raise
             self.problems.append(f"{what} failed: {words_of(error)}")
         else:
@@ -424,8 +414,8 @@ class Purchase:
             return
         self.keep()
         said = "; ".join([*(["interrupted"] if self.interrupted else []), *dict.fromkeys(self.problems)])
-        kind = Interrupted if self.interrupted else Undelivered
-        raise kind(f"{said}. The answer was released ({self.verdict()}): {self.stored}")
+        code = 130 if self.interrupted else 1
+        raise Failure(f"{said}. The answer was released ({self.verdict()}): {self.stored}", code)
 
 
 @contextlib.contextmanager
@@ -449,34 +439,30 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
     new: list[str] = []
-    purchase = Purchase()
-    with purchase.told():
-        purchase.ledger = options.open_ledger(
-            settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness
-        )
-        with collected(new):
-            result = call(purchase.ledger)
+    ledger = options.open_ledger(settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness)
+    purchase = Purchase(ledger)
+    # If this ends before there is an answer, the error says what was charged.
+    told = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
+    with contextlib.nullcontext() if ledger is None else ledger, told:
+        with nice_warnings(new, lambda text: None):
+            result = call(ledger)
         warned += [text for text in new if text not in warned]
 
-        def whole() -> str:
-            return json_text(result_dict(result, level=level, warned=warned))
-
-        def caution() -> None:
-            for text in new:
-                warn(text)
-
-        def show() -> None:
-            print_result(result, level=level, title=title, ledger=purchase.ledger)
+        def table() -> None:
+            print_result(result, level=level, title=title, ledger=ledger)
             if not purchase.stored:
-                app.wait_for_reader()
+                streams.wait_for_reader()
 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)
 
-        purchase.store(whole, result.to_json, json_path)
-        purchase.attempt("a warning", caution)
+        def whole() -> str:
+            return json_text(result_dict(result, level=level, warned=warned))
+
+        purchase.store(whole, lambda: result.to_json() + "\n", json_path)
+        purchase.attempt("a warning", lambda: list(map(warn, new)))
         if not settings["quiet"] and not is_stdout(json_path):
-            purchase.attempt("the table", show)
+            purchase.attempt("the table", table)
         if plot_path is not None:
             purchase.attempt(repr(str(plot_path)), lambda: replace_file(plot_path, draw))
         purchase.finish()

@@ -14,17 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 from fastpubpriv._types import FloatArray
-from fastpubpriv.cli import app, inputs, outputs
-from fastpubpriv.cli.app import Interrupted, Undelivered, words_of
+from fastpubpriv.cli import inputs, options, outputs, streams
+from fastpubpriv.cli.outputs import is_stdout, named
+from fastpubpriv.cli.streams import Failure, refuse, words_of
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector, batch_rows_of, report_batches
 from fastpubpriv.local.means import estimate_mean
-from fastpubpriv.local.public_facts import public_norm_bound
 from fastpubpriv.results import base
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources.base import Chunk
@@ -32,6 +30,12 @@ from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.sources.text_files import csv_stream
 from fastpubpriv.threads.pool import Progress
 
+FAMILIES: dict[str, Any] = {
+    "privunit": PrivUnit,
+    "privunit-g": PrivUnitG,
+    "duchi": Duchi,
+    "subset-selection": SubsetSelection,
+}
 DEFAULT_WORDS = 256
 SAVE_SECONDS = 5.0
 HASH = re.compile(rb"(?:[0-9a-fA-F]{2}){16,}")
@@ -43,37 +47,29 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
 
     `public` rows are those that "public" stands for, in the units that are reported.
     """
-    family, epsilon, form, base = settings["family"], settings["epsilon"], settings["form"], settings["words"]
-    norm_bound: Any = settings["norm_bound"]
-    if norm_bound == "public":
-        if public is None:
-            raise click.UsageError("--norm-bound public needs --public FILE: it is the length of the longest row there")
-        norm_bound = public_norm_bound(public)
-    if base is not None and family != "subset-selection":
-        raise click.UsageError("--words belongs to subset-selection")
-    if family == "subset-selection":
-        if form != "direct":
-            raise click.UsageError("--form: a report of subset-selection names a word, it has no other form")
-        return SubsetSelection(dim, epsilon, norm_bound=norm_bound, words=base or DEFAULT_WORDS)
-    if family != "duchi":
-        kind = PrivUnit if family == "privunit" else PrivUnitG
-        return kind(dim, epsilon, norm_bound=norm_bound, form=form)
-    if norm_bound is None:
-        raise click.UsageError("--randomizer duchi is for rows in a ball: add --norm-bound")
-    return Duchi(dim, epsilon, norm_bound, form=form)
+    family, words, bound, form = (settings[name] for name in ("family", "words", "norm_bound", "form"))
+    few, by_rows = family == "subset-selection", bound == "public"
+    longest = "--norm-bound public needs --public FILE: it is the length of the longest row there"
+    refuse(by_rows and public is None, longest)
+    refuse(words is not None and not few, "--words belongs to subset-selection")
+    refuse(few and form != "direct", "--form: a report of subset-selection names a word, it has no other form")
+    refuse(family == "duchi" and bound is None, "--randomizer duchi is for rows in a ball: add --norm-bound")
+    more: dict[str, Any] = {"words": words or DEFAULT_WORDS} if few else {"form": form}
+    more |= {"x_pub": public} if by_rows else {}
+    return FAMILIES[family](dim, settings["epsilon"], norm_bound=bound, **more)
 
 
 def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> tuple[Standard | None, Any, Any]:
     """The units of --standardize, the public rows in the units that are reported, and the randomizer."""
     standard = None
     if settings["standardize"]:
-        if public is None:
-            raise click.UsageError("--standardize needs --public FILE: the units come from public rows")
-        if settings["norm_bound"] is None:
-            raise click.UsageError(
-                "--standardize needs --norm-bound: pass public, for the length of the longest public row, or a number; rows of "
-                f"{dim} such columns have a length of about {dim**0.5:.3g}"
-            )
+        refuse(public is None, "--standardize needs --public FILE: the units come from public rows")
+        refuse(
+            settings["norm_bound"] is None,
+            "--standardize needs --norm-bound: pass public, for the length of the longest public row, or a number; rows of "
+            f"{dim} such columns have a length of about {dim**0.5:.3g}",
+        )
+        assert public is not None
         standard = Standard.of(public)
         public = standard.chunk(public)
     return standard, public, make_randomizer(dim, settings, public)
@@ -96,37 +92,33 @@ class Lines:
                 yield piece[first : first + chunk_rows]
 
 
-def _rows(settings: dict[str, Any]) -> tuple[Any, FloatArray | None, list[str]]:
+def _opened_rows(settings: dict[str, Any]) -> inputs.Opened:
     """Private rows, public rows, and notes on the choice of columns."""
-    path, public_path = settings["private_path"], settings["public_path"]
-    if not outputs.is_stdout(path):
-        opened = inputs.open_files(path, public_path, settings["columns"], settings["join_quoted_lines"])
-        return opened.private, opened.public, opened.notes
-    names = inputs.split_names(settings["columns"])
-    if names is None:
-        raise click.UsageError("--private - needs --columns: which columns of the lines hold numbers is not looked up")
-    if settings["join_quoted_lines"]:
-        raise click.UsageError("--join-quoted-lines is for files")
-    rows, public = Lines(names), None
-    if public_path is not None:
-        public, _ = public_table_of(public_path, columns=names, dim=rows.dim, argument="--public")
-    return rows, public, []
+    if not is_stdout(settings["private_path"]):
+        return inputs.open_files(settings)
+    names, public = settings["columns"], settings["public_path"]
+    unnamed = "--private - needs --columns: which columns of the lines hold numbers is not looked up"
+    refuse(names is None, unnamed)
+    refuse(settings["join_quoted_lines"], "--join-quoted-lines is for files")
+    rows = Lines(names)
+    if public is not None:
+        public, _ = public_table_of(public, columns=names, dim=rows.dim, argument="--public")
+    return inputs.Opened(rows, public)
 
 
 def privatize(settings: dict[str, Any]) -> None:
     """Run the command."""
-    out_path: Path = settings["out_path"]
-    rows, public, notes = _rows(settings)
-    standard, _, randomizer = in_units(settings, rows.dim, public)
+    path: Path = settings["out_path"]
+    opened = _opened_rows(settings)
+    rows = opened.private
+    standard, _, randomizer = in_units(settings, rows.dim, opened.public)
     _check_output(settings)
-    if not settings["quiet"]:
-        for text in notes:
-            outputs.note(text)
-        if randomizer.norm_bound is None:
-            outputs.note("without --norm-bound only the directions of rows are reported, not their lengths")
-    warned: list[str] = []
+    if randomizer.norm_bound is None:
+        opened.notes.append("without --norm-bound only the directions of rows are reported, not their lengths")
+    for text in [] if settings["quiet"] else opened.notes:
+        outputs.note(text)
     done = 0
-    with outputs.nice_warnings(warned), _opened(settings, randomizer, rows.n) as (out, begin):
+    with outputs.nice_warnings([]), _opened(settings, randomizer, rows.n) as (out, begin):
         size = settings["batch_rows"] or batch_rows_of(randomizer)
         bar = Progress(rows.n or 0, False if settings["quiet"] or rows.n is None else None)
         try:
@@ -138,11 +130,11 @@ def privatize(settings: dict[str, Any]) -> None:
                 bar.at(begin + done)
             out.flush()
         except KeyboardInterrupt:
-            raise Interrupted(f"interrupted; {_left(out_path, done)}") from None
+            raise Failure(f"interrupted; {_left(path, done)}", 130) from None
         except OSError as error:
-            if outputs.is_stdout(out_path):
-                app.quiet(sys.stdout)
-            raise Undelivered(f"{_output_name(out_path)} {app.reason(error)}; {_left(out_path, done)}") from None
+            if is_stdout(path):
+                streams.quiet(sys.stdout)
+            raise Failure(f"{named(path)} {streams.reason(error)}; {_left(path, done)}", 1) from None
         finally:
             bar.close()
     if rows.n is None and not begin + done:
@@ -151,82 +143,57 @@ def privatize(settings: dict[str, Any]) -> None:
         )
     if not settings["quiet"]:
         before = f", after {begin:,} that were there" if begin else ""
-        app.hint(
-            f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {_output_name(out_path)}{before}. Each costs its user "
-            f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}"
+        streams.hint(
+            f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named(path)}{before}. Each costs its user "
+            f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}\n"
         )
 
 
-def _output_name(path: Path) -> str:
-    return "the standard output" if outputs.is_stdout(path) else repr(str(path))
-
-
 def _reader(settings: dict[str, Any], randomizer: Any) -> str:
-    """The command that reads these reports."""
-    path: Path = settings["out_path"]
-    place = "-" if outputs.is_stdout(path) else shlex.quote(str(path))
-    parts = ["fastpubpriv local aggregate", place, f"--dim {randomizer.dim}", f"--epsilon {settings['epsilon']}"]
-    if randomizer.norm_bound is not None:
-        # The number, so that a reader without the public rows has it too.
-        parts.append(f"--norm-bound {randomizer.norm_bound}")
-    if settings["words"] is not None:
-        parts.append(f"--words {settings['words']}")
-    if settings["family"] != "privunit":
-        parts.append(f"--randomizer {settings['family']}")
-    if settings["form"] != "direct":
-        parts.append(f"--form {settings['form']}")
+    """The command that reads these reports; it has the norm bound as a number, for a reader without the public rows."""
+    given = {**settings, "dim": randomizer.dim, "norm_bound": randomizer.norm_bound}
+    usual = (None, "privunit", "direct")
+    names = ("dim", "epsilon", "norm_bound", "words", "family", "form")
+    parts = [f"{options.name_of(name)} {given[name]}" for name in names if given[name] not in usual]
     if settings["standardize"]:
         parts.append(f"--standardize --public {shlex.quote(str(settings['public_path']))}")
-    return " ".join(parts)
+    return " ".join(["fastpubpriv local aggregate", shlex.quote(str(settings["out_path"])), *parts])
 
 
 def _left(path: Path, done: int) -> str:
     """What a run that stopped has left behind."""
-    if outputs.is_stdout(path):
+    if is_stdout(path):
         return f"{done:,} reports were written, some of which may not have been read"
     return f"{done:,} new reports are in {str(path)!r}: --resume goes on after them"
 
 
 def _check_output(settings: dict[str, Any]) -> None:
     """Refuse, before any report is drawn, what could not be written or would destroy something."""
-    path: Path = settings["out_path"]
-    if settings["resume"] and settings["seed"] is not None:
-        raise click.UsageError(
-            "--resume with --seed would draw the same coins for other rows: run it again from the beginning"
-        )
-    if outputs.is_stdout(path):
-        if settings["resume"]:
-            raise click.UsageError("--resume needs --out FILE: what was written to the standard output is gone")
-        if app.output_is_gone():
-            raise click.UsageError("--out -: nobody reads the standard output; pass the name of a file")
-        if sys.stdout.isatty():
-            raise click.UsageError(
-                "--out -: reports are bytes, which a terminal cannot show; pass the name of a file, or a pipe"
-            )
-        return
-    outputs.refuse_unwritable("--out", path)
-    if any(
-        other is not None and not outputs.is_stdout(other) and outputs.same_file(path, other)
-        for other in (settings["private_path"], settings["public_path"])
-    ):
-        raise click.UsageError("--out is also one of the files that are read")
-    if path.is_file() and path.stat().st_size and not settings["resume"]:
-        raise click.UsageError(
-            f"--out: {str(path)!r} is there already. Fresh reports of the same rows would cost their users as much again: pass "
-            "--resume to go on with it, send it as it is, or name another file"
-        )
+    path, resume = settings["out_path"], settings["resume"]
+    same_coins = "--resume with --seed would draw the same coins for other rows: run it again from the beginning"
+    refuse(resume and settings["seed"] is not None, same_coins)
+    gone = "--resume needs --out FILE: what was written to the standard output is gone"
+    refuse(resume and is_stdout(path), gone)
+    outputs.check_place("--out", path, (settings["private_path"], settings["public_path"]))
+    refuse(
+        is_stdout(path) and sys.stdout.isatty(),
+        "--out -: reports are bytes, which a terminal cannot show; pass the name of a file, or a pipe",
+    )
+    refuse(
+        not is_stdout(path) and path.is_file() and path.stat().st_size > 0 and not resume,
+        f"--out: {str(path)!r} is there already. Fresh reports of the same rows would cost their users as much again: pass "
+        "--resume to go on with it, send it as it is, or name another file",
+    )
 
 
 @contextlib.contextmanager
 def _opened(settings: dict[str, Any], randomizer: Any, n: int | None) -> Iterator[tuple[Any, int]]:
     """The stream to write to, and how many rows have their reports in it."""
     path: Path = settings["out_path"]
-    if outputs.is_stdout(path):
+    if is_stdout(path):
         yield sys.stdout.buffer, 0
         return
-    begin = 0
-    if settings["resume"] and path.is_file():
-        begin = _whole_reports(path, randomizer, n)
+    begin = _whole_reports(path, randomizer, n) if settings["resume"] and path.is_file() else 0
     with open(path, "ab", buffering=0) as out:
         yield out, begin
 
@@ -255,57 +222,43 @@ def _write(out: Any, data: bytes) -> None:
 
 def aggregate(settings: dict[str, Any]) -> None:
     """Run the command."""
-    dim = settings["dim"]
     _check_places(settings)
-    names: Any = inputs.split_names(settings["columns"])
-    if names is not None and len(names) != dim:
-        raise click.UsageError(f"--columns names {len(names)} columns, and --dim is {dim}")
-    public = None
-    if settings["public_path"] is not None:
-        columns = None if settings["public_path"].suffix.lower() == ".npy" else names
-        public, found = public_table_of(settings["public_path"], columns=columns, dim=dim, argument="--public")
+    dim, names, path, public = settings["dim"], settings["columns"], settings["public_path"], None
+    if names is not None:
+        refuse(len(names) != dim, f"--columns names {len(names)} columns, and --dim is {dim}")
+    if path is not None:
+        columns = None if path.suffix.lower() == ".npy" else names
+        public, found = public_table_of(path, columns=columns, dim=dim, argument="--public")
         names = names or found
     standard, shown, randomizer = in_units(settings, dim, public)
 
     def call(ledger: Any) -> MeanResult:
         server = Server(settings, randomizer)
         server.run()
-        result = estimate_mean(
-            server.collector.total,
-            x_pub=shown,
-            target=settings["target"],
-            reports_per_user=settings["reports_per_user"],
-        )
+        given = {name: settings[name] for name in ("target", "reports_per_user")}
+        result = estimate_mean(server.collector.total, x_pub=shown, **given)
         result = result if standard is None else standard.back(result)
         return dataclasses.replace(result, columns=None if names is None else tuple(names))
 
     settings.update(ledger=None, ledger_total=None, budget=None)
-    drawing = {} if public is None or (settings["norm_bound"] is None) else {"x_pub": public}
+    drawing = {} if public is None or settings["norm_bound"] is None else {"x_pub": public}
     outputs.deliver(call, "Mean of the rows of users, from their reports", settings, **drawing)
 
 
 def _check_places(settings: dict[str, Any]) -> None:
     """Refuse, before anything is read, what cannot be read or written."""
-    state, users = settings["state_path"], settings["users_path"]
-    found = [path for path in settings["inputs"] if not outputs.is_stdout(path)]
-    for path in [*found, *settings["merge_paths"], *([] if users is None else [users])]:
-        if not path.exists():
-            raise click.UsageError(f"there is no file {str(path)!r}")
-    if not settings["inputs"] and not settings["merge_paths"] and (state is None or not state.exists()):
-        raise click.UsageError(
-            "no reports: pass files, folders or - for the standard input, or a --state that has some"
-        )
-    if len(found) < len(settings["inputs"]) - 1:
-        raise click.UsageError("- stands for the standard input, which can be read once")
+    state, given = settings["state_path"], settings["inputs"]
+    found = [path for path in given if not is_stdout(path)]
+    beside = [path for path in (*settings["merge_path"], settings["users_path"]) if path is not None]
+    for path in (*found, *beside):
+        refuse(not path.exists(), f"there is no file {str(path)!r}")
+    nothing = "no reports: pass files, folders or - for the standard input, or a --state that has some"
+    refuse(not given and not settings["merge_path"] and (state is None or not state.exists()), nothing)
+    refuse(len(found) < len(given) - 1, "- stands for the standard input, which can be read once")
     if state is not None:
-        outputs.refuse_unwritable("--state", state)
-        if any(outputs.same_file(state, other) for other in found):
-            raise click.UsageError("--state is also one of the inputs")
-        for name in ("json_path", "plot_path"):
-            if settings[name] is not None and outputs.same_file(state, settings[name]):
-                raise click.UsageError("--state is also one of the outputs")
-    read = [*found, settings["public_path"], users, *settings["merge_paths"]]
-    outputs.check_outputs(settings, read)
+        outputs.check_place("--state", state, found, "one of the inputs")
+        outputs.check_place("--state", state, (settings["json_path"], settings["plot_path"]), "one of the outputs")
+    outputs.check_outputs(settings, (*found, *beside, settings["public_path"]))
 
 
 class Server:
@@ -318,15 +271,13 @@ class Server:
         self.collector = Collector(randomizer, reports_per_user=cap)
         if self.state is not None and self.state.exists() and self.state.stat().st_size:
             self.collector = _load(self.state, randomizer)
-            if self.collector.total.reports_per_user != cap:
-                raise click.UsageError(
-                    "--state was begun with another --users or --reports-per-user: pass the same, or another file"
-                )
+            other = "--state was begun with another --users or --reports-per-user: pass the same, or another file"
+            refuse(self.collector.total.reports_per_user != cap, other)
         self.saved = time.monotonic()
 
     def run(self) -> None:
         """Read all inputs, save the sums, and warn of what was refused."""
-        for path in self.settings["merge_paths"]:
+        for path in self.settings["merge_path"]:
             self.collector.merge(_load(path, self.collector.total.randomizer))
         users = None if self.settings["users_path"] is None else _hashes(self.settings["users_path"])
         places = list(_files(self.settings["inputs"]))
@@ -337,7 +288,7 @@ class Server:
                 bar.at(number + 1)
         except KeyboardInterrupt:
             kept = "nothing was kept" if self.state is None else f"run it again to go on from {str(self.state)!r}"
-            raise Interrupted(f"interrupted; {kept}") from None
+            raise Failure(f"interrupted; {kept}", 130) from None
         finally:
             bar.close()
         if users is not None and next(users, None) is not None:
@@ -354,26 +305,21 @@ class Server:
 
     def _read_checked(self, path: Path, users: Iterator[bytes] | None) -> None:
         reason = self._read(path, users)
-        if reason is None:
-            return
-        if users is not None:
-            raise InputError(
-                f"{_input_name(path)}: {reason}; with --users the lines after it belong to nobody: nothing was kept"
-            )
-        if self.settings["strict"]:
+        place = named(path, "the standard input")
+        if reason is not None and users is not None:
+            raise InputError(f"{place}: {reason}; with --users the lines after it belong to nobody: nothing was kept")
+        if reason is not None and self.settings["strict"]:
             self.save()
-            raise InputError(
-                f"{_input_name(path)}: {reason}; --strict stops here, and --state keeps what was read before"
-            )
+            raise InputError(f"{place}: {reason}; --strict stops here, and --state keeps what was read before")
 
     def _read(self, path: Path, users: Iterator[bytes] | None) -> str | None:
-        options = {"users": users, "most": self.settings["most_per_input"], "threads": self.settings["threads"]}
-        if outputs.is_stdout(path):
-            return self.collector.read(sys.stdin.buffer, after=self._after, **options)
+        limits = {"users": users, "most": self.settings["most_per_input"], "threads": self.settings["threads"]}
         try:
-            with open(path, "rb") as stream:
-                return self.collector.read(stream, after=self._after, **options)
+            with contextlib.nullcontext(sys.stdin.buffer) if is_stdout(path) else open(path, "rb") as stream:
+                return self.collector.read(stream, after=self._after, **limits)
         except OSError as error:
+            if is_stdout(path):
+                raise
             self.collector.refused[UNREADABLE] = self.collector.refused.get(UNREADABLE, 0) + 1
             return words_of(error)
 
@@ -402,7 +348,7 @@ def _load(path: Path, randomizer: Any) -> Collector:
 def _files(found: tuple[Path, ...]) -> Iterator[Path]:
     """The inputs, with the files of a folder in the order of their names."""
     for path in found:
-        if not outputs.is_stdout(path) and path.is_dir():
+        if not is_stdout(path) and path.is_dir():
             yield from sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
         else:
             yield path
@@ -418,7 +364,3 @@ def _hashes(path: Path) -> Iterator[bytes]:
                     f"--users: line {number + 1} is not a hash of 32 or more hex digits, an even number of them"
                 )
             yield bytes.fromhex(text.decode("ascii"))
-
-
-def _input_name(path: Path) -> str:
-    return "the standard input" if outputs.is_stdout(path) else repr(os.fspath(path))

@@ -3,176 +3,66 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.app import Failure
-from fastpubpriv.cli.estimators import common, options_of, prepare
+from fastpubpriv.cli.estimators import common, prepare
+from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import FastPubPrivError, InputError
 
-
-def _listed(parts: list[str], option: str, quoted: str) -> list[Any]:
-    """Numbers, if all parts are; else texts."""
-    parts = [part.strip() for part in parts]
-    numbers = [options.exact_number(part) for part in parts]
-    if not all(parts):
-        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
-    return parts if None in numbers else [options.real(each, option) for each in numbers if each is not None]
-
-
-def _numbers(text: str, option: str, quoted: str, count: int) -> list[float]:
-    """So many numbers, colons between them."""
-    found = [options.exact_number(part.strip()) for part in text.split(":")]
-    numbers = [options.real(each, option) for each in found if each is not None]
-    if len(numbers) != count or len(found) != count:
-        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
-    return numbers
-
-
-def _categories(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for each in text.split(","):
-        name, equals, levels = each.partition("=")
-        found[name.strip()] = _listed(levels.split(":"), "--categories", each) if equals else "public"
-    return found
-
-
-def _class_weight(text: str) -> Any:
-    if "=" not in text:
-        return text  # "public"; the library says why not "balanced"
-    found = {}
-    for each in text.split(","):
-        name, _, weight = each.rpartition("=")
-        (label,) = _listed([name], "--class-weight", each)
-        (found[label],) = _numbers(weight, "--class-weight", each, 1)
-    return found
-
-
-def _x_bounds(text: str) -> tuple[str, tuple[float, ...]]:
-    name, _, ends = text.rpartition("=")
-    return name.strip(), tuple(_numbers(ends, "--x-bounds", text, 2))
-
-
-SHAPES = {
-    "--categories": "month, month=1:2:3 or carrier=AA:DL",
-    "--classes": "0,1 or no,yes",
-    "--class-weight": "0=1,1=5",
-    "--x-bounds": "age=0:120",
-}
-LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
-SHOWN, OWN = options_of(
-    "train",
-    {
-        "x_priv": options.private_option("The labelled rows to protect"),
-        "y_priv": None,
-        "loss": options.table(
-            {
-                "loss": (
-                    LOSSES,
-                    "squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one "
-                    "of two classes; softmax: one of several; poisson: a count.",
-                    "squared",
-                ),
-                "huber_threshold": (
-                    float,
-                    "huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.",
-                ),
-            }
-        ),
-        "y_pub": None,
-        "label": {
-            "metavar": "NAME",
-            "help": "Column that holds the label. Default, for .npy files only: the last one.",
-        },
-        "weights_pub": {
-            "metavar": "NAME|FILE.npy",
-            "help": "How much each public row counts: a column of the public file, or a file with a number for each row.",
-        },
-        "weights_priv": {
-            "metavar": "NAME",
-            "help": "How much each private row counts: a column of the private file, in the unit of --weights-pub; with "
-            "--weight-cap.",
-        },
-        "x_bounds": {
-            "type": options.Read("name=low:high", _x_bounds),
-            "multiple": True,
-            "help": "What a column can hold, known without the data; may be given for several columns.",
-        },
-        "categories": {
-            "type": options.Read("text", _categories),
-            "metavar": "A,B=x:y:z,...",
-            "help": "Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any "
-            "other cell of a private row counts as 'other'.",
-        },
-        "classes": {"type": options.Read("a,b,...", lambda text: tuple(_listed(text.split(","), "--classes", text)))},
-        "class_weight": {"type": options.Read("text", _class_weight), "metavar": "A=W,B=W|public"},
-        "method": {
-            "type": options.Methods("fastpubpriv.training.methods"),
-            "help": "auto: newton, unless noise is sure to drown it. newton: noisy Newton steps that start from the public fit "
-            "(squared, logistic, huber). throw_away: public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy "
-            "gradient descent, any loss. output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or "
-            "--epsilon alone). exponential: a choice among models (few columns).",
-        },
-        "tails": {
-            "help": "any: far rows count as in least squares, or the maximum likelihood. light: residuals and columns are known to "
-            "have no long tails (squared, logistic)."
-        },
-        "max_memory": None,
-    },
-)
-
-
 # What goes to `train` as it was read.
-STATED = ("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale", "weight_cap", "method", "tails")
+STATED = (
+    *("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale"),
+    *("weights_pub", "weights_priv", "weight_cap", "method", "tails"),
+)
+CLASSES = ("logistic", "softmax", "smooth_hinge")  # losses of classes
 # Messages of the library in the words of the command line: --class-weight where a caller in Python reads class_weight=.
-OPTIONS = {
-    name: options.name_of(name) for name in (*OWN, *options.NAMES, "loss", "columns", "max_memory", "huber_threshold")
-}
-OPTIONS["threshold"] = OPTIONS["huber_threshold"]
 # Whole phrases, before single names.
 _PHRASES = (
     ("pass x_pub= and y_pub=, or label=", "pass --public and --label"),
     ("logistic_regression or train(loss='logistic')", "--loss logistic"),
     ("level must be", "--level must be"),
-    ("ApproxDP(epsilon=..., delta=...)", "--epsilon and --delta"),
-    ("PureDP(epsilon=...)", "--epsilon alone"),
-    ("ZCDP(rho=...)", "--rho"),
-    ("got ApproxDP", "got --epsilon and --delta"),
-    ("got PureDP", "got --epsilon alone"),
-    ("got ZCDP", "got --rho"),
     ("classes=[a, b] with the two that count", "--classes with the two that count, such as --classes a,b"),
     ("classes=[...] with the numbers", "--classes with the numbers"),
     ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
-    ("loss='squared', 'huber' or 'logistic' with", "--loss squared, huber or logistic with"),
-    ("loss='huber', 'logistic' or 'smooth_hinge'", "--loss huber, logistic or smooth_hinge"),
 )
+_BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
+_BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
+# What follows an argument: one word that it may be, or several.
+_WORDS = r"((?:(?:, | or )?'[^']*')+)?"
 _PYTHON = re.compile(
     r"\b(clip_norm|step_size|steps|priv_weight|candidates|clip|sampling|start|batch_rows)=('[a-z_]+')?"
 )
-_GIVEN = re.compile(r"(?:\btrain\()?\b(" + "|".join(OPTIONS) + r")=(?:'([^']*)')?(?(2)\)?)")
-_ALONE = re.compile(
-    r"(?<![-\w'=])("
-    + "|".join(name for name in OPTIONS if "_" in name)
-    + r"|(?:classes|categories)(?= must| names a))(?![\w'=])"
-)
 _ENTRY = re.compile(r"(--[a-z-]+)\[([^\]]*)\]")  # x_bounds['age']
 _QUOTED = re.compile(r"('[^']*')")
+
+
+@functools.cache
+def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
+    """Options by the names of arguments, and what an argument looks like in a message: with a value, and alone."""
+    names = (*options.parameters_of("train"), *options.NAMES, "huber_threshold")
+    found = {name: options.name_of(name) for name in names if name not in ("budget", "random_state", "progress")}
+    found["threshold"] = found["huber_threshold"]
+    given = re.compile(r"(?:\btrain\()?\b(" + "|".join(found) + r")=" + _WORDS + r"(?(2)\)?)")
+    several = "|".join(name for name in found if "_" in name)
+    return found, given, re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories)(?= must| names a))(?![\w'=])")
 
 
 def spoken(message: str) -> str:
     """The message with options for arguments; what it quotes stays as it is."""
     for phrase, words in _PHRASES:
         message = message.replace(phrase, words)
-    message = _GIVEN.sub(lambda found: OPTIONS[found[1]] + (f" {found[2]}" if found[2] else ""), message)
+    message = _BUDGET.sub(lambda found: _BUDGETS[found[1] or found[2]], message)
+    names, given, alone = _arguments()
+    message = given.sub(lambda found: f"{names[found[1]]} {(found[2] or '').replace(chr(39), '')}".rstrip(), message)
     parts = _QUOTED.split(message)
-    parts[::2] = [_ALONE.sub(lambda found: OPTIONS[found[1]], part) for part in parts[::2]]
+    parts[::2] = [alone.sub(lambda found: names[found[1]], part) for part in parts[::2]]
     message = _ENTRY.sub(r"\1 of \2", "".join(parts))
     if _PYTHON.search(message):
         message = f"{message} (a setting of methods in Python; on the command line take another --method)"
@@ -185,199 +75,178 @@ def in_words_of_options() -> Iterator[None]:
     try:
         yield
     except Failure as error:
-        if type(error) is not Failure:
+        if error.exit_code != 2:
             raise
         raise Failure(spoken(error.message)) from None
     except FastPubPrivError as error:
         raise type(error)(spoken(str(error))) from None
 
 
-@click.command(
-    epilog=options.epilog(
-        "fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json "
-        "model.json",
-        "fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1",
-        "fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1",
-        "fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5",
-    )
-)
-@SHOWN
+@options.command(function="train", loss="loss huber_threshold", y_priv="", y_pub="", max_memory="")
+@in_words_of_options()
 def train(**settings: Any) -> None:
-    """A linear model of a label on private rows, starting from public ones.
+    """A linear model of a label on private rows, starting from public ones: regression, classes, counts.
 
     A private row with a missing label counts for nothing; one with a missing cell too, unless public cells of that column are
     missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
+
+    loss : "squared", "logistic", "huber", "softmax", "smooth_hinge" or "poisson", default squared
+        squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one of two classes;
+        softmax: one of several; poisson: a count.
+    huber_threshold : float, optional
+        huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.
+    label : NAME :: Column that holds the label. Default, for .npy files only: the last one.
+    weights_pub : FILE.npy|NAME
+        How much each public row counts: a column of the public file, or a file with a number for each row.
+    weights_priv : NAME
+        How much each private row counts: a column of the private file, in the unit of --weights-pub; with --weight-cap.
+    x_bounds : NAME=LOW:HIGH, repeated :: What a column can hold, known without the data; may be given for several columns.
+    categories : A[=x:y:z],...
+        Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any other cell of a
+        private row counts as 'other'.
+    classes : a,b,... :: ...
+    class_weight : A=W,...|WORD :: ...
+    method : "auto", "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation" or "exponential"
+        auto: newton, unless noise is sure to drown it. newton: noisy Newton steps that start from the public fit (squared,
+        logistic, huber). throw_away: public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient
+        descent, any loss. output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone).
+        exponential: a choice among models (few columns).
+    tails : "any" or "light"
+        any: far rows count as in least squares, or the maximum likelihood. light: residuals and columns are known to have no long
+        tails (squared, logistic).
+
+    $ fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
+    $ fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
+    $ fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
+    $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
-    _train(settings)
-
-
-@in_words_of_options()
-def _train(settings: dict[str, Any]) -> None:
     from fastpubpriv.cli import inputs, outputs
+    from fastpubpriv.sources import public_rows
+    from fastpubpriv.sources.open import open_public
+    from fastpubpriv.sources.tables import TextColumns
     from fastpubpriv.training.inputs import class_texts, column_texts
+    from fastpubpriv.validation import did_you_mean
 
     label, path = settings["label"], settings["public_path"]
-    loss, stated = _loss(settings), options.given({**settings, "x_bounds": dict(settings["x_bounds"]) or None}, *STATED)
+    given = dict(settings)
+    for name in ("x_bounds", "categories", "class_weight"):  # pairs, or a word
+        given[name] = dict(given[name]) or None if isinstance(given[name], tuple) else given[name]
+    loss, stated = _loss(settings), {name: given[name] for name in STATED if given[name] is not None}
     texts = column_texts(stated.get("categories"), path)
-    names = class_texts(stated.get("classes"), path, None, label) if _of_classes(settings["loss"]) else None
+    names = class_texts(stated.get("classes"), path, None, label) if settings["loss"] in CLASSES else None
     both = texts if names is None or label is None else {**texts, label: names}
     if label is not None and settings["columns"] is not None:
-        settings["columns"] = f"{settings['columns']},{label}"
-    hint = "columns of text are read with --categories, such as --categories carrier,origin"
-    try:
-        opened = prepare(settings, read=inputs.Reading(both, _without(settings), hint))
-    except InputError as error:
-        if label is not None and f"{label!r} (" in str(error):
-            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
-        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
+        settings["columns"] = [*settings["columns"], label]
+    opened = _opened(settings, both)
     public, columns = opened.public, opened.private.columns
-    if (label is None) != (columns is None):
-        raise click.UsageError(
-            "--label names a column of a table, and is left out for .npy files: their last column is it"
-        )
-    if columns is not None and label not in columns:
-        raise click.UsageError(f"--label: {label[:80]!r} is not a column of both files that can be read")
-    absent = [name for name in stated.get("categories", {}) if columns is not None and name not in columns]
-    if absent:
-        raise click.UsageError(
-            f"--categories: {absent[0][:80]!r} is not a column of both files, or --columns leaves it out"
-        )
+    label_alone = "--label names a column of a table, and is left out for .npy files: their last column is it"
+    refuse((label is None) != (columns is None), label_alone)
     if columns is not None:
+        wrong = did_you_mean(label, columns)
+        refuse(label not in columns, f"--label: {label[:80]!r} is not a column of both files that can be read{wrong}")
+        for name in stated.get("categories", {}):
+            wrong = f"is not a column of both files, or --columns leaves it out{did_you_mean(name, columns)}"
+            refuse(name not in columns, f"--categories: {name[:80]!r} {wrong}")
         order = [place for place, name in enumerate(columns) if name != label]
         public = public[:, [*order, columns.index(label)]]
     if both:
-        from fastpubpriv.sources.open import open_public
-
-        public = open_public(path, inputs.Reading(both).of(columns))
-    if settings["weights_pub"] is not None:
-        stated["weights_pub"] = _weights(settings["weights_pub"], path)
-    if settings["weights_priv"] is not None:
-        stated["weights_priv"] = inputs.private_column(
-            settings["private_path"], settings["weights_priv"], settings["join_quoted_lines"]
-        )
+        public = open_public(path, TextColumns(columns, both))
+    if isinstance(stated.get("weights_pub"), str):
+        stated["weights_pub"] = public_rows(path, columns=[stated["weights_pub"]], argument="--weights-pub")[:, 0]
+    if "weights_priv" in stated:
+        stated["weights_priv"] = inputs.private_column(settings, stated["weights_priv"])
     if texts:
         stated["categories"] = {**stated["categories"], **texts}
     if names is not None:
         stated["classes"] = names
-
-    def call(ledger: Any) -> Any:
-        return fpp.train(
-            opened.private,
-            loss=loss,
-            x_pub=public,
-            label=-1 if label is None else label,
-            ledger=ledger,
-            **stated,
-            **common(settings),
-        )
-
-    outputs.deliver(call, f"Regression on {opened.private.n:,} private rows", settings)
+    given = {"loss": loss, "x_pub": public, "label": -1 if label is None else label, **stated, **common(settings)}
+    title = f"Regression on {opened.private.n:,} private rows"
+    outputs.deliver(lambda ledger: fpp.train(opened.private, ledger=ledger, **given), title, settings)
 
 
-def _of_classes(loss: str) -> bool:
-    return loss in ("logistic", "softmax", "smooth_hinge")
+def _opened(settings: dict[str, Any], texts: dict[str, Any]) -> Any:
+    """The files, with the columns of text that are read; an error about other text says how it is."""
+    weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
+    hint, label = "columns of text are read with --categories, such as --categories carrier,origin", settings["label"]
+    try:
+        return prepare(settings, texts=texts, without=weights, hint=hint, finite=False)
+    except InputError as error:
+        if label is not None and f"{label!r} (" in str(error):
+            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
+        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
 
 
 def _loss(settings: dict[str, Any]) -> Any:
     """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
-    stepwise = settings["loss"] in ("squared", "logistic", "huber")
-    if settings["plot_path"] is not None and not (stepwise and settings["method"] in ("auto", "newton", "throw_away")):
-        raise click.UsageError("--plot shows intervals, which noisy gradients do not have: leave it out")
-    if settings["huber_threshold"] is None:
-        return settings["loss"]
-    if settings["loss"] != "huber":
-        raise click.UsageError("--huber-threshold belongs to --loss huber")
+    loss, threshold = settings["loss"], settings["huber_threshold"]
+    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
+    no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
+    refuse(settings["plot_path"] is not None and not drawn, no_intervals)
+    refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
+    if threshold is None:
+        return loss
     from fastpubpriv.training import huber_loss
 
-    return huber_loss(settings["huber_threshold"])
+    return huber_loss(threshold)
 
 
-def _without(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Columns that are no features."""
-    names = (settings["weights_pub"], settings["weights_priv"])
-    return tuple(name for name in names if name is not None and not name.endswith(".npy"))
-
-
-def _weights(given: str, path: Path) -> Any:
-    """The weights of the public rows."""
-    from fastpubpriv.cli import inputs
-    from fastpubpriv.sources import public_rows
-
-    if given.endswith(".npy"):
-        return inputs.read_array(given, "--weights-pub")
-    return public_rows(path, columns=[given], argument="--weights-pub")[:, 0]
-
-
-@click.command(epilog=options.epilog("fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv"))
-@options.table(
-    {
-        "model_path": (options.FileName(), "What `train --json` wrote.", ...),
-        "rows_path": (options.FileName(), "Rows with the model's columns.", ...),
-        "out_path": (options.FileName(dash=True), "Write predictions as .csv; - for stdout.", ...),
-        "level": (
-            float,
-            "Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.",
-        ),
-    }
-)
+@options.command()
 @in_words_of_options()
 def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     """Labels of rows by a model that `train` wrote, one line for each row.
 
     Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
     its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
+
+    model_path : file :: What `train --json` wrote.
+    rows_path : file :: Rows with the model's columns.
+    out_path : file or - :: Write predictions as .csv; - for stdout.
+    level : float, optional
+        Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.
+
+    $ fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
     """
-    from fastpubpriv.cli import app, outputs
+    from fastpubpriv.cli import outputs, streams
     from fastpubpriv.results.models import Cells, DescentResult, TrainingResult, as_columns
     from fastpubpriv.sources import private_rows
 
-    if not outputs.is_stdout(out_path):
-        outputs.refuse_unwritable("--out", out_path)
-        if any(outputs.same_file(out_path, other) for other in (model_path, rows_path)):
-            raise click.UsageError("--out is also one of the files that are read")
+    outputs.check_place("--out", out_path, (model_path, rows_path))
+    wrong = f"--model: {str(model_path)!r} is not a model that `train --json` wrote"
     try:
         kept = json.loads(model_path.read_text(encoding="utf-8"))
         kept.pop("warnings", None)
     except (OSError, ValueError, AttributeError, TypeError):
-        raise InputError(f"--model: {str(model_path)!r} is not a model that `train --json` wrote") from None
+        raise InputError(wrong) from None
     kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
     try:
         model = kind.from_json(json.dumps(kept))
     except InputError as error:
-        raise InputError(f"--model: {str(model_path)!r} is not a model that `train --json` wrote: {error}") from None
+        raise InputError(f"{wrong}: {error}") from None
     columns = None if rows_path.suffix == ".npy" else model.columns
     rows = private_rows(rows_path, columns=as_columns(columns, model.design))
     if rows.dim != model.dim:
         raise InputError(
             f"--rows has {rows.dim} columns and the model has {model.dim}: pass the columns without the label"
         )
-    if level is not None and (kind is DescentResult or model.loss == "logistic"):
-        raise click.UsageError("--level: only a model of a number, without noisy gradients, has intervals for labels")
+    no_interval = level is not None and (kind is DescentResult or model.loss == "logistic")
+    refuse(no_interval, "--level: only a model of a number, without noisy gradients, has intervals for labels")
     lines = [_head(model, level)]
     for chunk in rows.chunks():
         lines += _lines(model, Cells(chunk.astype("float64")), level)
-    text = "\n".join(lines)
-    if outputs.is_stdout(out_path):
-        app.emit(text)
-        app.wait_for_reader()
-    else:
-        outputs.replace_file(out_path, lambda place: place.write_text(text + "\n", encoding="utf-8"))
+    if not outputs.write_text("\n".join(lines) + "\n", out_path):
+        streams.wait_for_reader()
 
 
 def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
     """A line for each row."""
-    labels = [_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]
+    columns = [[_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]]
     if model.loss in ("logistic", "softmax"):
         both = model.predict_proba(cells)
         # Of two classes the probability of the second one, of more that of the likeliest.
-        shown = both[:, 1] if both.shape[1] == 2 else both.max(axis=1)
-        return [f"{one},{other:.6g}" for one, other in zip(labels, shown, strict=True)]
-    if level is None:
-        return labels
-    return [
-        f"{one},{low:.10g},{high:.10g}"
-        for one, low, high in zip(labels, *model.prediction_interval(cells, level), strict=True)
-    ]
+        columns.append([f"{each:.6g}" for each in (both[:, 1] if both.shape[1] == 2 else both.max(axis=1))])
+    elif level is not None:
+        columns += [[f"{each:.10g}" for each in end] for end in model.prediction_interval(cells, level)]
+    return [",".join(line) for line in zip(*columns, strict=True)]
 
 
 def _head(model: Any, level: float | None) -> str:

@@ -17,7 +17,7 @@ from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import OUTER, tail_of
 from fastpubpriv.estimators.ladder.learn import HELPING, squared_norms
-from fastpubpriv.estimators.ladder.schedule import Noise, count_share
+from fastpubpriv.estimators.ladder.schedule import count_share
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, unpacked
 from fastpubpriv.estimators.radii import size
@@ -25,7 +25,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grid
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
-from fastpubpriv.session import Run
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import shared_docs
 
 # The quantile of the squared distances of public rows that a radius reaches where no count can show one.

@@ -16,24 +16,24 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.bounded import Box, bounded_gaussian, checked_bounds, narrowed
 from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
-from fastpubpriv.estimators.ladder.learn import ladder
-from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Noise
+from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS, coinpress_rounds
+from fastpubpriv.estimators.lifted import METHOD as LIFTED
+from fastpubpriv.estimators.lifted import GaussianMethod
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options, preconditioned
+from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.radii import Mode, budget_shares, chi_radius, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
-from fastpubpriv.session import Method, Run
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
-def choose_method(method: Any, structure: Any, options: Options) -> tuple[Method, str]:
-    """The record and the structure of a call. "auto" is the ladder, unless an argument belongs to the other methods."""
+def choose_method(method: Any, options: Options) -> GaussianMethod:
+    """The record of a call. "auto" is the ladder, unless an argument belongs to the other methods."""
     name = METHODS.choose(method)
-    structure = validation.choice("structure", structure, ("auto", *STRUCTURES))
     given = {
         "mode='theory'": options.mode != "practical",
         "pub_priv_gap": options.pub_priv_gap > 0.0,
@@ -42,13 +42,15 @@ def choose_method(method: Any, structure: Any, options: Options) -> tuple[Method
         "require_precondition": options.require_precondition,
     }
     other = next((argument for argument, was in given.items() if was), None)
-    if name == "auto":
-        name = LADDER.name if other is None or structure != "auto" else "lifted_coinpress"
-    if name == LADDER.name and other is not None:
+    automatic = LADDER if other is None or options.structure != "auto" else LIFTED
+    chosen = METHODS.get(name, automatic)
+    if chosen is LADDER and other is not None:
         raise InputError(f"method='ladder' has no use for {other}: leave it out, or pass method='lifted_coinpress'")
-    if name != LADDER.name and structure not in ("auto", "full"):
-        raise InputError(f"structure={structure!r} belongs to method='ladder'; method={name!r} has structure='full'")
-    return METHODS[name], structure
+    if chosen is not LADDER and options.structure not in ("auto", "full"):
+        raise InputError(
+            f"structure={options.structure!r} belongs to method='ladder'; method={name!r} has structure='full'"
+        )
+    return chosen
 
 
 @shared_docs
@@ -89,7 +91,7 @@ def estimate_gaussian(
         both are allowed for.
     {failure_prob}
         The bounds are those that other methods than the ladder derive from the public rows.
-    method : str
+    method : "auto", "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances", "hypothesis_selection"
         "auto" takes "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": public numbers predict the
         errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
         variance; where rows and budget allow, a cheap private count says what scale the rows have. The last second moment and the
@@ -164,12 +166,12 @@ def estimate_gaussian(
         cond_max=validation.positive("cond_max", cond_max),
         rounds=rounds,
         require_precondition=require_precondition,
+        structure=validation.choice("structure", structure, ("auto", *STRUCTURES)),
     )
     running.require_squares("estimate_gaussian", rows.dim, 12)
-    chosen, structure = choose_method(method, structure, options)
+    chosen = choose_method(method, options)
     box = checked_bounds("estimate_gaussian", bounds, public, rows.dim, rows.columns)
     chosen.check(has_public=True, budget=budget, n_priv=rows.n)
-    ready = None if chosen is LADDER else preconditioned(chosen, public, rows.n, options)
     run = running.start(
         "estimate_gaussian",
         rows,
@@ -178,25 +180,14 @@ def estimate_gaussian(
         reserved=None if chosen.reserved is None else chosen.reserved(budget),
         **running.asked(ledger, random_state, threads, progress),
     )
-    if ready is None:
-        climber = ladder(run, public, structure)
-        del public  # as large as a covariance
-        _warn(climber.warnings)
-        if climber.structure == "public":
-            return bounded_gaussian(climber.estimate(run), box)
-        with run.paid():
-            return bounded_gaussian(climber.estimate(run), box)
-    del public
-    prepared, warning = ready.prepare(run, rounds)
-    _warn(() if warning is None else (warning,))
+    call = chosen.begin(chosen, run, public, options)
+    del public  # as large as a covariance
+    for message in call.warnings:
+        warnings.warn(message, AccuracyWarning, stacklevel=2)
+    if not call.reads:
+        return bounded_gaussian(call.estimate(run), box)
     with run.paid():
-        return bounded_gaussian(ready.estimate(run, prepared), box)
-
-
-def _warn(messages: tuple[str, ...]) -> None:
-    """Say, in the caller's name, what public numbers give reason to."""
-    for message in messages:
-        warnings.warn(message, AccuracyWarning, stacklevel=3)
+        return bounded_gaussian(call.estimate(run), box)
 
 
 ROW_FAILURE = 0.1

@@ -52,6 +52,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -59,15 +60,15 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn as ladder
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.lifted import GaussianMethod, Learned, Prepared, Problem
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE, chi_radius
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.group_covariances import LOG_CAP
-from fastpubpriv.mechanisms.selection import Cover, CoverChoice
+from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.session import Method, Registry, Run, noise_per_radius
+from fastpubpriv.session import Noise, Registry, Run
 from fastpubpriv.sources.views import pair_rows
 
 TEST_SHARE = Fraction(1, 8)
@@ -156,7 +157,7 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
         cost=(price.epsilon, price.delta),
         groups=groups,
     )
-    noise = lifted.gram_noise(problem.lifted, pure=False, allowance=rest(run))
+    noise = partial(Noise(False, rest(run)).gram, problem.lifted)
     if not agreement.passed:
         rounds, _ = lifted.choose_rounds(problem, noise)
         return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest(run)), rounds=rounds)
@@ -188,7 +189,7 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
     )
 
 
-GROUP_COVARIANCES = Method(
+GROUP_COVARIANCES = GaussianMethod(
     name="group_covariances",
     learn=learn_groups,
     draws=lifted.draws,
@@ -241,8 +242,8 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
             f"recursive_preconditioner would need {total} rounds for an eigenvalue range of {problem.condition:.3g}; pass "
             'dim + 1 public rows in general position, a smaller cond_max, or method="lifted_coinpress"'
         )
-    pure, allowance = run.account.pure, run.account.allowance
-    noise = lifted.gram_noise(problem.dim, pure=pure, allowance=allowance)
+    allowance, whole = run.account.allowance, Noise(run.account.pure, run.account.allowance)
+    noise = partial(whole.gram, problem.dim)
     error = round_error(paired, total, noise) if total > 1 else 0.0
     if error > TRUSTED_ERROR:
         needed = paired
@@ -261,8 +262,7 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
     least = KEPT ** (total - 1)
     reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
     last = reach * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
-    per_row = noise_per_radius(d, pure=pure, allowance=allowance)
-    step = lifted.mean_clip(d) * per_row(lifted.MEAN_SHARE) / problem.n
+    step = lifted.mean_clip(d) * whole.vector(d, lifted.MEAN_SHARE) / problem.n
     return Prepared(
         rounds=total,
         status="ok",
@@ -311,7 +311,7 @@ def draws(dim: int) -> int:
     return MAX_RECURSION * (dim + 1) ** 2 + 8 * dim
 
 
-RECURSIVE = Method(
+RECURSIVE = GaussianMethod(
     name="recursive_preconditioner",
     learn=learn_recursive,
     draws=draws,
@@ -369,23 +369,14 @@ def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float)
     return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (SLACK * accuracy * epsilon)
 
 
-def choices(dim: int) -> int:
-    """Number of selections for `dim` columns."""
-    return len(_DIRECTIONS[dim])
-
-
 def share_epsilon(run: Run, dim: int) -> Fraction:
     """Price of one selection: all of them together cost at most the allowance."""
-    each = run.account.allowance / choices(dim)
-    if run.account.pure:
-        return each
-    # epsilon^2 / 8 <= each, rounded down
-    return Fraction(math.isqrt(math.floor(each * 8 * 4**60)), 2**60)
+    return epsilon_of(run.account.allowance / len(_DIRECTIONS[dim]), "exponential", pure=run.account.pure)
 
 
 def finest(problem: Problem, epsilon: float) -> float:
     """The finest accuracy whose cover is small enough and whose guarantee holds at n rows; raises with the numbers if none."""
-    failure = problem.failure_prob / choices(problem.dim)
+    failure = problem.failure_prob / len(_DIRECTIONS[problem.dim])
     accuracy, found = COARSEST, 0.0
     while True:
         size = sum(cover_sizes(problem, accuracy)[1])
@@ -424,7 +415,7 @@ def prepare_selection(run: Run, problem: Problem, rounds: int | None) -> Prepare
     accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
     # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
     return Prepared(
-        rounds=choices(problem.dim),
+        rounds=len(_DIRECTIONS[problem.dim]),
         status="ok",
         covariance_error=2.0 * accuracy / SCALE_SLOPE,
         mean_error=accuracy / MEAN_SLOPE,
@@ -456,8 +447,12 @@ def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
     return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)
 
 
-SELECTION = Method(
-    name="hypothesis_selection", learn=learn_selection, draws=lifted.draws, prepare=prepare_selection, needs_public=True
+SELECTION = GaussianMethod(
+    name="hypothesis_selection",
+    learn=learn_selection,
+    draws=lifted.draws,
+    prepare=prepare_selection,
+    needs_public=True,
 )
 
 
@@ -533,25 +528,22 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
 
 
-def predict_pairs(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
+def predict_pairs(problem: Problem, noise: Noise) -> Prepared:
     """As `prepare_pairs`, for `plan`: rounds and the covariance's error by half as many rows, the mean's error by all."""
-    predicted = lifted.predict(replace(problem, n=max(1, problem.n // 2)), pure=pure, allowance=allowance)
-    return replace(predicted, mean_error=lifted.predict(problem, pure=pure, allowance=allowance).mean_error)
+    predicted = lifted.predict(replace(problem, n=max(1, problem.n // 2)), noise)
+    return replace(predicted, mean_error=lifted.predict(problem, noise).mean_error)
 
 
-PAIRS = Method(
+PAIRS = GaussianMethod(
     name="pairs",
     learn=pairs,
     draws=lifted.draws,
     prepare=prepare_pairs,
-    predict=predict_pairs,
+    predict=partial(lifted.forecast, rule=predict_pairs),
     needs_public=True,
     least_rows=2,
 )
-# draws(dim); prepare(run, problem, rounds) refuses and predicts; learn(run, base, problem, *, rounds) releases;
-# predict(problem, *, pure, allowance) is what `prepare` would predict, without an account. The ladder has coordinates of its own:
-# its learn(run, base, outlook, structure) is called by `ladder.learn`.
-METHODS: Registry[Method] = Registry(
+METHODS: Registry[GaussianMethod] = Registry(
     ladder.METHOD,
     lifted.METHOD,
     PAIRS,

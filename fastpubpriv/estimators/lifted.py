@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.preconditioner import (
+    LARGEST_CONDITION,
+    Frame,
+    Options,
+    precondition_bounds,
+    public_frame,
+    trace_bounds,
+)
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
@@ -29,7 +40,10 @@ from fastpubpriv.mechanisms.sums import (
     check_gram_grids,
     check_sum_grids,
 )
-from fastpubpriv.session import Method, Run, noise_per_radius
+from fastpubpriv.privacy import Budget
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import GaussianResult
+from fastpubpriv.session import Method, Noise, Run, allowance_of
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)
@@ -88,18 +102,6 @@ class Problem:
 
 # Standard deviation of the GOE diagonal on a sum of rows of norm 1, for a share of the budget.
 GramNoise = Callable[[Fraction], float]
-
-
-def gram_noise(dim: int, *, pure: bool, allowance: Fraction) -> GramNoise:
-    """Noise on the second moment of unit rows on an infinitely fine grid, as the equivalent GOE diagonal."""
-
-    def noise(share: Fraction) -> float:
-        if pure:
-            # Discrete Laplace on the triangle: standard deviation sqrt(2) b everywhere, as a GOE with sqrt(2) more on its diagonal.
-            return 2.0 * math.sqrt(dim * (dim + 3) / 2.0) / float(allowance * share)
-        return 1.0 / math.sqrt(float(allowance * share))
-
-    return noise
 
 
 def least_eigenvalue(problem: Problem, rounds: int, noise: GramNoise) -> float:
@@ -261,20 +263,16 @@ class Prepared:
 
 
 def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fraction | None = None) -> Prepared:
-    """Number of rounds by the public rule, or as asked for, and the errors predicted for it."""
-    pure = run.account.pure
+    """What is predicted; refused where a release has no grid."""
     allowance = run.account.allowance if allowance is None else allowance
-    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
-    if rounds is None:
-        rounds, _ = choose_rounds(problem, noise)
-    rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
-    check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(rounds)], allowance)
-    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
-    covariance_error, mean_error = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
-    if not resolves(problem, rounds, noise):
-        # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
-        return Prepared(rounds=rounds, status="under_resolved", covariance_error=math.inf, mean_error=math.inf)
-    return Prepared(rounds=rounds, status="ok", covariance_error=covariance_error, mean_error=mean_error)
+    if rounds is not None:
+        rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
+    found = predict(problem, Noise(run.account.pure, allowance), rounds)
+    check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(found.rounds)], allowance)
+    if found.status == "ok":
+        return found
+    # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
+    return replace(found, covariance_error=math.inf, mean_error=math.inf)
 
 
 def check_grids(run: Run, side: int, problem: Problem, costs: list[Fraction], allowance: Fraction) -> None:
@@ -336,9 +334,15 @@ def coinpress_mean_step(
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
-    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=run.account.allowance * MEAN_SHARE)
+    noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
+    per_radius = partial(noise.vector, problem.dim)
     steps = best_steps(
-        problem.dim, problem.n, radius, noise_per_radius=noise, mode=problem.mode, failure_prob=problem.failure_prob
+        problem.dim,
+        problem.n,
+        radius,
+        noise_per_radius=per_radius,
+        mode=problem.mode,
+        failure_prob=problem.failure_prob,
     )
     radii = StepRadii(problem.dim, problem.n, steps, problem.mode, problem.failure_prob)
     mean, noise_std = np.zeros(problem.dim), 0.0
@@ -361,15 +365,132 @@ def draws(dim: int) -> int:
     return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
 
 
-def predict(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
-    """Rounds by the public rule, and what they leave, for `plan`."""
-    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
-    rounds, too_few = choose_rounds(problem, noise)
-    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
-    covariance, mean = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
-    return Prepared(
-        rounds=rounds, status="under_resolved" if too_few else "ok", covariance_error=covariance, mean_error=mean
+def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
+    """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
+    gram = partial(noise.gram, problem.lifted)
+    if rounds is None:
+        rounds, _ = choose_rounds(problem, gram)
+    covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
+    status = "ok" if resolves(problem, rounds, gram) else "under_resolved"
+    return Prepared(rounds=rounds, status=status, covariance_error=covariance, mean_error=mean)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preconditioned:
+    """A call that is ready: the public frame, and what the method makes of it."""
+
+    method: GaussianMethod
+    frame: Frame
+    problem: Problem
+    prepared: Prepared
+    n_pub: int
+    reads: ClassVar[bool] = True
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is bad about the prediction."""
+        prepared = self.prepared
+        if not (prepared.covariance_error > 1.0 or prepared.status != "ok"):
+            return ()
+        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
+        if prepared.status != "ok":
+            trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
+        return (
+            f"estimate_gaussian: {trouble} for {self.problem.n} rows; pass method='ladder', a larger budget, more private rows, "
+            "more public rows, or fewer columns",
+        )
+
+    def estimate(self, run: Run) -> GaussianResult:
+        """Release, after the debit, and put the result together."""
+        frame, prepared = self.frame, self.prepared
+        learned: Learned = self.method.learn(run, frame.base(run.rows.dim), self.problem, rounds=prepared.rounds)
+        covariance = frozen(frame.covariance_back(learned.covariance))
+        mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
+        return GaussianResult(
+            mean=frozen(frame.mean_back(learned.mean)),
+            covariance=covariance,
+            mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
+            rounds=prepared.rounds if learned.rounds is None else learned.rounds,
+            status=prepared.status,
+            predicted_covariance_error=prepared.covariance_error,
+            predicted_mean_error=prepared.mean_error,
+            method=self.method.name,
+            columns=run.rows.columns,
+            provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
+            **run.fields(self.n_pub),
+        )
+
+
+def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> Preconditioned:
+    """The public frame of a call, half of the failure probability spent on it, and what can be done in it."""
+    frame = public_frame(
+        x_pub,
+        failure_prob=options.failure_prob / 2.0,
+        pub_priv_gap=options.pub_priv_gap,
+        cond_max=max(options.cond_max, 1.0),
+        require_precondition=options.require_precondition,
     )
+    if not frame.condition <= LARGEST_CONDITION:
+        raise InputError(
+            f"the covariance could be off the public one by a factor of {frame.condition:.3g}, beyond what can be computed with; "
+            "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
+        )
+    problem = Problem(
+        dim=x_pub.shape[1],
+        n=run.rows.n,
+        mean_radius=frame.mean_radius,
+        condition=frame.condition,
+        mode=options.mode,
+        failure_prob=options.failure_prob,
+    )
+    return Preconditioned(method, frame, problem, method.prepare(run, problem, options.rounds), len(x_pub))
 
 
-METHOD = Method(name="lifted_coinpress", learn=learn, draws=draws, prepare=prepare, predict=predict, needs_public=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GaussianMethod(Method[[int]]):
+    """A method of `estimate_gaussian`; its draws depend on the number of columns.
+
+    `begin(method, run, x_pub, options)` reads the public rows, refuses and predicts, all before the debit; what it returns has
+    `warnings`, `reads` (whether private rows are read) and `estimate(run)`. In public coordinates it is `preconditioned`, with
+    `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)`. `predict(options, dim, n_pub, n_priv, budget)`
+    is the error of the covariance, with that of the mean among its details.
+    """
+
+    begin: Callable[..., Any] = preconditioned
+
+
+def forecast(
+    options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget, *, rule: Callable[..., Prepared] = predict
+) -> tuple[float, dict[str, float]]:
+    """Predict the errors with bounds that hold for the least favourable public rows."""
+    failure, gap = options.failure_prob, options.pub_priv_gap
+    # Half of the failure probability belongs to the public rows, as in `preconditioned`.
+    if n_pub > dim:
+        lower, upper, mean_radius = precondition_bounds(dim, n_pub, gap, failure / 2.0)
+        condition = upper / lower
+    else:
+        _, mean_radius, slack = trace_bounds(dim, n_pub, gap, failure / 2.0)
+        condition = max(options.cond_max, 1.0) * slack
+    problem = Problem(
+        dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=options.mode, failure_prob=failure
+    )
+    found = rule(problem, Noise(*allowance_of(budget, draws(dim))))
+    return found.covariance_error, {
+        "rounds": float(found.rounds),
+        "under_resolved": float(found.status == "under_resolved"),
+        "mean_error": found.mean_error,
+        "condition": condition,
+        "mean_radius": mean_radius,
+        "clip_radius": problem.row_radius(found.rounds),
+        "public_rows_alone": math.sqrt(dim * (dim + 1) / (n_pub - 1)),
+    }
+
+
+METHOD = GaussianMethod(
+    name="lifted_coinpress",
+    learn=learn,
+    draws=draws,
+    prepare=prepare,
+    predict=forecast,
+    needs_public=True,
+)

@@ -38,7 +38,7 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Grid, Ledger, gaussian_sum_grid, laplace_sum_grid
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.session import noise_per_radius
+from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # ---- The steps of CoinPress's mean, worked out from public numbers before a row is read, and kept for the next
@@ -97,7 +97,7 @@ def public_path(
     dim: int, n: int, allowance: Fraction, radius: float, pure: bool, steps: int, mode: Mode, failure_prob: float
 ) -> Path:
     """The steps from a public ball; InputError, before the debit, unless every step has a grid and a radius."""
-    noise = noise_per_radius(dim, pure=pure, allowance=allowance)
+    noise = partial(Noise(pure, allowance).vector, dim)
     predicted = predict_steps(dim, n, radius, steps=steps, noise_per_radius=noise, mode=mode, failure_prob=failure_prob)
     if max(step.clip_radius for step in predicted) > LARGEST_SIZE:
         raise InputError(
@@ -118,29 +118,19 @@ class Ball:
     radius: float
 
 
-def choose_steps(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> int:
-    """Number of steps: as given, or the one with the least predicted error; public numbers only."""
-    steps = step_count(steps)
-    if steps == "auto":
-        noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
-        return best_steps(
-            run.rows.dim, run.rows.n, ball.radius, noise_per_radius=noise, mode=mode, failure_prob=failure_prob
-        )
-    return steps
-
-
 def most_steps(steps: int | str) -> int:
     """Upper bound on the number of steps, known before the account is made."""
     count = step_count(steps)
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> Path:
-    """The steps from a ball of public radius, within the allowance; raises now, before the debit, unless all can be made."""
-    account = run.account
-    return public_path(
-        run.rows.dim, run.rows.n, account.allowance, ball.radius, account.pure, steps, mode, failure_prob
-    )
+def path_of(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> Path:
+    """The steps from a ball of public radius, as many as given or as leave the least predicted error; raises before the debit."""
+    account, dim, n = run.account, run.rows.dim, run.rows.n
+    noise = partial(Noise(account.pure, account.allowance).vector, dim)
+    settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
+    count = best_steps(dim, n, ball.radius, step_count(steps), noise_per_radius=noise, **settings)
+    return public_path(dim, n, account.allowance, ball.radius, account.pure, count, mode, failure_prob)
 
 
 def refine(
@@ -340,7 +330,7 @@ def coinpress_mean(
     if counted:
         norms = counts_of_norms(run, count, once=not unknown)
     else:
-        planned = path_of(run, ball, choose_steps(run, ball, steps, **settings), **settings).steps
+        planned = path_of(run, ball, steps, **settings).steps
     with run.paid():
         seen, unit_std = None, whitening.row_std()
         row_std = unit_std
@@ -522,10 +512,7 @@ def estimate_mean(
         "estimate_mean",
         rows,
         budget,
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
+        **running.asked(ledger, random_state, threads, progress),
     )
     settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
     try:
@@ -606,8 +593,7 @@ def _within_ball(
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
     run = start(draws=most_steps(steps) * public.shape[1])
-    count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    path = path_of(run, ball, count, mode=mode, failure_prob=failure_prob)
+    path = path_of(run, ball, steps, mode=mode, failure_prob=failure_prob)
     n, dim = run.rows.n, run.rows.dim
     running.warn_if_useless(
         "estimate_mean",

@@ -33,7 +33,6 @@ from fastpubpriv.estimators.columns.scales import (
     scales_of,
     undetected_rows,
 )
-from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.kernels.rows import EXPONENTS, rows_quantise
 from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.sums import (
@@ -49,7 +48,7 @@ from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.release.account import Account
 from fastpubpriv.row_maps import RowMap
-from fastpubpriv.session import Run
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources.base import Chunk
 
 SHELLS_AN_OCTAVE = 8

@@ -14,15 +14,11 @@ from scipy.special import gammainc, gammaln
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Form, Table, Value, explain, frozen, refuse_no_covariances
-from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.session import Method, Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
 
@@ -231,45 +227,13 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TraceBound:
-    """What two or more public rows guarantee for every covariance: its largest eigenvalue is at most eig_upper, and
-    |mean - center| <= sqrt(eig_upper) * mean_radius. `slack` is how far eig_upper may overshoot, as a public factor.
-    """
-
-    center: FloatArray
-    eig_upper: float
-    mean_radius: float
-    slack: float
-    n_pub: int
-
-
 def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
-    """Lower chi-squared quantile, mean radius and slack of `trace_bound` for n_pub rows, whatever they are."""
+    """Lower chi-squared quantile, mean radius, and how far `trace_frame` may overshoot, for n_pub rows, whatever they are."""
     quantile = chi2_quantile(failure_prob / 2.0, n_pub - 1)
     own = math.sqrt(chi2_upper_quantile(failure_prob / 2.0, dim) / n_pub)
     # Both the bound and the public covariance may be gap_ratio^2 above the private one.
     slack = dim * chi2_quantile(0.5, n_pub - 1) / quantile * gap_ratio(pub_priv_gap) ** 4
     return quantile, own + gap_shift(pub_priv_gap), slack
-
-
-def trace_bound(x_pub: FloatArray, *, pub_priv_gap: float, failure_prob: float) -> TraceBound:
-    """Bound the largest eigenvalue by the spread of at least two distinct public rows.
-
-    For every covariance, sum |p_i - mean|^2 is at least its largest eigenvalue times a chi-squared of n_pub - 1 degrees of freedom.
-    """
-    n_pub, dim = x_pub.shape
-    if n_pub < 2:
-        raise InputError(
-            "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
-        )
-    center = x_pub.mean(axis=0)
-    spread = float(np.sum(np.square(x_pub - center)))
-    if not spread > 0.0:
-        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
-    quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
-    eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
-    return TraceBound(center=frozen(center), eig_upper=eig_upper, mean_radius=mean_radius, slack=slack, n_pub=n_pub)
 
 
 DEFAULT_COND_MAX = 1e6
@@ -329,15 +293,23 @@ def public_frame(
 
 
 def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float) -> Frame:
-    """Bound the trace with at least two distinct public rows; `cond_max` bounds the condition of the covariance."""
-    bound: TraceBound = trace_bound(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob)
-    return Frame(
-        bound.center,
-        np.asarray(math.sqrt(bound.eig_upper)),
-        bound.mean_radius,
-        cond_max * bound.slack,
-        "public rows (trace bound)",
-    )
+    """Bound the largest eigenvalue by the spread of at least two distinct public rows; `cond_max` bounds the condition.
+
+    For every covariance, sum |p_i - mean|^2 is at least its largest eigenvalue times a chi-squared of n_pub - 1 degrees of freedom.
+    """
+    n_pub, dim = x_pub.shape
+    if n_pub < 2:
+        raise InputError(
+            "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
+        )
+    center = x_pub.mean(axis=0)
+    spread = float(np.sum(np.square(x_pub - center)))
+    if not spread > 0.0:
+        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+    quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
+    eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
+    scale = np.asarray(math.sqrt(eig_upper))
+    return Frame(frozen(center), scale, mean_radius, cond_max * slack, "public rows (trace bound)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,71 +322,4 @@ class Options:
     rounds: int | None = None
     cond_max: float = DEFAULT_COND_MAX
     require_precondition: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Preconditioned:
-    """A call that is ready: the public frame, and what the method makes of it."""
-
-    method: Method
-    frame: Frame
-    problem: Problem
-    n_pub: int
-
-    def prepare(self, run: Run, rounds: int | None) -> tuple[Prepared, str | None]:
-        """Refuse or predict, before the debit; the prediction, and a warning if it is bad."""
-        prepared: Prepared = self.method.prepare(run, self.problem, rounds)
-        if not (prepared.covariance_error > 1.0 or prepared.status != "ok"):
-            return prepared, None
-        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
-        if prepared.status != "ok":
-            trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
-        return prepared, (
-            f"estimate_gaussian: {trouble} for {run.rows.n} rows; pass method='ladder', a larger budget, more private rows, "
-            "more public rows, or fewer columns"
-        )
-
-    def estimate(self, run: Run, prepared: Prepared) -> GaussianResult:
-        """Release, after the debit, and put the result together."""
-        frame = self.frame
-        learned: Learned = self.method.learn(run, frame.base(run.rows.dim), self.problem, rounds=prepared.rounds)
-        covariance = frozen(frame.covariance_back(learned.covariance))
-        mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
-        return GaussianResult(
-            mean=frozen(frame.mean_back(learned.mean)),
-            covariance=covariance,
-            mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
-            rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            status=prepared.status,
-            predicted_covariance_error=prepared.covariance_error,
-            predicted_mean_error=prepared.mean_error,
-            method=self.method.name,
-            columns=run.rows.columns,
-            provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
-            **run.fields(self.n_pub),
-        )
-
-
-def preconditioned(method: Method, x_pub: FloatArray, n_priv: int, options: Options) -> Preconditioned:
-    """The public frame of a call, half of the failure probability spent on it."""
-    frame = public_frame(
-        x_pub,
-        failure_prob=options.failure_prob / 2.0,
-        pub_priv_gap=options.pub_priv_gap,
-        cond_max=max(options.cond_max, 1.0),
-        require_precondition=options.require_precondition,
-    )
-    if not frame.condition <= LARGEST_CONDITION:
-        raise InputError(
-            f"the covariance could be off the public one by a factor of {frame.condition:.3g}, beyond what can be computed with; "
-            "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
-        )
-    problem = lifted.Problem(
-        dim=x_pub.shape[1],
-        n=n_priv,
-        mean_radius=frame.mean_radius,
-        condition=frame.condition,
-        mode=options.mode,
-        failure_prob=options.failure_prob,
-    )
-    return Preconditioned(method, frame, problem, len(x_pub))
+    structure: str = "auto"

@@ -164,17 +164,14 @@ def predict_steps(
     return path
 
 
-def best_steps(
-    dim: int, n: int, radius: float, *, noise_per_radius: Callable[[Fraction], float], mode: Mode, failure_prob: float
-) -> int:
-    """Number of steps, from 1 to MAX_AUTO_STEPS, with the least predicted error; the fewest among equals."""
-
-    def error(steps: int) -> float:
-        return predict_steps(
-            dim, n, radius, steps=steps, noise_per_radius=noise_per_radius, mode=mode, failure_prob=failure_prob
-        )[-1].error
-
-    return min(range(1, MAX_AUTO_STEPS + 1), key=error)
+def best_steps(dim: int, n: int, radius: float, steps: int | str = "auto", **settings: Any) -> int:
+    """Number of steps as given, or with the least predicted error: "auto" is 1 to MAX_AUTO_STEPS, the fewest among equals."""
+    if not isinstance(steps, str):
+        return steps
+    return min(
+        range(1, MAX_AUTO_STEPS + 1),
+        key=lambda count: predict_steps(dim, n, radius, steps=count, **settings)[-1].error,
+    )
 
 
 # ---- Means and deviations of the columns of public rows --------------------------------------------------------------

@@ -42,7 +42,7 @@ from fastpubpriv.mechanisms.scores import (
     shares,
 )
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
-from fastpubpriv.privacy import ZCDP, GaussianEvent, SelectionEvent, gaussian_count_grid, laplace_epsilon
+from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent, gaussian_count_grid, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice
@@ -220,6 +220,12 @@ def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
     if law == "exponential":
         return Fraction(math.isqrt(math.floor(share * 8 * 4**60)), 2**60)
     return laplace_epsilon(ZCDP(share), 1)
+
+
+def choice_epsilon(budget: Budget) -> float:
+    """Epsilon of permute-and-flip, or of the exponential mechanism with epsilon^2 / 8 = rho."""
+    amount = float(budget.amounts[0])
+    return math.sqrt(8.0 * amount) if isinstance(budget, ZCDP) else amount
 
 
 def prepare(

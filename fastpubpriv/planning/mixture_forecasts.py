@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.estimators.radii import (
-    Mode,
-    failure_probability,
-)
+from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
-from fastpubpriv.mechanisms.selection import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.learn import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
 from fastpubpriv.mixtures.fit import count_share
@@ -30,10 +28,10 @@ from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
 from fastpubpriv.mixtures.separated.soft_em import Plan, soft_draws
-from fastpubpriv.planning.forecasts import Forecast, count, never
-from fastpubpriv.planning.orders import mixture_needs
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.session import allowance_of
+from fastpubpriv.planning.forecasts import Forecast
+from fastpubpriv.planning.orders import public_rows_for
+from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.session import Noise, allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # `plan("axis_aligned_mixture")`: method, lists, rows, time.
@@ -54,14 +52,12 @@ def plan_axis_aligned_mixture(
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the slack of the choice (for "dp_em" the error of a mean); the details have the length of its list and a time."""
-    dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
     if n_components is None:
         raise InputError("plan('axis_aligned_mixture') needs n_components=")
     components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     wanted = AXIS_ALIGNED_METHODS.choose(method)
     if candidates is not None:
         candidates = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
-    failure = failure_probability(failure_prob)
     closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
 
     def chosen_for(n_priv: int, budget: Budget) -> Any:
@@ -80,18 +76,16 @@ def plan_axis_aligned_mixture(
         if chosen.predict is not None:
             error, more = chosen.predict(n_priv, dim, components, n_pub, budget)
             return error, details | more
-        amount = float(budget.amounts[0])
-        epsilon = math.sqrt(8.0 * amount) if isinstance(budget, ZCDP) else amount
         rows = chosen.choice_rows(n_priv)
-        details["without_privacy"] = slack_at(size, rows, math.inf, failure)
-        return slack_at(size, rows, epsilon, failure), details
+        details["without_privacy"] = slack_at(size, rows, math.inf, failure_prob)
+        return slack_at(size, rows, choice_epsilon(budget), failure_prob), details
 
     def more(n_priv: int, budget: Budget) -> dict[str, float]:
         chosen = chosen_for(n_priv, budget)
         if not isinstance(budget, ApproxDP):
             return {}
         own = {} if chosen.details is None else chosen.details(components, budget)
-        return own | list_decoding_details(components, dim, closeness, budget, failure)
+        return own | list_decoding_details(components, dim, closeness, budget, failure_prob)
 
     def gaussian(n_priv: int, budget: Budget) -> bool:
         return chosen_for(n_priv, budget).predict is not None  # the others choose from a list
@@ -124,7 +118,6 @@ SELECTION_UNIT = "total variation beyond 3 times that of the best hypothesis, wi
 
 def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_prob: float = FAILURE_PROB) -> Forecast:
     """Slack of `select_hypothesis` over a list of `candidates`."""
-    dim, failure_prob = count("dim", dim, minimum=1), failure_probability(failure_prob)
     if candidates is None:
         raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
     size = validation.integer(
@@ -132,12 +125,7 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
     )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        # Permute-and-flip at epsilon, or the exponential mechanism at the epsilon with epsilon^2 / 8 = rho.
-        epsilon = math.inf
-        if isinstance(budget, ZCDP):
-            epsilon = math.sqrt(8.0 * float(budget.rho))
-        elif isinstance(budget, PureDP | ApproxDP):
-            epsilon = float(budget.epsilon)
+        epsilon = choice_epsilon(budget)
         slack = slack_at(size, n_priv, epsilon, failure_prob)
         sampling = slack_at(size, n_priv, math.inf, failure_prob)
         details = {
@@ -150,7 +138,7 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
             details["closed_form_rows"] = float(closed_form_rows(size, 2.0 * slack, epsilon, failure_prob))
         return slack, details
 
-    return Forecast(predict=predict, unit=SELECTION_UNIT, gaussian=never)
+    return Forecast(predict=predict, unit=SELECTION_UNIT, gaussian=lambda n_priv, budget: False)
 
 
 # `plan("separated_mixture")`.
@@ -183,7 +171,6 @@ def plan_separated_mixture(
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
-    dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
     if n_components is None or min_weight is None:
         raise InputError("plan('separated_mixture') needs n_components= and min_weight=")
     if n_pub < 2:
@@ -191,9 +178,7 @@ def plan_separated_mixture(
     # As many private rows as components there will be.
     k, weight = check_components(n_components, min_weight, n_pub, n_pub)
     wanted = SEARCH_METHODS.choose(method)
-    checked_mode: Mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure = failure_probability(failure_prob)
-    shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=checked_mode, failure_prob=failure)
+    shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure = isinstance(budget, PureDP)
@@ -203,23 +188,20 @@ def plan_separated_mixture(
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
         if chosen.soft:
             return soft_forecast(shape, n_priv, budget)
-        stage = LADDER_STAGE if checked_mode == "practical" else LIFTED_STAGE
+        stage = LADDER_STAGE if mode == "practical" else LIFTED_STAGE
         _, allowance = allowance_of(budget, search_draws(chosen, shape) + stage.draws(dim, k))
         search = allowance * SEARCH_SHARE if depth else 0 * allowance
         rows = n_priv * weight
-        left = allowance - search - (allowance * count_share(pure=pure) if checked_mode == "practical" else 0)
+        left = allowance - search - (allowance * count_share(pure=pure) if mode == "practical" else 0)
         found = component_errors(shape, n_priv, pure=pure, allowance=left)
-        counts = float(leaf_costs(left, pure=pure).counts)
-        noise = math.sqrt(8.0) / counts if pure else 1.0 / math.sqrt(counts)
+        noise = Noise(pure, leaf_costs(left, pure=pure).counts).count(Fraction(1))
         details = {
             "mean_error": found.mean,
             "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),
             "search_depth": float(depth),
             "search_share": float(search / allowance),
             "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
-            "public_rows_worst_case": mixture_needs(
-                n_priv=n_priv, n_components=k, min_weight=weight, failure_prob=failure
-            ).public_rows,
+            "public_rows_worst_case": public_rows_for(k, weight, failure_prob),
         }
         if depth:
             # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.

@@ -61,6 +61,11 @@ class MixtureNeeds(Value):
         return Table("number", names, [(self.label, [getattr(self, name) for name in names])])
 
 
+def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
+    """Public rows after which every one of k components has half of its expected share."""
+    return 8.0 * math.log(k / failure_prob) / weight
+
+
 @shared_docs
 def mixture_needs(
     *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = FAILURE_PROB
@@ -117,7 +122,7 @@ def mixture_needs(
     regular = math.log(n * k / beta)
     return MixtureNeeds(
         rows_per_component=max(12.0 * tail / weight, 405.0 * k * k * tail / (2.0 * alpha * alpha)),
-        public_rows=8.0 * math.log(k / beta) / weight,
+        public_rows=public_rows_for(k, weight, beta),
         count_noise=n * weight / 1280.0,
         dim=max(64.0 * regular, 8.0 * regular**2),
     )
@@ -261,31 +266,15 @@ class _Setting:
     @property
     def price(self) -> tuple[str, float]:
         """Name and value of what the private terms are divided by."""
-        if isinstance(self.budget, ZCDP):
-            return "sqrt(rho)", math.sqrt(float(self.budget.rho))
-        if isinstance(self.budget, ApproxDP | PureDP):
-            return "epsilon", float(self.budget.epsilon)
-        raise BudgetError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(self.budget).__name__}")
+        amount = float(self.budget.amounts[0])
+        return ("sqrt(rho)", math.sqrt(amount)) if isinstance(self.budget, ZCDP) else ("epsilon", amount)
 
-    def mean_range(self, theorem: str) -> float:
-        """R, for the theorems that need it alone."""
-        if self.radius is None:
-            raise InputError(f"theorem {theorem} depends on a range: pass mean_radius=")
-        return self.radius
-
-    def range(self, theorem: str) -> tuple[float, float]:
-        """R and K, for the theorems that need them."""
-        if self.radius is None or self.cond is None:
-            raise InputError(f"theorem {theorem} depends on ranges: pass mean_radius= and cond_max=")
-        return self.radius, self.cond
-
-    def mixture(self, theorem: str) -> tuple[int, float]:
-        """Number of components and least weight, for the theorems on mixtures."""
-        if self.k is None or self.w_min is None:
-            raise InputError(f"theorem {theorem} is about mixtures: pass n_components= and min_weight=")
-        if self.w_min * self.k > 1.0:
-            raise InputError(f"min_weight must be at most 1 / n_components = {1 / self.k:.3g}, got {self.w_min:g}")
-        return self.k, self.w_min
+    @staticmethod
+    def given(about: str, **arguments: Any) -> tuple[Any, ...]:
+        """The values of arguments that a theorem needs."""
+        if None in arguments.values():
+            raise InputError(f"theorem {about}: pass {' and '.join(f'{name}=' for name in arguments)}")
+        return tuple(arguments.values())
 
 
 def _log(*factors: float) -> float:
@@ -315,7 +304,8 @@ def _identity_mean(s: _Setting) -> Answer:
 
 
 def _ranged_mean(s: _Setting) -> Answer:
-    d, a, tail, radius = s.d, s.alpha, math.log(1.0 / s.beta), s.mean_range("B.1")
+    d, a, tail = s.d, s.alpha, math.log(1.0 / s.beta)
+    (radius,) = s.given("B.1 depends on a range", mean_radius=s.radius)
     name, price = s.price
     terms = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}
     if isinstance(s.budget, ZCDP):
@@ -360,7 +350,9 @@ def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
 
 def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
     d, a, b = s.d, s.alpha, s.beta
-    k, w = s.mixture(theorem)
+    k, w = s.given(f"{theorem} is about mixtures", n_components=s.k, min_weight=s.w_min)
+    if w * k > 1.0:
+        raise InputError(f"min_weight must be at most 1 / n_components = {1 / k:.3g}, got {w:g}")
     name, price = s.price
     terms = {"d^2 log(k / beta) / (w_min alpha^2)": d * d * _log(k, 1 / b) / (w * a**2)}
     if isinstance(s.budget, ApproxDP):
@@ -376,7 +368,7 @@ def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
         poly = _log(d, k, 1 / a, 1 / b, rho)
         terms[f"d^2 polylog(d k / (alpha beta rho)) / (w_min alpha {name})"] = d * d * poly / (w * a * price)
         if not easy:
-            radius, cond = s.range(theorem)
+            radius, cond = s.given(f"{theorem} depends on ranges", mean_radius=s.radius, cond_max=s.cond)
             terms[f"d log(d k log(R) / (alpha beta rho)) / (w_min alpha {name})"] = (
                 d * _log(d, k, _loglog(radius), 1 / a, 1 / b, rho) / (w * a * price)
             )

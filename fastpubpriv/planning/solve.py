@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar
@@ -12,50 +12,51 @@ from typing import Any, ClassVar
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.planning.forecasts import (
+    CHECKS,
     LEAST_AMOUNT,
-    MOST_AMOUNT,
-    MOST_PURE,
+    MOST_COUNT,
     MOST_ROWS,
     Forecast,
     Predictor,
-    budget_maker,
-    count,
+    halve,
+    most_amount,
 )
-from fastpubpriv.privacy import ZCDP, Budget, PureDP
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
-# Where the function of each task is: plan_<task>.
-_HOMES = {
-    **dict.fromkeys(("mean", "coinpress_mean", "weighted_mean", "gaussian"), "forecasts"),
-    **dict.fromkeys(("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "mixture_forecasts"),
-    "train": "train",
-}
 
-
-class _Tasks(Mapping[str, Callable[..., Forecast]]):
+class _Tasks(dict[str, Any]):
     """Functions that check the arguments of a task and return how its error depends on rows and budget.
 
     Each is imported when it is asked for: all together they take .15 s.
     """
 
     def __getitem__(self, task: str) -> Callable[..., Forecast]:
-        found: Callable[..., Forecast] = getattr(import_module(f"fastpubpriv.planning.{_HOMES[task]}"), f"plan_{task}")
+        found: Callable[..., Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")
         return found
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
 
-    def __len__(self) -> int:
-        return len(_HOMES)
-
-
-TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks()
+TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
+    dict.fromkeys(("mean", "coinpress_mean", "weighted_mean", "gaussian"), "fastpubpriv.planning.forecasts")
+    | dict.fromkeys(
+        ("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "fastpubpriv.planning.mixture_forecasts"
+    )
+    | {"train": "fastpubpriv.planning.train"}
+)
+NOTIONS: dict[str, type[Budget]] = {"zcdp": ZCDP, "approx": ApproxDP, "pure": PureDP}
 GUESS = "is_a_guess"
 EPSILON = "implied_epsilon"
 GUESSED = (
     "there are no more public rows than coefficients: a line goes through them all, and what of a label is noise does not show; "
     "every predicted error may be far too small"
 )
+# What is taken of a Gaussian, and how its errors are named.
+_RUNGS = {
+    "public": ("the public rows alone", "public rows alone"),
+    "mean": ("the public covariance and a private mean", "private mean"),
+    "diagonal": ("private variances along public axes", "private variances"),
+    "full": ("a full private covariance", "full"),
+}
 # What the numbers in `details` are.
 MEANINGS = {
     "steps": "steps",
@@ -71,18 +72,9 @@ MEANINGS = {
     "gaussian": "error of one Gaussian on all rows",
     "rounds": "rounds of the covariance",
     "under_resolved": "rounds are too few (1: yes)",
-    "takes_public": "takes the public rows alone (1: yes)",
-    "takes_mean": "takes the public covariance and a private mean (1: yes)",
-    "takes_diagonal": "takes private variances along public axes (1: yes)",
-    "takes_full": "takes a full private covariance (1: yes)",
-    "public_covariance_error": "error of the covariance, public rows alone",
-    "mean_covariance_error": "error of the covariance, private mean",
-    "diagonal_covariance_error": "error of the covariance, private variances",
-    "full_covariance_error": "error of the covariance, full",
-    "public_mean_error": "error of the mean, public rows alone",
-    "mean_mean_error": "error of the mean, private mean",
-    "diagonal_mean_error": "error of the mean, private variances",
-    "full_mean_error": "error of the mean, full",
+    **{f"takes_{name}": f"takes {words} (1: yes)" for name, (words, _) in _RUNGS.items()},
+    **{f"{name}_covariance_error": f"error of the covariance, {words}" for name, (_, words) in _RUNGS.items()},
+    **{f"{name}_mean_error": f"error of the mean, {words}" for name, (_, words) in _RUNGS.items()},
     "mean_error": "error of the mean, in standard deviations",
     "condition": "condition number allowed for",
     "mean_radius": "distance of the mean allowed for",
@@ -184,42 +176,37 @@ class Plan(Value):
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
     """Least n_priv with a predicted error of at most `error`."""
-    low, high = 1, 2
-    while predict(high, budget)[0] > error:
-        low, high = high, high * 2
+
+    def reaches(rows: int) -> bool:
+        return predict(rows, budget)[0] <= error
+
+    high = 2
+    while not reaches(high):
+        high *= 2
         if high > MOST_ROWS:
             raise InputError(
                 f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget"
             )
-    if predict(low, budget)[0] <= error:
-        return low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if predict(middle, budget)[0] <= error else (middle, high)
-    return high
+    return 1 if high == 2 and reaches(1) else halve(high // 2, high, reaches)
 
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
     """Least budget, to a relative 1e-9, with a predicted error of at most `error`."""
-    low = math.log(LEAST_AMOUNT)
-    high = math.log(MOST_PURE if isinstance(make(1.0), PureDP) else MOST_AMOUNT)
-    if predict(n_priv, make(math.exp(high)))[0] > error:
+
+    def reaches(log_amount: float) -> bool:
+        return predict(n_priv, make(math.exp(log_amount)))[0] <= error
+
+    low, high = math.log(LEAST_AMOUNT), math.log(most_amount(make(1.0)))
+    if not reaches(high):
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"
         )
-    if predict(n_priv, make(math.exp(low)))[0] <= error:
-        return make(math.exp(low))
+    if reaches(low):
+        high = low
     while high - low > 1e-9:
         middle = (low + high) / 2.0
-        low, high = (low, middle) if predict(n_priv, make(math.exp(middle)))[0] <= error else (middle, high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
     return make(math.exp(high))
-
-
-def _budget_maker(notion: str, delta: float | None) -> Callable[[float], Budget]:
-    validation.choice("notion", notion, ("zcdp", "approx", "pure"))
-    if (notion == "approx") != (delta is not None):
-        raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
-    return budget_maker(PureDP if notion == "pure" else ZCDP, delta)
 
 
 def task_arguments(task: str) -> tuple[str, ...]:
@@ -329,7 +316,7 @@ def plan(
     (0.006, 0.045, True)
     """
     if n_priv is not None:
-        n_priv = count("n_priv", n_priv, minimum=1)
+        n_priv = validation.integer("n_priv", n_priv, minimum=1, maximum=MOST_COUNT)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     # The forecast of a task, whose own arguments alone are accepted.
@@ -341,18 +328,24 @@ def plan(
             )
     if "dim" not in arguments:
         raise InputError(f"plan({task!r}) needs dim=, the number of columns")
-    forecast = TASKS[task](**arguments)
+    checked = {name: check(arguments[name]) for name, check in CHECKS.items() if name in arguments}
+    forecast = TASKS[task](**arguments | checked)
     predict = forecast.predict
     solved_for = "error"
-    if n_priv is None and budget is not None and error is not None:
-        n_priv = _solve_rows(predict, budget, validation.positive("error", error))
+    wanted = math.inf if error is None else validation.positive("error", error)
+    if n_priv is None:
+        assert budget is not None
+        n_priv = _solve_rows(predict, budget, wanted)
         solved_for = "n_priv"
-    elif budget is None and n_priv is not None and error is not None:
-        budget = _solve_budget(predict, n_priv, validation.positive("error", error), _budget_maker(notion, delta))
+    elif budget is None:
+        kind = NOTIONS[validation.choice("notion", notion, NOTIONS)]
+        if (notion == "approx") != (delta is not None):
+            raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
+        given = () if delta is None else (delta,)
+        budget = _solve_budget(predict, n_priv, wanted, lambda amount: kind(amount, *given))
         solved_for = "budget"
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(budget).__name__}")
-    assert n_priv is not None
     predicted, details = predict(n_priv, budget)
     details |= forecast.more(n_priv, budget)
     details[EPSILON] = readers_epsilon(budget, all_gaussian=forecast.gaussian(n_priv, budget))

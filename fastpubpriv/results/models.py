@@ -272,9 +272,12 @@ class TrainingResult(Result):
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
         They hold least squares, or the maximum likelihood, of the private rows: noise for privacy, the sampling of rows, what the
-        clip of rows far out may hide, and the noise of the curvature. With tails="light" and for the Huber loss they count what
-        public and private rows leave open and the known noise, under a normal law; labels that are skewed move the intercept
-        most, which `intercept_error` counts. NaN where `status` says "few_public_rows".
+        clip of rows far out may hide, and the noise of the curvature. As they count sampling they also serve for the population
+        that rows were drawn from. Its error is that of an average direction, as for residuals whose variance is the same
+        everywhere: where it goes with a column, that column's interval may be a seventh too short for the population. With
+        tails="light" and for the Huber loss they count what public and private rows leave open and the known noise, under a normal
+        law; labels that are skewed move the intercept most, which `intercept_error` counts. NaN where `status` says
+        "few_public_rows".
         """
         lower, upper = self._ends(validation.confidence_level(level))
         return lower[1:], upper[1:]
@@ -441,7 +444,9 @@ class TrainingResult(Result):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DescentResult(Result):
-    """A released linear model, without intervals: how far its coefficients are from the best ones is predicted, not measured.
+    """A released linear model of one prediction or of several; of classes by the softmax loss, with intervals.
+
+    Noisy gradients alone have none: how far their coefficients are from the best ones is predicted, not measured.
 
     Attributes
     ----------
@@ -451,8 +456,15 @@ class DescentResult(Result):
         The predictions at zero.
     public_coefficients, public_intercept
         The same from the public rows alone, which cost nothing.
+    standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
+        Of [intercept, coefficients] of one class after the other, as for `TrainingResult`: intervals are about the maximum
+        likelihood of the private rows, with public rows where they agree, and count sampling. Scores of classes are known up to a
+        common number: coefficients of all classes add up to zero for each term. Empty for a gradient method and for public rows
+        alone.
+    status : tuple of str
+        Of the coefficients of one class after the other, as for `TrainingResult`; empty where there are no intervals.
     method, loss : str
-        What was used.
+        What was used; "newton" for the softmax loss is its exact coefficients.
     terms : tuple of str
         What the model is linear in: columns, indicators of missing cells, and of categories.
     weights : (size,) float64
@@ -491,6 +503,11 @@ class DescentResult(Result):
     intercept: FloatArray
     public_coefficients: FloatArray
     public_intercept: FloatArray
+    standard_error: FloatArray
+    interval_center: FloatArray
+    tail_below: FloatArray
+    tail_above: FloatArray
+    status: tuple[str, ...]
     method: str
     loss: str
     terms: tuple[str, ...]
@@ -512,6 +529,10 @@ class DescentResult(Result):
         "intercept": ("outputs",),
         "public_coefficients": ("outputs", "terms"),
         "public_intercept": ("outputs",),
+        "standard_error": ("intervals",),
+        "interval_center": ("intervals",),
+        "tail_below": ("intervals",),
+        "tail_above": ("intervals",),
         "weights": ("size",),
         "classes": ("classes",),
     }
@@ -519,12 +540,29 @@ class DescentResult(Result):
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
         fine = self.coefficients.shape[1] == p and len(self.coefficients) in (1, len(self.classes))
+        fine = fine and len(self.status) in (0, self.coefficients.size) and {*self.status} <= {*STATUSES}
+        fine = fine and len(self.interval_center) == (len(self.coefficients) * (p + 1) if self.status else 0)
         fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
         fine = fine and ("source" in self.design or p == self.dim)
         if not fine:
             raise InputError(
                 "this JSON text is not a DescentResult: its coefficients, terms and design do not fit together"
             )
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""
+        lower, upper = self._ends(validation.confidence_level(level))
+        return lower[:, 1:], upper[:, 1:]
+
+    def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Of [intercept, coefficients]."""
+        known = np.column_stack([self.intercept, self.coefficients])
+        if not self.status:
+            return np.full_like(known, np.nan), np.full_like(known, np.nan)
+        half = normal_quantile(0.5 + level / 2.0) * self.standard_error
+        lower = (self.interval_center - self.tail_below - half).reshape(known.shape)
+        upper = (self.interval_center + self.tail_above + half).reshape(known.shape)
+        return np.minimum(known, lower), np.maximum(known, upper)
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""
@@ -569,6 +607,8 @@ class DescentResult(Result):
                 ("public only", [*self.public_intercept, *self.public_coefficients[0]]),
             ]
             return Table("term", names, columns)
+        if self.status:
+            return self._table_of_intervals(names)
         columns = [
             (f"class {shown_class(label, index, self.design)}", [start, *slopes])
             for index, (label, start, slopes) in enumerate(
@@ -577,13 +617,24 @@ class DescentResult(Result):
         ]
         return Table("term", names, columns)
 
+    def _table_of_intervals(self, names: tuple[str, ...]) -> Table:
+        """One line for each class and term."""
+        lower, upper = self._ends(LEVEL)
+        each = [(f"{shown_class(one, k, self.design)}: {term}") for k, one in enumerate(self.classes) for term in names]
+        columns = [
+            ("coefficient", np.column_stack([self.intercept, self.coefficients])), ("lower", lower), ("upper", upper),
+            ("public only", np.column_stack([self.public_intercept, self.public_coefficients])),
+        ]  # fmt: skip
+        return Table("class: term", tuple(each), [(title, found.ravel().tolist()) for title, found in columns])
+
     def _details(self) -> list[tuple[str, str]]:
         batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
         made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
         if self.method == "exponential":  # has no steps and no gradients
             made = "one choice among models that public rows suggest"
         found = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
-        if self.steps and self.method != "exponential":
+        found += [(title, text) for word, (title, text) in _REASONS.items() if word in self.status]
+        if self.steps and self.method not in ("exponential", "newton"):
             weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
             found.append(("Weights", weights))
         if self.predicted_excess is not None and self.public_excess is not None:

@@ -149,10 +149,7 @@ def make_semi_private(
         positions,
         budget,
         draws=count * rows_of.size,
-        ledger=ledger,
-        random_state=random_state,
-        threads=1,
-        progress=False,
+        **running.asked(ledger, random_state, threads=1, progress=False),
     )
     left_epsilon, left_delta = run.account.approx_left
     grid = sampled_sum_grid(left_epsilon, left_delta, sampling, steps=count, dim=rows_of.size, n=hidden.n)

@@ -8,6 +8,7 @@ coefficients, up to noise and to what tails hide. Intervals are about these. Pub
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
@@ -27,7 +28,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.newton import LogisticPosterior
-from fastpubpriv.training.problem import Ends, Fitted, Problem
+from fastpubpriv.training.problem import Ends, Fitted, Problem, rows_behind
 from fastpubpriv.training.public_fits import chances
 
 # Shares of the budget; and of that of the Gram matrix.
@@ -39,9 +40,13 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 _HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
-_CLIPPED_GRAM = 0.6
+_MUCH = 0.25  # part of a variance
+_THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
+CLIPPED_GRAM = 0.6
 _MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
+_FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
+_BENT_OFF, _SLIGHT = 0.6, 1e-4  # part of the bend that may be missing, or too much; part of a step that is straight
 _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
 
 
@@ -140,16 +145,22 @@ class RowAtStart:
 class Curvature:
     """The second moment of the private rows, (D, D), pooled with that of public rows where they agree.
 
-    `noise` is that of an entry, `clipped` what clipping may have taken, `few` says that some direction is hardly seen; `plain` and
-    `plain_noise` are those of the private rows alone.
+    `noise` is that of an entry, `clipped` what clipping may have taken, `unseen` (D, k) are directions in which noise hides whether
+    private rows vary at all; `plain` and `plain_noise` are those of the private rows alone.
     """
 
     matrix: FloatArray
     noise: float
     clipped: float
-    few: bool
+    unseen: FloatArray
     plain: FloatArray
     plain_noise: float
+
+    def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
+        """Of rows (k, D) of linear maps: whether what is unseen would add much to their variance, were it as flat as it may be."""
+        hidden = np.sum((rows @ self.unseen) ** 2, axis=1) / _LEAST_CURVATURE
+        found: BoolArray = hidden > _MUCH * np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
+        return found
 
     def power(self, exponent: float) -> FloatArray:
         """A power of the matrix."""
@@ -171,15 +182,20 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
         clip_radius=math.sqrt(radius),
     )
     noise = found.noise_std / n / (1.0 if run.account.pure else math.sqrt(2.0))
-    clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    clipped = float(dim) if norms.law is None else min(float(dim), CLIPPED_GRAM * norms.law.beyond(radius) / n)
     plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
-    matrix, error = plain, noise
     near = public.T @ public / m
-    sizes, along = np.linalg.eigh(near)
-    # Directions that no row has, as where all categories of a column have a term.
-    flat = along[:, sizes < _LEAST_CURVATURE]
-    if not problem.loss.classes:
-        near = np.eye(dim) - flat @ flat.T  # whitened rows
+    if (
+        not problem.loss.classes
+    ):  # whitened rows, but for directions that none has, or one: where all categories have a term
+        sizes, along = np.linalg.eigh(near)
+        near = (along * np.where(sizes < _THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
+    return pooled_curvature(plain, noise, clipped, near, m)
+
+
+def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: FloatArray, m: int) -> Curvature:
+    """The curvature `plain` of the private rows, with the one of m public rows `near` it where they agree, (D, D) each."""
+    dim, matrix, error = len(plain), plain, noise
     if m > 2 * dim:
         doubt = _CURVATURE / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
@@ -189,9 +205,8 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
-    low = vectors[:, values < least]
-    few = bool(np.any(np.sum((flat.T @ low) ** 2, axis=0) < 0.5))
-    return Curvature(matrix=held, noise=error, clipped=clipped, few=few, plain=plain, plain_noise=noise)
+    unseen = vectors[:, values < least]
+    return Curvature(matrix=held, noise=error, clipped=clipped, unseen=unseen, plain=plain, plain_noise=noise)
 
 
 def is_elsewhere(problem: Problem, found: Curvature) -> bool:
@@ -240,100 +255,165 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         what="scores",
         counted=problem.counted,
     )
-    elsewhere = is_elsewhere(problem, curvature)
-    step = _Step(problem=problem, start=start, curvature=curvature, half=half, found=found, elsewhere=elsewhere)
-    return step.fitted(plan)
+
+    def mean_score(slope: FloatArray) -> FloatArray:
+        return np.asarray(known.rows.T @ score.factors(known.rows @ slope, known.labels) / len(known.labels))
+
+    alone = _public_fit(problem)
+    step = ExactStep(
+        to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
+        public_scores=known.rows * score.factors(known.rows @ alone, known.labels)[:, None],
+        behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
+        half=half, found=found, start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
+        mean_score=mean_score if problem.loss.classes else None,
+    )  # fmt: skip
+    return step.fitted(plan.steps)
+
+
+def _public_fit(problem: Problem) -> FloatArray:
+    """Coefficients of the public rows alone, (D,): least squares, or what stands for the maximum likelihood."""
+    known = problem.posterior
+    if isinstance(known, LogisticPosterior):
+        return known.mean
+    return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Step:
+class ExactStep:
     """From released numbers to coefficients and what is known of them.
 
-    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature.
+    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature. What is reported are
+    `to_user` (q, D) times the coefficients, plus `offset` (q,).
     """
 
-    problem: Problem
-    start: Fitted
+    to_user: FloatArray
+    offset: FloatArray
+    start: Fitted  # where scores were measured
+    public: FloatArray  # (D,), the fit of the public rows alone
+    behind: FloatArray  # (q,), share of the public rows that each number rests on
+    public_scores: FloatArray  # (m, D), of the public rows at their own fit
     curvature: Curvature
     half: FloatArray
     found: RadialMean
+    start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
+    mean_score: Callable[[FloatArray], FloatArray] | None = (
+        None  # of public rows at coefficients (D,), of a loss that bends
+    )
 
     @property
-    def _m(self) -> int:
-        return len(self.problem.posterior.labels)
+    def m(self) -> int:
+        """Public rows."""
+        return len(self.public_scores)
 
     @property
     def _noise_sq(self) -> float:
         return self.found.noise_std**2
 
     @property
+    def _inverse(self) -> FloatArray:
+        return np.asarray(self.half @ self.half)
+
+    @property
     def _length(self) -> float:
         """Of the step, as far as it stands out of its noise."""
-        dim = self.found.dim
-        seen = max(float(np.sum(self.found.mean**2)) - dim * self._noise_sq, 0.0)
-        return math.sqrt(seen + math.sqrt(2.0 * dim) * self._noise_sq)
+        noise = self._noise_sq * np.linalg.eigvalsh(self._inverse)
+        seen = max(float(np.sum((self.half @ self.found.mean) ** 2)) - float(np.sum(noise)), 0.0)
+        return math.sqrt(seen + math.sqrt(2.0) * float(np.linalg.norm(noise)))
 
     @property
     def _bent_sq(self) -> float:
-        """What the noise of the curvature makes of the step."""
+        """What the noise of the curvature makes of the step, times the square of the inverse curvature."""
         return (self.curvature.noise * self._length) ** 2
 
-    def _clipped(self, lengths: FloatArray) -> FloatArray:
+    def _bent(self, step: FloatArray) -> FloatArray:
+        """What the bend of the loss along a step adds to it, by public rows, (D,): half of it is added, and all allowed for."""
+        if self.mean_score is None:
+            return np.zeros_like(step)
+        begin, small = self.start.mean, _SLIGHT * step
+        straight = (self.mean_score(begin + small) - self.mean_score(begin)) / _SLIGHT
+        found: FloatArray = self.half @ (
+            self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight)
+        )
+        return found
+
+    @property
+    def _clipped(self) -> FloatArray:
         """What the clip of the curvature may make of the step."""
         most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
-        return lengths * most
+        return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
 
-    def fitted(self, plan: ExactPlan) -> Fitted:
+    def fitted(self, steps: int) -> Fitted:
         """Coefficients, and their intervals in the units of the table."""
-        problem = self.problem
-        own, to_user = self.found.functional(self.half), problem.to_user @ self.half
+        own, to_user = self.found.functional(self.half), self.to_user @ self.half
+        bent = self._bent(own.value)
         given = self.found.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
-        tail = given.tail + self._clipped(lengths)
+        bent_user = self.to_user @ bent
+        tail = given.tail + self._clipped + _BENT_OFF * np.abs(bent_user)
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
-        public = self._public_fit()
-        apart = self._disagreement(public - self.start.mean - own.value, mean_tail)
+        public = self.public
+        apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
-        agree = not shifted and apart < _ALIKE and self._m >= _POOLED * self.found.dim
-        trust, worth = self._trust(plan), self._public_worth(mean_tail) if agree else 0.0
-        point_worth = self._point_worth(plan, trust, mean_tail) if agree else 0.0
-        # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to.
-        lean = worth if self._reason(shifted=shifted) else 0.0
+        agree = not shifted and apart < _ALIKE and self.m >= _POOLED * self.found.dim
+        trust, worth = self._trust, self._public_worth(mean_tail, self._public_sq) if agree else 0.0
+        point_worth = self._point_worth(mean_tail) if agree else 0.0
+        # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to. Noise also
+        # makes their own error look larger than they show it to be, which an estimate may trust more than an interval.
+        spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (
+            self.found.dim * self.m * (self.m - self.found.dim)
+        )
+        known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
+        lean = known if self._reason(shifted=shifted) else 0.0
 
         def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
             """The exact coefficients and the estimate, each with the public fit, in the coordinates of the arguments."""
             exact, moved = start + step, start + trust * step
             center = exact + worth * (alone - exact)
             estimate = moved + point_worth * (alone - moved)
-            return center, estimate + lean * (center - estimate)
+            return center, estimate + lean * (exact + known * (alone - exact) - estimate)
 
-        _, mean = pooled(self.start.mean, own.value, public)
-        center, estimate = pooled(problem.in_units(self.start.mean), given.value, problem.in_units(public))
+        _, mean = pooled(self.start.mean, own.value + bent / 2.0, public)
+        center, estimate = pooled(
+            self.to_user @ self.start.mean + self.offset,
+            given.value + bent_user / 2.0,
+            self.to_user @ public + self.offset,
+        )
         sampling = self.found.sampling_std**2
-        unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq + self._bent_sq) + worth**2 * self._public_sq
-        inverse = self.half @ self.half
+        inverse = self._inverse
+        unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq) + worth**2 * self._public_sq
+        covariance = unit * inverse + (1.0 - worth) ** 2 * self._bent_sq * inverse @ inverse
+        std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
         return Fitted(
             mean=mean,
-            covariance=unit * inverse,
+            covariance=covariance,
             noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
             drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
-            steps=plan.steps,
+            steps=steps,
             ends=Ends(
                 estimate=estimate,
                 center=center,
                 below=(1.0 - worth) * (tail - np.minimum(given.extra, 0.0)),
                 above=(1.0 - worth) * (tail + np.maximum(given.extra, 0.0)),
-                status=self._status(tail + np.abs(given.extra), math.sqrt(unit) * lengths, shifted=shifted),
+                status=self._status(tail + np.abs(given.extra), std, shifted=shifted),
             ),
         )
 
     def _status(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> tuple[str, ...]:
-        """Of each estimate: the first reason why all intervals may not hold, else whether its tail is most of it."""
+        """Of each estimate: the first reason why all intervals may not hold, else whether few rows or its tail are most of it."""
         reason = self._reason(shifted=shifted)
-        if reason:
+        if reason not in ("", "heavy_tail"):
             return (reason,) * len(tail)
-        return tuple(np.where(tail > _MOSTLY_TAIL * std, "heavy_tail", "ok").tolist())
+        heavy = (tail > _MOSTLY_TAIL * std) | bool(reason)
+        few = self.curvature.rests_on_unseen(self.to_user) | self._may_be_hidden
+        return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
+
+    @property
+    def _may_be_hidden(self) -> BoolArray:
+        """Estimates that rest on so few rows that what noise hides in a count of norms may decide them, (q,)."""
+        hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
+        found: BoolArray = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
+        return found
 
     def _reason(self, *, shifted: bool) -> str:
         """The first reason why no interval may hold, or nothing."""
@@ -342,37 +422,33 @@ class _Step:
             return "unresolved"
         if shifted:
             return "shifted"
-        if self.curvature.few or (dim > _MANY and self._m < _FEW_FOR_MANY * dim):
+        if dim > _MANY and self.m < _FEW_FOR_MANY * dim:
             return "few_rows"
         return self.found.reason
 
     @property
     def _public_sq(self) -> float:
         """Of what public rows say by themselves."""
-        return self.found.sampling_std**2 * self.found.n / self._m
+        return self.found.sampling_std**2 * self.found.n / self.m
 
-    def _start_sq(self, plan: ExactPlan) -> float:
+    @property
+    def _start_sq(self) -> float:
         """Of the start, as predicted."""
-        noise = 0.25 * self._noise_sq * float(plan.share / START)
+        noise = self.start_noise * self._noise_sq
         return 1.0 / (1.0 / max(noise, 1.0 / LARGEST) + 1.0 / (self.start.drift * self._public_sq + 1.0 / LARGEST))
 
-    def _beyond(self, plan: ExactPlan) -> float:
+    @property
+    def _beyond(self) -> float:
         """Squared error of the start, beyond what was predicted, that the step shows."""
         dim = self.found.dim
-        usual = (self._noise_sq + self._start_sq(plan)) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
+        usual = (self._noise_sq + self._start_sq) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
         return max(0.0, float(np.mean(self.found.mean**2)) - usual)
 
-    def _trust(self, plan: ExactPlan) -> float:
+    @property
+    def _trust(self) -> float:
         """Part of the step that is taken: all of it where the start is seen to be far off."""
-        start = self._start_sq(plan) + self._beyond(plan)
+        start = self._start_sq + self._beyond
         return start / (start + self._noise_sq)
-
-    def _public_fit(self) -> FloatArray:
-        """Coefficients of the public rows alone, (D,): least squares, or what stands for the maximum likelihood."""
-        known = self.problem.posterior
-        if isinstance(known, LogisticPosterior):
-            return known.mean
-        return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0], dtype=np.float64)
 
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over what is expected of it."""
@@ -382,16 +458,17 @@ class _Step:
     def _is_drift(self, disagreement: float) -> bool:
         """Whether this is more than chance makes of public rows like the private ones, of which a few tell their own scale."""
         dim = self.found.dim
-        return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self._m - dim, 1.0 - _BY_CHANCE)))
+        return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - _BY_CHANCE)))
 
-    def _public_worth(self, mean_tail: float) -> float:
+    def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Weight of the public fit beside the exact coefficients, where they agree: by inverse variance."""
-        own = self.found.sampling_std**2 + self._noise_sq + self._bent_sq + (mean_tail / 2.0) ** 2
-        return own / (own + self._public_sq)
+        bent_sq = self._bent_sq * float(np.trace(self._inverse)) / self.found.dim
+        own = self.found.sampling_std**2 + self._noise_sq + bent_sq + (mean_tail / 2.0) ** 2
+        return own / (own + public_sq)
 
-    def _point_worth(self, plan: ExactPlan, trust: float, mean_tail: float) -> float:
+    def _point_worth(self, mean_tail: float) -> float:
         """The same beside the estimate, whose start knows the public rows already."""
-        noise, start, beyond = self._noise_sq, self._start_sq(plan), self._beyond(plan)
+        trust, noise, start, beyond = self._trust, self._noise_sq, self._start_sq, self._beyond
         pooled = (
             trust**2 * noise + (1.0 - trust) ** 2 * (start + beyond)
             if beyond > 0.0

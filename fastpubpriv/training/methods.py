@@ -11,9 +11,8 @@ Steps divide by this sum. Public weights say what it is as long as private rows 
 errors are wrong, and steps of rows that weigh four times as much overshoot and end far off (four columns, 10,000 rows, rho = .05,
 slopes of 1: root mean square error .19 with the public mean, .013 with the sum that costs a hundredth of the budget).
 
-The registry of all methods of training, and the choice between them by errors that public numbers predict.
-What the functions of a record are called with stands in `TrainingMethod`. The methods in this file have no settings; those that
-have are in `gradient/`.
+Methods are chosen by errors that public numbers predict. `TrainingMethod` says what the functions of a record are called with;
+those in this file have no settings, those that have are in `gradient/`.
 """
 
 from __future__ import annotations
@@ -21,17 +20,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.mechanisms.gradients import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Registry, Run, noise_per_radius
+from fastpubpriv.session import Noise, Registry, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
@@ -51,10 +51,10 @@ _LEFT_SQ = 1.0  # |d|^2 that may be left
 _CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # of the budget
 _LARGEST = 1e30
 
-Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
+NoiseOf = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
-def centre_share(posterior: Posterior, n_priv: float, noise: Noise) -> Fraction:
+def centre_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fraction:
     """The share of the budget that the mean of the private rows is worth: none unless public rows are few."""
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
@@ -155,7 +155,7 @@ _LEAST = 1e-3  # of all rows, or of the noise: a sum that is released may be neg
 SUM_OF_WEIGHTS = "sum of weights"
 
 
-def weighing_share(problem: Problem, noise: Noise) -> Fraction:
+def weighing_share(problem: Problem, noise: NoiseOf) -> Fraction:
     """The share of the budget that the sum of private weights is worth; none without weights, or where noise would hide it."""
     if not problem.rotation.weighted:
         return Fraction(0)
@@ -209,6 +209,7 @@ class PublicOnly:
     """The plan of the method that reads no private row."""
 
     predicted: float
+    steps: int = 0
 
 
 def _plan_public(task: Problem | GradientTask, account: Account) -> Any:
@@ -227,7 +228,7 @@ def public_fit(problem: Problem) -> Fitted:
 
 def _weighing(problem: Problem, account: Account) -> Fraction:
     """What the sum of private weights costs."""
-    noise = noise_per_radius(1, pure=account.pure, allowance=account.allowance)
+    noise = partial(Noise(account.pure, account.allowance).vector, 1)
     return account.allowance * weighing_share(problem, noise)
 
 
@@ -256,13 +257,12 @@ def _plan_newton(problem: Problem, account: Account) -> Any:
     if not problem.exact:
         return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
     start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
-    return exact.plan_exact(problem, account, left, start, noise(Fraction(1)))
+    return exact.plan_exact(problem, account, left, start, Noise(account.pure, left).vector(problem.dim))
 
 
 def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -> Any:
     """At most so many Newton steps for what is left of an allowance."""
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
+    noise = partial(Noise(account.pure, left).vector, problem.dim)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         centre = centre_share(problem.posterior, problem.counted, noise)
@@ -311,7 +311,7 @@ def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
 
 def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
     """Newton steps that cost what is left, and the rows in the coordinates of the problem."""
-    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=left)
+    noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if isinstance(known, Posterior) and plan.centre:
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
@@ -345,24 +345,20 @@ def _fitted(state: State, plan: Any) -> Fitted:
     )
 
 
-METHODS: Registry[TrainingMethod] = Registry(
-    TrainingMethod(
-        name="newton",
-        prepare=_plan_newton,
-        learn=_learn_newton,
-        draws=lambda problem: (
-            (_most_steps(problem) + 1) * problem.dim
-            + problem.rotation.weighted
-            + (exact.draws(problem.dim) if problem.exact else 0)
-        ),
+NEWTON = TrainingMethod(
+    name="newton",
+    prepare=_plan_newton,
+    learn=_learn_newton,
+    draws=lambda problem: (
+        (_most_steps(problem) + 1) * problem.dim
+        + problem.rotation.weighted
+        + (exact.draws(problem.dim) if problem.exact else 0)
     ),
-    TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0),
-    SEMI_DP,
-    DP_SGD,
-    PDA_MIRROR_DESCENT,
-    OUTPUT_PERTURBATION,
-    EXPONENTIAL,
-    auto=True,
+    noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(problem.dim, plan.share),
+)
+PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0)
+METHODS: Registry[TrainingMethod] = Registry(
+    NEWTON, PUBLIC_ONLY, SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT, OUTPUT_PERTURBATION, EXPONENTIAL, auto=True
 )
 WITHOUT_SETTINGS = tuple(name for name, each in METHODS.items() if each.settings is None)
 
@@ -375,14 +371,16 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
     name = METHODS.choose(method)
     if is_stepwise(loss):
         made = None if name == "auto" else METHODS[name].settings
-    elif name in ("auto", "throw_away"):
-        made = METHODS["semi_dp"].settings if name == "auto" else None
+    elif name in ("auto", PUBLIC_ONLY.name):
+        made = SEMI_DP.settings if name == "auto" else None
+    elif name == NEWTON.name and loss is LOSSES["softmax"]:
+        made = None
     else:
         made = METHODS[name].settings
         if made is None:
             kind = getattr(loss, "name", type(loss).__name__)
             raise InputError(
-                f"method={method!r} is for the squared, the Huber and the logistic loss, got {kind!r}: pass a gradient method"
+                f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
             )
     return name, None if made is None else made()
 
@@ -392,37 +390,36 @@ def candidates(method: str) -> list[str]:
     return [method] if method != "auto" else list(WITHOUT_SETTINGS)
 
 
-def prepare(problem: Problem, account: Account, names: list[str]) -> dict[str, Any]:
+def most_draws(task: Problem | GradientTask, names: list[str]) -> int:
+    """A bound on the draws of noise of whichever of these methods is taken."""
+    return max(1, *(METHODS[name].draws(task) for name in names))
+
+
+def prepare(task: Problem | GradientTask, account: Account, names: list[str]) -> dict[str, Any]:
     """The plans of these methods; of several, those that can be done."""
     plans: dict[str, Any] = {}
     for name in names:
         try:
-            plans[name] = METHODS[name].prepare(problem, account)
+            plans[name] = METHODS[name].prepare(task, account)
         except InputError:
             if len(names) == 1:
                 raise  # "auto" takes a method that can be done
     return plans
 
 
-def least(problem: Problem, plans: dict[str, Any]) -> str:
+def least(task: Problem | GradientTask, plans: dict[str, Any]) -> str:
     """The method with the least predicted error; public rows alone unless a private one is clearly better.
 
     Predictions assume light tails. Exact coefficients, with which public rows are pooled where they agree, are therefore taken
     unless noise is sure to drown them. Of two public rows no prediction is worth anything: these alone, which cost nothing.
     """
-    if "throw_away" in plans and len(problem.posterior.labels) < _FEWEST_PUBLIC:
-        return "throw_away"
-    plan = plans.get("newton")
-    if isinstance(plan, exact.ExactPlan):
-        return "throw_away" if plan.hopeless and "throw_away" in plans else "newton"
+    if len(plans) == 1:
+        return next(iter(plans))
+    assert isinstance(task, Problem)
+    found = plans.get(NEWTON.name)
     chosen = min(plans, key=lambda name: float(plans[name].predicted))
-    if "throw_away" in plans and not plans[chosen].predicted < WORTH * plans["throw_away"].predicted:
-        chosen = "throw_away"
-    return chosen
-
-
-def choose(problem: Problem, account: Account, names: list[str]) -> tuple[TrainingMethod, Any]:
-    """The method of `least`, and its plan."""
-    plans = prepare(problem, account, names)
-    chosen = least(problem, plans)
-    return METHODS[chosen], plans[chosen]
+    if isinstance(found, exact.ExactPlan):
+        chosen, is_worth = NEWTON.name, not found.hopeless
+    else:
+        is_worth = plans[chosen].predicted < WORTH * plans[PUBLIC_ONLY.name].predicted
+    return chosen if is_worth and len(task.posterior.labels) >= _FEWEST_PUBLIC else PUBLIC_ONLY.name

@@ -33,13 +33,8 @@ from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chance
 WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
 
 
-def whole(budget: Budget) -> Budget:
-    """The budget as it is."""
-    return budget
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingMethod(Method):
+class TrainingMethod(Method[[Any]]):
     """A method of `train`.
 
     Its functions are called with a task, which is a loss with public rows in the units of the fit: a `Problem` of whitened
@@ -50,12 +45,14 @@ class TrainingMethod(Method):
 
     # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
     settings: type[Any] | None = None
-    spends: Callable[[Budget], Budget] = whole  # the part of a budget that it can use, as a budget
+    spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
+    noise: Callable[..., float] = lambda *_: 0.0  # (task, plan, account) -> noise of a step, over the bound on a row
+    knows: Callable[[Any], bool] = bool  # whether it can be used for a problem
 
 
 FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 _MOST_NAMED = 6  # classes in a message
-_FAR = 16.0  # rows so many times as long as the longest public one are shortened
+FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shortened
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +216,7 @@ def make_problem(
         posterior.turn[1:].T @ whitener.root,
         whitener.mean,
         posterior.turn[0],
-        _FAR * longest + np.sqrt(len(whitener.mean)),
+        FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
     )
     rotation = Rotation(
         design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair,

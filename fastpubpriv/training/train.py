@@ -18,17 +18,21 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.training.gradient.descents import chosen_loss, fit, is_stepwise
+from fastpubpriv.training.gradient.descents import SEMI_DP, chosen_loss, fit, is_stepwise
 from fastpubpriv.training.gradient.problem import Descent
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, Stated, named_design, opened
 from fastpubpriv.training.methods import (
     METHODS,
+    NEWTON,
+    PUBLIC_ONLY,
     SUM_OF_WEIGHTS,
     WITHOUT_SETTINGS,
     asked,
     candidates,
-    choose,
+    least,
+    most_draws,
+    prepare,
     public_fit,
 )
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
@@ -42,6 +46,7 @@ from fastpubpriv.training.problem import (
     rests_on_few,
     rows_behind,
 )
+from fastpubpriv.training.softmax import SOFTMAX
 
 
 @shared_docs
@@ -84,19 +89,20 @@ def train(
     {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
-        Whitened Newton steps (squared, logistic and Huber loss), one release of second moments (squared loss), public rows only
-        (spends nothing), or the one of these with the least predicted error; for other losses "auto" is "semi_dp", or public rows
-        only where that is predicted to gain little. Noisy gradient
-        descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
-        noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
-        `fastpubpriv.training.SemiDP(...)`.
+        Whitened Newton steps and exact coefficients (squared, logistic and softmax loss; steps alone for the Huber loss), public
+        rows only (spends nothing), or the one of these that is not predicted to be drowned by noise; for other losses, and for
+        softmax with fewer than five public rows for each coefficient of all classes but one or more than 64 of these, "auto" is
+        "semi_dp", or public rows only where that is predicted to gain little. Noisy gradient descent is "semi_dp", "dp_sgd" and
+        "pda_mirror_descent", a choice among models that public rows suggest is "exponential", noise on the minimum of a weighted
+        loss is "output_perturbation"; these also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {tails}
     {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
-    TrainingResult, or DescentResult for a gradient method and for losses that only these have
-        Coefficients in the units of the columns, the public fit beside them, and `predict`; a TrainingResult has their covariance.
+    TrainingResult, or DescentResult for a gradient method and for the other losses
+        Coefficients in the units of the columns, the public fit beside them, and `predict`; a TrainingResult has their covariance,
+        and a DescentResult of the softmax loss by "newton" intervals about the maximum likelihood of the private rows.
 
     Raises
     ------
@@ -108,7 +114,9 @@ def train(
     each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2
     sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
     fifth of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
-    DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). The exact costs add up to at most the budget. Gradient
+    DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the softmax loss D counts all classes but one, and second
+    derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers); there are up to two rounds of all but the first steps, as
+    public numbers say. The exact costs add up to at most the budget. Gradient
     methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
     batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
     on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
@@ -151,8 +159,11 @@ def train(
     if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
         return _train("train", kind, data, budget, name, model, account)
     auto = name == "auto"
-    record, public_only = METHODS["semi_dp" if auto else name], METHODS["throw_away"]
-    return fit(record, settings, kind, data, budget, model, account, instead=public_only if auto else None)
+    record, instead = SEMI_DP if auto else METHODS[name], PUBLIC_ONLY if auto else None
+    exact = SOFTMAX if kind is LOSSES["softmax"] and auto and tails == "any" else None
+    if name == NEWTON.name:
+        record = SOFTMAX
+    return fit(record, settings, kind, data, budget, model, account, instead=instead, exact=exact)
 
 
 @shared_docs
@@ -321,7 +332,7 @@ def _train(
     budget: Budget,
     method: str,
     model: Stated,
-    account: dict[str, Any],
+    account: running.AccountArguments,
 ) -> TrainingResult:
     """Check, choose, pay, learn."""
     validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
@@ -332,10 +343,11 @@ def _train(
     running.require_squares(name, dim, 32)
     problem, n_pub = make_problem(loss, table, names, rows.n, model)
     options = candidates(method)
-    draws = max(1, *(METHODS[each].draws(problem) for each in options))
-    run = running.start(name, rows, budget, draws=draws, **account)
-    chosen, plan = choose(problem, run.account, options)
-    if chosen.name == "throw_away":
+    run = running.start(name, rows, budget, draws=most_draws(problem, options), **account)
+    plans = prepare(problem, run.account, options)
+    chosen = METHODS[least(problem, plans)]
+    plan = plans[chosen.name]
+    if chosen is PUBLIC_ONLY:
         return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
     if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(

@@ -23,6 +23,7 @@ from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPertur
 from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.exact import RowAtStart
 from fastpubpriv.training.gradient.problem import Units
+from fastpubpriv.training.softmax import RowOfClasses
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
@@ -181,6 +182,9 @@ BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
 FEW = np.column_stack([*[X[:2]] * 3, PUBLIC[:2, -1:]])
 CLASSES_OF_TRAINING = np.column_stack([X, X[:, 0] > 0.3])
+THREE = np.column_stack(
+    [X[:40], np.digitize(X[:40, 0] + np.tile([1.0, -1.0], 20), [-0.5, 0.5])]
+)  # five rows for each coefficient
 
 
 def runs(budget):
@@ -196,6 +200,7 @@ def runs(budget):
         lambda x: linear_regression(np.column_stack([*[x[:, :3]] * 3, x[:, 3:]]), x_pub=FEW, method="newton", **common),
     )
     yield "huber", lambda x: train(x, x_pub=PUBLIC, loss="huber", method="newton", **common)
+    yield "softmax", lambda x: train(x, x_pub=THREE, loss="softmax", method="newton", **common)
     yield "logistic", lambda x: logistic_regression(x, x_pub=CLASSES_OF_TRAINING, method="newton", **common)
     weights = {"weights_priv": np.ones(30), "weights_pub": np.full(60, 0.5), "weight_cap": 1.0}
     yield "weighted", lambda x: linear_regression(x, x_pub=PUBLIC, method="newton", **weights, **common)
@@ -363,3 +368,20 @@ def test_a_canary_stays_within_the_claim_and_less_noise_does_not(name, monkeypat
     plain = release._SAMPLERS["gaussian"]
     monkeypatch.setitem(release._SAMPLERS, "gaussian", lambda *given: plain(*given) // 6)
     assert not audit(finals(METHODS_OF_AUDIT[name]), rows(1e9), rows(-1e9), **settings).passed
+
+
+def test_scores_of_classes_that_depend_on_other_rows_are_caught(monkeypatch):
+    plain = RowOfClasses.__call__
+
+    def leaning(self, chunk):
+        found = plain(self, chunk)
+        return found if self.curvature else found - 9.0 * found.mean(axis=0)
+
+    monkeypatch.setattr(RowOfClasses, "__call__", leaning)
+    rows = THREE[:30].copy()
+    other = rows.copy()
+    rows[0], other[0] = [9.0, 90.0, 0.9, 0.0], [-9.0, -90.0, -0.9, 0.0]
+    given = {"label": -1, "x_pub": THREE, "loss": "softmax", "method": "newton", "budget": ZCDP(0.5)}
+    raises(
+        ReplayError, "moved by|sensitivity", record_replay, lambda x: train(x, **given), rows, other, budget=ZCDP(0.5)
+    )

@@ -14,7 +14,7 @@ import pytest
 from clocks import PATIENCE
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import app, main, outputs
+from fastpubpriv.cli import main, outputs, streams
 
 BUDGET = ("--rho", "0.25", "--ledger", "l", "--ledger-total", "1")
 MEAN = ("mean", "--private", "p.npy", "--public", "q.npy", *BUDGET)
@@ -154,7 +154,7 @@ def test_a_reader_that_left_is_noticed_before_anything_is_spent(monkeypatch):
     os.close(read)
     with open(write, "w") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
-        assert app.output_is_gone()
+        assert streams.output_is_gone()
         for extra in ((), ("--json", "-")):
             with pytest.raises(SystemExit) as end:
                 main([*MEAN, *extra])

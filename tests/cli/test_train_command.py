@@ -197,7 +197,7 @@ def test_weights_of_public_rows(table):
 
 REFUSED = {
     "--label month --loss logistic": "--classes a,b, or --loss softmax for more",
-    "--label month --loss softmax --method newton": "--method newton is for the squared",
+    "--label month --loss poisson --method newton": "--method newton is for the squared",
     "--label ill --loss logistic --classes 0,1,2": "--classes must be two, got 3: pass two, or --loss softmax",
     "--label ill --loss logistic --class-weight balanced": "--class-weight balanced would count the private labels",
     "--label ill --loss logistic --class-weight 0=-1,1=2": "--class-weight of 0 must be above 0",

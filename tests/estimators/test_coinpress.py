@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, coinpress_mean, esti
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.radii import StepRadii, best_steps, budget_shares, chi_radius, gap_radius, predict_steps
 from fastpubpriv.release import transcript as transcripts
-from fastpubpriv.session import noise_per_radius
+from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 
@@ -312,7 +313,7 @@ PAPER_CODE = [0.2757, 0.1870, 0.1497, 0.1138, 0.0889, 0.0721]
 
 def predicted(n, radius, **options):
     arguments = {"steps": 2, "mode": "practical", "failure_prob": 0.01, **options}
-    noise = noise_per_radius(50, pure=False, allowance=Fraction(1, 2))
+    noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
     return predict_steps(50, n, radius, noise_per_radius=noise, **arguments)[-1].error
 
 
@@ -339,7 +340,7 @@ def test_figure_1_needs_the_right_shares(monkeypatch):
 
 
 def test_best_steps_is_the_least_predicted_error():
-    noise = noise_per_radius(50, pure=False, allowance=Fraction(1, 2))
+    noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
     arguments = {"noise_per_radius": noise, "mode": "practical", "failure_prob": 0.01}
     counts = []
     for radius in (1.0, 1e2, 1e4, 1e6):

@@ -16,7 +16,7 @@ from spies import refused, seeded
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
 from fastpubpriv.estimators import components, learners
 from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
-from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_bound
+from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_frame
 from fastpubpriv.mechanisms.sums import AffineMap
 
 
@@ -307,13 +307,13 @@ def test_the_covariance_says_what_became_of_it():
 # ---- From two public rows: a bound on the largest eigenvalue, and what it is worth ----------------------------------
 def test_the_bound_by_hand():
     rows = np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]])
-    bound = trace_bound(rows, pub_priv_gap=0.0, failure_prob=0.05)
+    bound = trace_frame(rows, cond_max=1.0, pub_priv_gap=0.0, failure_prob=0.05)
     assert bound.center.tolist() == [1.0, 0.0, 1.0]
-    assert bound.eig_upper == pytest.approx(2.0 / 0.000982, rel=1e-3)  # lower 2.5 % point of chi-squared, 1 degree
+    assert bound.scale**2 == pytest.approx(2.0 / 0.000982, rel=1e-3)  # lower 2.5 % point of chi-squared, 1 degree
     assert bound.mean_radius == pytest.approx(math.sqrt(stats.chi2.ppf(0.975, 3) / 2))
-    assert bound.slack == pytest.approx(3 * 0.4549 / 0.000982, rel=1e-3)
-    five = trace_bound(np.eye(5)[:, :3], pub_priv_gap=0.0, failure_prob=0.05)
-    assert five.eig_upper == pytest.approx(np.sum(np.var(np.eye(5)[:, :3], axis=0)) * 5 / 0.4844, rel=1e-3)
+    assert bound.condition == pytest.approx(3 * 0.4549 / 0.000982, rel=1e-3)
+    five = trace_frame(np.eye(5)[:, :3], cond_max=1.0, pub_priv_gap=0.0, failure_prob=0.05)
+    assert five.scale**2 == pytest.approx(np.sum(np.var(np.eye(5)[:, :3], axis=0)) * 5 / 0.4844, rel=1e-3)
 
 
 def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
@@ -321,9 +321,9 @@ def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
     rng, counts = np.random.default_rng(1), np.zeros(2, dtype=int)
     for _ in range(draws):
         mean, factor = gaussian(dim, condition, rng)
-        bound = trace_bound(draw(m, mean, factor, rng), pub_priv_gap=0.0, failure_prob=failure_prob)
-        above = shrink * bound.eig_upper < condition
-        counts += [above, np.linalg.norm(mean - bound.center) > math.sqrt(bound.eig_upper) * bound.mean_radius]
+        bound = trace_frame(draw(m, mean, factor, rng), cond_max=1.0, pub_priv_gap=0.0, failure_prob=failure_prob)
+        above = shrink * bound.scale**2 < condition
+        counts += [above, np.linalg.norm(mean - bound.center) > bound.scale * bound.mean_radius]
     return counts
 
 
@@ -380,10 +380,10 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
                 misses[0] += not inside
             else:
                 unaware += not inside
-        bound = trace_bound(public[:3], pub_priv_gap=gap, failure_prob=0.1)
+        bound = trace_frame(public[:3], cond_max=1.0, pub_priv_gap=gap, failure_prob=0.1)
         misses[1] += not (
-            max(1.0, spread**2) <= bound.eig_upper
-            and np.linalg.norm(mean - bound.center) <= math.sqrt(bound.eig_upper) * bound.mean_radius
+            max(1.0, spread**2) <= bound.scale**2
+            and np.linalg.norm(mean - bound.center) <= bound.scale * bound.mean_radius
         )
     assert misses.max() <= stats.binom.isf(1e-9, draws, 0.1)
     # Control: the bounds without the gap are wrong nearly always.

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from spies import refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, PureDP
 from fastpubpriv.estimators import lifted
+from fastpubpriv.session import Noise
 
 
 @pytest.mark.parametrize(("dim", "n"), [(5, 5000), (10, 20_000), (20, 20_000)])
@@ -54,7 +56,7 @@ def test_rounds_of_the_public_rule(dim, n, rounds):
     problem = lifted.Problem(
         dim=dim, n=n, mean_radius=radius, condition=upper / lower, mode="practical", failure_prob=0.05
     )
-    noise = lifted.gram_noise(dim + 1, pure=False, allowance=RHO_HALF.rho)
+    noise = partial(Noise(False, RHO_HALF.rho).gram, dim + 1)
     assert lifted.choose_rounds(problem, noise) == (rounds, False)
 
 

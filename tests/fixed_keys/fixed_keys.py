@@ -61,6 +61,8 @@ def escapes(arguments: Any, environment: Mapping[str, str] | None) -> str | None
     """Why a process that a test starts would draw keys of its own, if it would."""
     words = [arguments] if isinstance(arguments, str | bytes | os.PathLike) else list(arguments)
     words = [os.fsdecode(word) for word in words]
+    if Path(words[0]).name == "ldconfig":  # of ctypes.util, when PyTorch is imported
+        return None
     # Options stand before the program: a "-c", "-m" or file and all behind it is the child's own business.
     options = []
     for word in words[1:]:

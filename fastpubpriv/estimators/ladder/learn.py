@@ -26,6 +26,7 @@ from fastpubpriv.estimators.ladder.public_base import (
     Strength,
     constant_text,
     off_scale,
+    plain_strength,
     public_base,
     shift_of,
     stretch_of,
@@ -36,7 +37,6 @@ from fastpubpriv.estimators.ladder.schedule import (
     LEAST_LAST,
     MOST_ROUNDS,
     CountShares,
-    Noise,
     Norms,
     Outlook,
     Scales,
@@ -50,8 +50,10 @@ from fastpubpriv.estimators.ladder.schedule import (
     outlook,
     scale_edges,
 )
+from fastpubpriv.estimators.lifted import GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan
+from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
@@ -63,12 +65,12 @@ from fastpubpriv.mechanisms.sums import (
     check_gram_grids,
     check_sum_grids,
 )
-from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import Budget, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
-from fastpubpriv.session import Method, Run
+from fastpubpriv.session import Noise, Run, allowance_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -460,8 +462,6 @@ def _norms(root: FloatArray) -> FloatArray:
 # How far more private rows are looked for, in doublings.
 MOST_DOUBLINGS = 16
 
-METHOD = Method(name="ladder", learn=climb, draws=draws, needs_public=True)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ladder:
@@ -472,6 +472,11 @@ class Ladder:
     view: Outlook
     structure: str
     warnings: tuple[str, ...]
+
+    @property
+    def reads(self) -> bool:
+        """Whether private rows are read."""
+        return self.structure != "public"
 
     def estimate(self, run: Run) -> GaussianResult:
         """Release what the rung needs, after the debit, and put the result together."""
@@ -503,9 +508,9 @@ class Ladder:
         )
 
 
-def ladder(run: Run, x_pub: FloatArray, structure: str) -> Ladder:
+def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> Ladder:
     """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
-    base = public_base(x_pub)
+    base, structure = public_base(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
     view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
     taken = view.best if structure == "auto" else structure
@@ -534,3 +539,22 @@ def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str)
         if outlook(strength, enough, noise).best in ("diagonal", "full"):
             return f"{found}. About {enough} private rows, or a larger budget, would buy a private covariance"
     return f"{found}; no reasonable number of rows at this budget would improve on it"
+
+
+def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    """Predict the errors of all rungs, and of the one that public rows without special structure would lead to.
+
+    The public rows themselves may lead to another one, for example if all columns have one scale.
+    """
+    noise = Noise(*allowance_of(budget, draws(dim)))
+    view = outlook(plain_strength(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise))
+    taken = view.best if options.structure == "auto" else options.structure
+    details = {"mean_error": view.rungs[taken].mean}
+    for name, each in view.rungs.items():
+        details[f"takes_{name}"] = float(name == taken)
+        details[f"{name}_covariance_error"] = each.covariance
+        details[f"{name}_mean_error"] = each.mean
+    return view.rungs[taken].covariance, details
+
+
+METHOD = GaussianMethod(name="ladder", begin=ladder, learn=climb, draws=draws, predict=forecast, needs_public=True)

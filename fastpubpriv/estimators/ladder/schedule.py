@@ -15,6 +15,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import Strength
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
+from fastpubpriv.session import Noise
 
 # ---- How much of the rows' spread was clipped away, from a released second moment ------------------------------------
 
@@ -58,44 +59,6 @@ CLIP_BIAS_SQ = 0.01
 # Each further round blows up directions of few far rows, which it clips.
 LEAST_SHOWN = 0.3
 FAR_WORTH_A_ROUND = 0.65
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """Noise on the sum of rows of norm 1 on a fine grid, for a share of an allowance that is a rho or (`pure`) an epsilon.
-
-    `moving`: the rows of leaves, where a pure allowance pays for a row that moves from one to another.
-    """
-
-    pure: bool
-    allowance: Fraction
-    moving: bool = False
-
-    def part(self, share: Fraction) -> Noise:
-        """The noise for a part of the allowance."""
-        return Noise(self.pure, self.allowance * share, self.moving)
-
-    def _cost(self, share: Fraction) -> float:
-        """What a share costs, rounded once: the quotient of the products is that of the reduced fraction, and takes a tenth."""
-        whole = self.allowance
-        return max((whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300)
-
-    def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
-        """Standard deviation in each of `dim` coordinates."""
-        cost = self._cost(share)
-        return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
-
-    def count(self, share: Fraction) -> float:
-        """Standard deviation of the number of rows in one of several disjoint cells."""
-        cost = self._cost(share)
-        return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
-
-    def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
-        """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
-        cost = self._cost(share)
-        if not self.pure:
-            return 1.0 / math.sqrt(cost)
-        return 2.0 * (side + 1.0 if self.moving else math.sqrt(side * (side + 3.0) / 2.0)) / cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -613,7 +613,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AxisMethod(Method):
+class AxisMethod(Method[...]):
     """A method of `learn_axis_aligned_mixture`.
 
     learn(task: Task) -> Learned; draws(n, dim, components, *, known_std); prepare(n, components, dim, accuracy, budget,
@@ -621,6 +621,7 @@ class AxisMethod(Method):
     choice.
     """
 
+    draws: Callable[..., int]
     seconds: Callable[[int, int, int, int], float]  # rough run time for n, dim, components and the length of the list
     candidates: int = 0  # length of the list by default
     shares: tuple[int, ...] = (1,)  # of the rows, by stage; the last stage chooses among the candidates

@@ -19,7 +19,7 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, In
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.mechanisms.histograms import check_memory
-from fastpubpriv.mechanisms.selection import check_rows, required_rows
+from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon, required_rows
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
 from fastpubpriv.mixtures.axis_aligned.em import (
@@ -51,7 +51,7 @@ from fastpubpriv.mixtures.list_decoding.results import (
     selection_rows,
     wanted_accuracy,
 )
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.session import Registry
@@ -464,9 +464,7 @@ def _warn_few(
     share, size = method.choice_share(held), method.held_out_choices or size
     if share == 0.0:
         return
-    amount = float(budget.amounts[0])
-    epsilon = (8.0 * amount) ** 0.5 if isinstance(budget, ZCDP) else amount
-    needed = round(required_rows(size, accuracy, epsilon, failure_prob) / share)
+    needed = round(required_rows(size, accuracy, choice_epsilon(budget), failure_prob) / share)
     if n < needed:
         warnings.warn(
             f"learn_axis_aligned_mixture: {n} rows do not guarantee a choice within accuracy {accuracy:.3g} of the best of {size} "

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from fastpubpriv.estimators.ladder.schedule import (
     EARLY_SHARES,
     LEAST_LAST,
     MEAN_SHARES,
-    Noise,
     Outlook,
     diagonal_radius,
     full_plan,
@@ -56,7 +56,7 @@ from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_s
 from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.row_maps import RowTree
-from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 LEAF_COND_MAX = 100.0
@@ -256,7 +256,8 @@ def learn_leaves(
         )
         for size, leaf in zip(sizes, frames, strict=True)
     ]
-    noise = leaf_gram_noise(dim + 1, pure=account.pure, cost=costs.learning)
+    moving = Noise(account.pure, costs.learning, moving=True)
+    noise = partial(moving.gram, dim + 1)
     if rounds is None:
         rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
     states = [Recursion(leaf.frame.base(dim), problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
@@ -264,7 +265,7 @@ def learn_leaves(
     means, mean_noise = _means(run, routes, states, sizes, costs.learning * MEAN_SHARE)
 
     status, errors = [], np.full((2, k), math.inf)
-    per_row = noise_per_radius(dim, pure=account.pure, allowance=costs.learning)(MEAN_SHARE)
+    per_row = moving.vector(dim, MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # What the last round saw counts for more than the rule, which allows for the least favourable public rows.
@@ -292,13 +293,6 @@ def learn_leaves(
         predicted_covariance_errors=frozen(errors[0]),
         predicted_mean_errors=frozen(errors[1]),
     )
-
-
-def leaf_gram_noise(side: int, *, pure: bool, cost: Fraction) -> GramNoise:
-    """As `lifted.gram_noise` for joint second moments, whose l1 sensitivity is that of a row which moves."""
-    if not pure:
-        return lifted.gram_noise(side, pure=False, allowance=cost)
-    return lambda share: 2.0 * (side + 1) / float(cost * share)
 
 
 def _harm(problem: Problem, rounds: int, noise: GramNoise) -> float:

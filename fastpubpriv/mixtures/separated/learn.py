@@ -18,7 +18,7 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
-from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Noise, Prediction, outlook
+from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Prediction, outlook
 from fastpubpriv.estimators.preconditioner import Frame
 from fastpubpriv.estimators.radii import Mode, failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
@@ -35,7 +35,6 @@ from fastpubpriv.mixtures.separated.leaf_estimates import (
     leaf_bases,
     leaf_draws,
     leaf_frames,
-    leaf_gram_noise,
     leaf_ladder_draws,
     learn_leaf_ladder,
     learn_leaves,
@@ -85,7 +84,7 @@ from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.row_maps import Rule
-from fastpubpriv.session import Run, allowance_of, noise_per_radius
+from fastpubpriv.session import Noise, Run, allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
@@ -176,9 +175,8 @@ def lifted_errors(
     problem = lifted.Problem(
         dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
     )
-    noise = leaf_gram_noise(dim + 1, pure=pure, cost=allowance)
-    per_row = noise_per_radius(dim, pure=pure, allowance=allowance)(lifted.MEAN_SHARE)
-    return Prediction(*lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row))
+    found = lifted.predict(problem, Noise(pure, allowance, moving=True), TYPICAL_ROUNDS)
+    return Prediction(found.covariance_error, found.mean_error)
 
 
 def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:

@@ -360,7 +360,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SearchMethod(Method):
+class SearchMethod(Method[[Shape]]):
     """A search: `learn(search)` for mode "practical", `theory(search)` for mode "theory" where there is one; `draws(shape)`.
 
     `depth(shape)` is the most nodes on a path that ask private queries, 0 for a search among public rows. Principal directions get

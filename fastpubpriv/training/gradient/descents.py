@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -52,7 +53,7 @@ from fastpubpriv.privacy import (
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult
-from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, kept_rows
 from fastpubpriv.training.gradient.plan import (
@@ -312,7 +313,7 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
 def noise_of(problem: GradientProblem, settings: Descent, account: Account) -> NoiseOf:
     """The noise multiplier for a number of steps, on an infinitely fine grid."""
     sampling = scheme(settings, problem.n_priv)
-    plain = noise_per_radius(problem.size, pure=account.pure, allowance=account.allowance)
+    plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
     if sampling is None:
         once = settings.sampling == "one_pass"
         return lambda steps: plain(Fraction(1, 1 if once else steps))
@@ -361,7 +362,7 @@ def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> Sample
         if sampled.event.epsilon > account.approx_left[0]:
             raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
     else:
-        rows = plan.divisor if plan.settings.sampling == "one_pass" else problem.n_priv
+        rows = plan.batch_rows if plan.settings.sampling == "one_pass" else problem.n_priv
         grid = sum_grid(account, _share(plan, account), problem.size, rows)
     row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
     query = _gradient(problem, plan.start).query(grid, plan.clip_norm)
@@ -375,36 +376,22 @@ def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> Sample
 
 
 class Asker:
-    """Answers the steps of one run, on the grid of `ready_grid`. `prepare` comes after the debit: it reads the private rows."""
+    """Answers the steps of one run. It is made after the debit: it brings the private rows into the units of the fit."""
 
-    def __init__(
-        self, run: Run, problem: GradientProblem, plan: Plan, grid: SampledGrid | None, checkpoint: Checkpoint | None
-    ) -> None:
-        self._run, self._problem, self._plan, self._checkpoint = run, problem, plan, checkpoint
-        self._grid = grid
-        self._rows: Rows | None = None
+    def __init__(self, run: Run, problem: GradientProblem, plan: Plan) -> None:
+        self._run, self._problem, self._plan = run, problem, plan
+        self._grid = plan.grid
+        self._share = _share(plan, run.account)
         self.noise_std = 0.0
         self.lost = 0
-
-    @property
-    def _share(self) -> Fraction:
-        return _share(self._plan, self._run.account)
-
-    def prepare(self) -> None:
-        """Bring the private rows into the units of the fit."""
-        units = self._problem.units
-        self._rows = kept_rows(
-            self._run.rows,
-            units,
-            units.width + 1,
-            dtype=units.dtype,
-            executor=self._run.executor,
-            single=self._grid is not None,
+        units, single = problem.units, plan.grid is not None
+        self._rows: Rows = kept_rows(
+            run.rows, units, units.width + 1, dtype=units.dtype, executor=run.executor, single=single
         )
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
         """Minus the released sum of the gradients of a step; None if a crash has lost it."""
-        kept = self._checkpoint
+        kept: Checkpoint | None = self._plan.kept
         if kept is not None and step < kept.begun:
             return self._replayed(step, kept)
         if kept is not None:
@@ -417,19 +404,11 @@ class Asker:
 
     def _payer(self, step: int) -> tuple[Run, Rows]:
         """Who pays for a step, and the rows that it reads."""
-        assert self._rows is not None
         if self._plan.settings.sampling != "one_pass":
             return self._run, self._rows
-        size = self._plan.divisor
+        size = self._plan.batch_rows
         part = self._rows.slice(step * size, (step + 1) * size)
         return self._run.block(part), part
-
-    def _event(self, rows: Rows, step: int) -> tuple[GaussianEvent | LaplaceEvent | SampledGaussianEvent, float]:
-        """What a step costs, and the length of its grid's steps."""
-        if self._grid is None:
-            grid = sum_grid(self._run.account, self._share, self._problem.size, rows.n)
-            return grid.event, grid.step(self._plan.clip_norm)
-        return self._sampled(self._grid, step), self._grid.step(self._plan.clip_norm)
 
     @staticmethod
     def _sampled(grid: SampledGrid, step: int) -> SampledGaussianEvent:
@@ -448,8 +427,14 @@ class Asker:
     def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:
         """What the checkpoint has of a step, which was paid for."""
         run, rows = self._payer(step)
-        event, unit = self._event(rows, step)
-        self.noise_std = event.noise_std * unit
+        grid: Grid | SampledGrid
+        event: GaussianEvent | LaplaceEvent | SampledGaussianEvent
+        if self._grid is None:
+            grid = sum_grid(self._run.account, self._share, self._problem.size, rows.n)
+            event = grid.event
+        else:
+            grid, event = self._grid, self._sampled(self._grid, step)
+        self.noise_std = event.noise_std * grid.step(self._plan.clip_norm)
         run.repeat(
             event,
             name=f"gradient, step {step + 1}",
@@ -464,63 +449,33 @@ class Asker:
         return value if self._problem.loss is not None else -value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Steps:
-    """A plan, the grid of sums over sampled rows (None for plain sums), and the checkpoint (None without one)."""
-
-    plan: Plan
-    grid: SampledGrid | None = None
-    kept: Checkpoint | None = None
-
-
 def _draws(task: GradientTask) -> int:
     task.settings.check_rows(task.problem.n_priv)
     return most_steps(task.problem, task.settings) * task.problem.size
 
 
-def _prepare(task: GradientTask, account: Account) -> Prepared:
+def _prepare(task: GradientTask, account: Account) -> Plan:
     """The least predicted error; what can be refused is refused here."""
     problem, settings = task.problem, task.settings
     if task.rows is not None and task.executor is not None:
         check(problem, settings, task.rows, task.executor)
     plan = make_plan(problem, settings, noise_of(problem, settings, account), public=task.public)
-    start = settings.start
-    reads = plan.priv_weight > 0.0
-    steps, resumed = Steps(plan=plan), False
-    if reads and task.rows is not None:
-        grid = ready_grid(problem, plan, account)
-        call = Call(digest=_digest(task, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private)
-        kept = task.files.enter_context(open_checkpoint(settings.checkpoint, call))
-        steps, resumed = Steps(plan=plan, grid=grid, kept=kept), kept is not None and kept.resumed
-    return Prepared(
-        public=plan.public,
-        predicted=plan.predicted,
-        public_excess=plan.public_excess,
-        steps=plan.steps,
-        clip_norm=plan.clip_norm,
-        batch_rows=plan.divisor,
-        step_size=plan.step_size,
-        priv_weight=plan.priv_weight,
-        ranges={
-            "clip": "public rows" if settings.clip_norm == "auto" else "argument",
-            "start": f"{start} weights" if isinstance(start, str) else "argument",
-        },
-        reads=reads,
-        resumed=resumed,
-        more=steps,
-    )
+    if not plan.reads or task.rows is None:
+        return plan
+    grid = ready_grid(problem, plan, account)
+    call = Call(digest=_digest(task, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private)
+    kept = task.files.enter_context(open_checkpoint(settings.checkpoint, call))
+    return replace(plan, grid=grid, kept=kept, resumed=kept is not None and kept.resumed)
 
 
-def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+def _learn(run: Run, task: GradientTask, plan: Plan) -> Descended:
     """Take the steps."""
-    steps: Steps = prepared.more
-    if not prepared.reads:
-        return Descended(weights=descend(task.problem, steps.plan, None))
-    if steps.kept is not None and not steps.kept.resumed:
-        steps.kept.start()
-    asker = Asker(run, task.problem, steps.plan, steps.grid, steps.kept)
-    asker.prepare()
-    weights = descend(task.problem, steps.plan, asker)
+    if not plan.reads:
+        return Descended(weights=descend(task.problem, plan, None))
+    if plan.kept is not None and not plan.kept.resumed:
+        plan.kept.start()
+    asker = Asker(run, task.problem, plan)
+    weights = descend(task.problem, plan, asker)
     return Descended(weights=weights, noise_std=asker.noise_std, lost_steps=asker.lost)
 
 
@@ -534,7 +489,7 @@ def _digest(task: GradientTask, plan: Plan) -> str:
         problem.n_priv,
         problem.shape,
         repr(task.budget),
-        (plan.steps, plan.clip_norm.hex(), float(plan.step_size).hex(), float(plan.priv_weight).hex(), plan.divisor),
+        (plan.steps, plan.clip_norm.hex(), float(plan.step_size).hex(), float(plan.priv_weight).hex(), plan.batch_rows),
     )
     found = hashlib.sha256(repr(facts).encode())
     for part in (task.table, plan.start):
@@ -570,7 +525,14 @@ def finite(value: float | None, unit: float) -> float | None:
 
 
 SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
-    TrainingMethod(name=kind.name, settings=kind, draws=_draws, prepare=_prepare, learn=_learn)
+    TrainingMethod(
+        name=kind.name,
+        settings=kind,
+        draws=_draws,
+        prepare=_prepare,
+        learn=_learn,
+        noise=lambda task, plan, account: noise_of(task.problem, task.settings, account)(plan.steps),
+    )
     for kind in (SemiDP, DPSGD, MirrorDescent)
 )
 
@@ -610,11 +572,15 @@ def fit(
     data: tuple[Rows, FloatArray],
     budget: Budget,
     model: Stated,
-    account: dict[str, Any],
+    account: running.AccountArguments,
     *,
     instead: TrainingMethod | None = None,
+    exact: TrainingMethod | None = None,
 ) -> DescentResult:
-    """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget."""
+    """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget.
+
+    `exact` is taken first where it `knows` the problem.
+    """
     rows, table = data
     features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
     columns = features or tuple(f"x{j}" for j in range(rows.dim - 1))
@@ -622,6 +588,8 @@ def fit(
     scaling = getattr(settings, "scaling", "standard")
     problem, n_pub = make_gradient_problem(loss, table, columns, rows.n, scaling=scaling, stated=model)
     names = _Names(features=features, columns=columns, n_pub=n_pub)
+    if exact is not None and exact.knows(problem):
+        record, settings = exact, None
     with contextlib.ExitStack() as files:
         task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
         run = running.start("train", rows, record.spends(budget), draws=max(1, record.draws(task)), **account)
@@ -651,9 +619,21 @@ def _result(
     public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
     shared = run.fields(names.n_pub)
     shared["dim"] = len(names.columns)
+    everything, ends = np.column_stack([intercept, coefficients]), found.ends
+    status: tuple[str, ...] = ()
+    center, below, above, deviation = (np.zeros(0) for _ in range(4))
+    if ends is not None and found.deviation is not None:
+        center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
+        status = tuple(np.array(ends.status).reshape(everything.shape)[:, 1:].ravel().tolist())
+        everything = ends.estimate.reshape(everything.shape)
     return DescentResult(
-        coefficients=frozen(coefficients),
-        intercept=frozen(intercept),
+        coefficients=frozen(everything[:, 1:]),
+        intercept=frozen(everything[:, 0]),
+        standard_error=frozen(deviation),
+        interval_center=frozen(center),
+        tail_below=frozen(below),
+        tail_above=frozen(above),
+        status=status,
         public_coefficients=frozen(public),
         public_intercept=frozen(alone),
         method=record.name,

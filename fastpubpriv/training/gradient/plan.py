@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.training.gradient.problem import Descent, GradientProblem, PublicFit, excess_part, public_fit
+from fastpubpriv.privacy import SampledGrid
+from fastpubpriv.training.gradient.problem import Descent, GradientProblem, Prepared, PublicFit, excess_part, public_fit
 
 QUANTILE = 0.9
 _FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -48,38 +50,14 @@ class Curvature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
-    """All numbers of a descent.
+class Plan(Prepared):
+    """All numbers of a descent; its sums are divided by `batch_rows`, the private rows of a step, expected."""
 
-    Attributes
-    ----------
-    settings : Descent
-        What was asked for.
-    start : array, the shape of the weights
-        First weights.
-    public : PublicFit
-        The minimum of the public loss.
-    steps, clip_norm, step_size, priv_weight
-        As in `Descent`, chosen.
-    divisor : int
-        Private rows of a step, expected; sums are divided by it.
-    predicted, public_excess : float or None
-        Excess of the loss, of the method and of the public fit; None for a loss without values.
-    preconditioner : (width, width) float64 or None
-        Multiplies gradients.
-    """
-
-    settings: Descent
-    start: FloatArray
-    public: PublicFit
-    steps: int
-    clip_norm: float
-    step_size: float
-    priv_weight: float
-    divisor: int
-    predicted: float | None = None
-    public_excess: float | None = None
-    preconditioner: FloatArray | None = None
+    settings: Descent  # what was asked for
+    start: FloatArray  # first weights, in their shape
+    preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
+    grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
+    kept: Any = None  # the open checkpoint, None without one
 
 
 def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, public: PublicFit | None = None) -> Plan:
@@ -96,15 +74,19 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, pu
         inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
         preconditioner = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
     curvature = None if problem.loss is None else public_curvature(problem, public, lengths, clip, ridge)
+    ranges = {
+        "clip": "public rows" if settings.clip_norm == "auto" else "argument",
+        "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
+    }
     plans = []
     for steps in _step_choices(problem, settings):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
         plan = Plan(
-            settings=settings, start=start, public=public, steps=steps, clip_norm=clip, step_size=math.nan,
-            priv_weight=math.nan, divisor=divisor, preconditioner=preconditioner,
+            settings=settings, start=start, public=public, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges,
+            preconditioner=preconditioner, predicted=None, public_excess=None,
         )  # fmt: skip
         plans += [
-            _predicted(replace(plan, step_size=size, priv_weight=weight), curvature, problem, noisy)
+            _predicted(replace(plan, step_size=size, priv_weight=weight, reads=weight > 0.0), curvature, problem, noisy)
             for weight in _weights(problem, settings, lengths, clip, noisy, curvature)
             for size in _sizes(settings, curvature)
         ]
@@ -247,7 +229,7 @@ def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem
         rows = len(problem.x)
         public_rows = min(settings.public_batch_rows or rows, rows)
         per_row = c.energy * c.inside**2 * c.values
-        fresh = alpha**2 * (noise**2 + per_row * (1.0 / plan.divisor - 1.0 / problem.n_priv))
+        fresh = alpha**2 * (noise**2 + per_row * (1.0 / plan.batch_rows - 1.0 / problem.n_priv))
         fresh = fresh + (1.0 - alpha) ** 2 * per_row * (1.0 / public_rows - 1.0 / rows)
         spread = size**2 * fresh * np.where(left**2 < 1.0, (1.0 - end**2) / (1.0 - left**2), np.inf)
         sampling = (alpha * (1.0 - end)) ** 2 * c.energy / (c.values * problem.n_priv)
@@ -294,7 +276,7 @@ def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray
             total = ask(point, step)
             if total is None:
                 continue
-            move = move + alpha / plan.divisor * total
+            move = move + alpha / plan.batch_rows * total
         if alpha < 1.0:
             move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows, known)
         if plan.preconditioner is not None:

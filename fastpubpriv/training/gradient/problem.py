@@ -23,7 +23,7 @@ from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.coordinates import label_values
 from fastpubpriv.training.inputs import Design, Stated, class_list, make_design
-from fastpubpriv.training.problem import FEW, with_labels
+from fastpubpriv.training.problem import FEW, Ends, with_labels
 from fastpubpriv.training.public_fits import marginal_likelihood
 
 SAMPLINGS = ("full", "poisson", "without_replacement", "one_pass")
@@ -643,11 +643,16 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descended:
-    """What a method has learnt: weights, the noise on its sums (or on the weights), and steps that a crash has lost."""
+    """What a method has learnt: weights, the noise on its sums (or on the weights), and steps that a crash has lost.
+
+    Of exact coefficients also `ends`, of [intercept, slopes] of one class after the other, and their deviations.
+    """
 
     weights: FloatArray
     noise_std: float = 0.0
     lost_steps: int = 0
+    ends: Ends | None = None
+    deviation: FloatArray | None = None
 
 
 def excess_part(problem: GradientProblem) -> float:

@@ -22,7 +22,7 @@ from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Run, noise_per_radius
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.coordinates import kept_rows
 from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
@@ -311,7 +311,7 @@ def plan_minimum(
     shortened = np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y])
     lengths = gradient_lengths(problem, public.weights, public)
     known = public_curvature(problem, public, lengths, SLOPES[loss.name] * radius, None)
-    noise = noise_per_radius(problem.size, pure=account.pure, allowance=account.allowance)(Fraction(1)) / 2.0
+    noise = Noise(account.pure, account.allowance).vector(problem.size) / 2.0
     n, m = problem.n_priv, len(problem.x)
     best: WeightedMinimum | None = None
     predicted = math.inf

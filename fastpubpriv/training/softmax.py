@@ -1,0 +1,372 @@
+"""Softmax regression: the maximum likelihood of all private rows, by the step of `exact` from a start by Newton steps.
+
+Scores of several classes are known up to a common number: coefficients of a row u are (K - 1, D) along contrasts of the K classes,
+and those of the classes add up to zero. Contrasts are such that the mean second derivative of public rows is about the identity.
+The score of a row, minus its gradient, is then the outer product of the contrasts of its residuals, label minus chance, with u;
+its second derivative is that of the contrasts of diag(p) - p p^T with u u^T. Both are one vector of a row, clipped to a ball: all
+classes and columns have one budget. The second derivative couples the classes, and is released as it is: a bound on it, such as
+Boehning's, would make steps too short to end at the maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, count_share, unpacked
+from fastpubpriv.kernels.rows import rows_quantise
+from fastpubpriv.losses import LOSSES
+from fastpubpriv.mechanisms.group_covariances import total_times
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.release.account import Account
+from fastpubpriv.row_maps import RowMap
+from fastpubpriv.session import Noise, Run
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.views import each_row
+from fastpubpriv.training.coordinates import Whitener, kept_rows, quantile, rotation_map
+from fastpubpriv.training.exact import CLIPPED_GRAM, GRAM, GRAM_COUNT, START, Curvature, ExactStep, pooled_curvature
+from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared, Units
+from fastpubpriv.training.newton import FEW_OF_CLASSES
+from fastpubpriv.training.problem import FAR_ROWS, Fitted, TrainingMethod
+
+_STEPS, _HALVINGS = 3, 6  # of the start; and of a step at most
+MOST = 64  # coefficients along contrasts: a second derivative has about the square of it
+_QUIET = 3.0  # variance of noise over that of sampling, below which there are two rounds
+_CLIP = 0.9  # quantile of the public scores' lengths, to which the start clips
+_LEAST_CURVATURE = 0.02  # along any direction, where public rows are classified without doubt
+
+
+def contrasts(classes: int) -> FloatArray:
+    """Orthonormal columns (K, K - 1), each of which adds up to zero."""
+    found = np.zeros((classes, classes - 1))
+    for k in range(1, classes):
+        found[:k, k - 1], found[k, k - 1] = 1.0, -float(k)
+        found[:, k - 1] /= math.sqrt(k * (k + 1.0))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClassRows:
+    """The public map of a labelled row (dim + 1) to (D + 1): u in grid steps, and the place of its class, NaN for any other."""
+
+    units: Units
+    row_map: RowMap
+    step: float
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Rows (k, dim + 1) as (k, D + 1) float32."""
+        assert self.units.design is not None
+        terms = np.ascontiguousarray(self.units.design.standardise(chunk[:, :-1]))
+        whole = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
+        rows_quantise(terms, self.row_map, whole)
+        out = np.empty((len(chunk), self.row_map.out_dim + 1), dtype=np.float32)
+        out[:, :-1] = whole
+        out[:, -1] = self.units.labels(chunk[:, -1].astype(np.float64))
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowOfClasses:
+    """The public map of such a row to its score, (K - 1) D numbers, at coefficients `slope` (K - 1, D); or, with `curvature`, to
+    its second derivative, packed along classes and along columns, whose length is that of the matrix.
+
+    A row without a known class is zero. Sums are made in one order, so that a row has the same bits in any company.
+    """
+
+    contrasts: FloatArray
+    slope: FloatArray
+    step: float
+    curvature: bool = False
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row that comes out."""
+        free, dim = self.slope.shape
+        return int(free * (free + 1) // 2 * dim * (dim + 1) // 2 if self.curvature else free * dim)
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Rows (k, D + 1) as (k, width) float64."""
+        dim = self.slope.shape[1]
+        with np.errstate(all="ignore"):
+            u = np.ascontiguousarray(chunk[:, :dim].T, dtype=np.float64) * self.step
+            chance = self._chances(u)
+            label = chunk[:, dim]
+            known = np.isin(label, np.arange(len(chance)))
+            out = np.empty((self.width, len(chunk)))
+            if self.curvature:
+                self._bend(u, chance, out)
+            else:
+                missed = (label == np.arange(len(chance))[:, None]) - chance
+                for a, along in enumerate(self.contrasts.T):
+                    np.multiply(u, total_times(missed, along), out=out[a * dim : (a + 1) * dim])
+            found: Chunk = np.where(known & np.isfinite(out).all(axis=0), out, 0.0).T
+        return np.ascontiguousarray(found)
+
+    def _chances(self, u: FloatArray) -> FloatArray:
+        """Of the classes, (K, k)."""
+        scores = np.array([total_times(u, each * 1.0) for each in self.contrasts @ self.slope])
+        grown = np.exp(scores - scores.max(axis=0))
+        return np.asarray(grown / total_times(grown, np.ones(len(grown))))
+
+    def _bend(self, u: FloatArray, chance: FloatArray, out: FloatArray) -> None:
+        """Fill in the second derivatives, (width, k)."""
+        root = math.sqrt(2.0)
+        means = [total_times(chance, along) for along in self.contrasts.T]
+        squares = np.array(
+            [u[j] * u[k] * (1.0 if j == k else root) for j, k in zip(*np.triu_indices(len(u)), strict=True)]
+        )
+        for place, (a, b) in enumerate(zip(*np.triu_indices(len(means)), strict=True)):
+            both = total_times(chance, self.contrasts[:, a] * self.contrasts[:, b]) - means[a] * means[b]
+            np.multiply(
+                squares, both * (1.0 if a == b else root), out=out[place * len(squares) : (place + 1) * len(squares)]
+            )
+
+    def matrix(self, vector: FloatArray) -> FloatArray:
+        """The matrix ((K - 1) D, (K - 1) D) of a packed second derivative."""
+        free, dim = self.slope.shape
+        found = np.empty((free, dim, free, dim))
+        for row, a, b in zip(vector.reshape(-1, dim * (dim + 1) // 2), *np.triu_indices(free), strict=True):
+            found[a, :, b] = found[b, :, a] = unpacked(row, dim) * (1.0 if a == b else math.sqrt(0.5))
+        return found.reshape(free * dim, free * dim)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SoftmaxProblem:
+    """Public rows in whitened coordinates, and the map of private ones there."""
+
+    problem: GradientProblem
+    alone: FloatArray  # (K, width), the public fit in the units of the fit
+
+    @cached_property
+    def whitener(self) -> Whitener:
+        """Of the public terms."""
+        design = self.problem.units.design
+        assert design is not None
+        return Whitener.of(self.problem.x[:, 1:], design.leverage_weights(self.problem.x[:, 1:]))
+
+    @cached_property
+    def rows(self) -> ClassRows:
+        """The map of private rows."""
+        u = self.whitener(self.problem.x[:, 1:])
+        longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
+        dim = u.shape[1]
+        row_map, step = rotation_map(
+            np.vstack([np.zeros(dim - 1), self.whitener.root]), self.whitener.mean, np.eye(dim)[0],
+            FAR_ROWS * longest + math.sqrt(dim),
+        )  # fmt: skip
+        return ClassRows(units=self.problem.units, row_map=row_map, step=step)
+
+    @cached_property
+    def public(self) -> FloatArray:
+        """Public rows as private ones are mapped, (m, D + 1)."""
+        return np.column_stack([self.whitener(self.problem.x[:, 1:]) / self.rows.step, self.problem.y])
+
+    @cached_property
+    def _to_fit(self) -> FloatArray:
+        """(D, width): coefficients times it are those of the units of the fit."""
+        white = self.whitener
+        found = np.eye(len(white.mean) + 1)
+        found[1:, 1:] = white.root
+        found[1:, 0] = -white.root @ white.mean
+        return found
+
+    @cached_property
+    def contrasts(self) -> FloatArray:
+        """Columns (K, K - 1) that add up to zero, in which classes vary alike among public rows."""
+        plain = contrasts(self.problem.outputs)
+        scores = self.problem.x @ self.alone.T
+        chance = np.exp(scores - scores.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
+        values, along = np.linalg.eigh(spread)
+        found: FloatArray = plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
+        return found
+
+    @cached_property
+    def start(self) -> FloatArray:
+        """The public fit, (K - 1, D)."""
+        found: FloatArray = np.linalg.pinv(self.contrasts) @ self.alone @ np.linalg.inv(self._to_fit)
+        return found
+
+    def in_fit(self, slope: FloatArray) -> FloatArray:
+        """Coefficients (K - 1, D) as weights (K, width) in the units of the fit."""
+        found: FloatArray = self.contrasts @ slope @ self._to_fit
+        return found
+
+    @cached_property
+    def to_user(self) -> FloatArray:
+        """Coefficients to [intercept, slopes] of each class in the units of the table, (K (p + 1), (K - 1) D)."""
+        shape = self.start.shape
+        columns = []
+        for unit in np.eye(shape[0] * shape[1]):
+            slopes, intercepts = self.problem.units.in_units(self.in_fit(unit.reshape(shape)))
+            columns.append(np.column_stack([intercepts, slopes]).ravel())
+        return np.array(columns).T
+
+    def damping(self, slope: FloatArray, move: FloatArray, score: FloatArray) -> float:
+        """The part of a move that does not lead beyond the minimum: of the public loss, turned to have the private mean score."""
+        turned = score - self.at(slope)(self.public).mean(axis=0)
+
+        def value(part: float) -> float:
+            weights = self.contrasts @ (slope + part * move)
+            scores = self.public[:, :-1] @ (weights * self.rows.step).T
+            loss = LOSSES["softmax"]
+            assert loss.values is not None
+            return float(np.mean(loss.values(scores, self.public[:, -1]))) - part * float(turned @ move.ravel())
+
+        begin = value(0.0)
+        return next((part for part in 0.5 ** np.arange(_HALVINGS) if value(part) <= begin), 0.0)
+
+    def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
+        """The map of rows to scores, or to second derivatives."""
+        return RowOfClasses(contrasts=self.contrasts, slope=slope, step=self.rows.step, curvature=curvature)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SoftmaxPlan:
+    """What is released, from public numbers."""
+
+    known: SoftmaxProblem
+    step: Fraction  # what each step of the start costs
+    count: NormCount  # of the second derivatives
+    radial: RadialPlan
+    share: Fraction  # of the budget for the sums of scores
+    rounds: int  # curvatures and sums of scores, each where the one before led
+
+
+def knows(problem: GradientProblem) -> bool:
+    """Whether there are enough public rows, and few enough coefficients, for exact ones."""
+    free = (problem.outputs - 1) * problem.units.width
+    return problem.units.design is not None and free <= MOST and len(problem.y) >= FEW_OF_CLASSES * free
+
+
+def _widths(problem: GradientProblem) -> tuple[int, int]:
+    """Numbers of a score, and of a second derivative."""
+    free, dim = problem.outputs - 1, problem.units.width
+    return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
+
+
+def _draws(task: GradientTask) -> int:
+    dim, bent = _widths(task.problem)
+    return _STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
+
+
+def _prepare(task: GradientTask, account: Account) -> Prepared:
+    """The plan; what can be refused is refused here."""
+    problem, n = task.problem, task.problem.n_priv
+    if not knows(problem):
+        raise InputError(
+            f"method='newton' for the softmax loss takes up to {MOST} coefficients, those of all classes but one, and "
+            f"{FEW_OF_CLASSES} public rows for each: pass a gradient method, or more public rows"
+        )
+    dim, bent = _widths(problem)
+    whole, pure = account.allowance, account.pure
+    counted = Fraction(7, 10) * count_share(dim)
+    pieces = 1 - START - GRAM - counted
+    relative = 16.0 * dim * Noise(pure, whole).vector(dim) ** 2 / n
+    rounds = 2 if relative < _QUIET else 1
+    step, gram = whole * START / _STEPS, whole * GRAM * (1 - GRAM_COUNT) / rounds
+    noise = Noise(pure, gram).vector(bent)
+    count = NormCount.costing(whole * GRAM * GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise)
+    radial = RadialPlan(dim=dim, n=n, pure=pure, count=whole * counted / rounds, pieces=whole * pieces / rounds)
+    check_sum_grids(account, [step], dim, n)
+    count.check_grids(account)
+    radial.check_grids(account)
+    private = 0.5 * dim / n * (1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative)))
+    alone = 0.5 * dim / len(problem.y)
+    known = SoftmaxProblem(problem=problem, alone=task.public.weights)
+    return Prepared(
+        public=task.public, predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=_STEPS + 4 * rounds,
+        clip_norm=0.0, batch_rows=n, ranges={"start": "public weights", "curvature": "released"},
+        more=SoftmaxPlan(known=known, step=step, count=count, radial=radial, share=pieces, rounds=rounds),
+    )  # fmt: skip
+
+
+def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+    """Newton steps, curvature, and scores at their end."""
+    plan: SoftmaxPlan = prepared.more
+    known, problem = plan.known, task.problem
+    rows = kept_rows(run.rows, known.rows, problem.units.width + 1, dtype=np.float32, executor=run.executor)
+    slope, scores = _start(run, plan, rows), np.zeros(0)
+    for index in range(plan.rounds):
+        score, again = known.at(slope), "" if index == 0 else ", again"
+        scores, curvature = score(known.public), _measure_curvature(run, plan, slope, rows, again)
+        half, inverse = curvature.power(-0.5), curvature.power(-1.0)
+        found = plan.radial.measure(
+            run.on(each_row(rows, score, score.width)),
+            AffineMap(dim=score.width, matrix=half),
+            np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
+            what=f"scores{again}",
+        )
+        if index + 1 < plan.rounds:
+            move = found.functional(half).value.reshape(slope.shape)
+            slope = slope + known.damping(slope, move, curvature.power(0.5) @ found.mean) * move
+    influence = (scores @ inverse @ known.to_user.T) ** 2
+    squares = np.sum(influence**2, axis=0)
+    step = ExactStep(
+        to_user=known.to_user, offset=np.zeros(len(known.to_user)),
+        start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
+        behind=np.sum(influence, axis=0) ** 2 / np.maximum(squares, 1.0 / LARGEST) / len(scores),
+        public_scores=known.at(known.start)(known.public),
+        curvature=curvature, half=half, found=found, elsewhere=False,
+        start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START),
+        mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
+    )  # fmt: skip
+    fitted = step.fitted(prepared.steps)
+    weights = known.in_fit(fitted.mean.reshape(slope.shape))
+    deviation = np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user))
+    return Descended(weights=weights, noise_std=found.noise_std * problem.n_priv, ends=fitted.ends, deviation=deviation)
+
+
+def _start(run: Run, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
+    """Coefficients by Newton steps with the public curvature, held to the public fit where noise is large, (K - 1, D)."""
+    known, n, m = plan.known, plan.known.problem.n_priv, len(plan.known.public)
+    slope = known.start
+    for index in range(_STEPS):
+        score = known.at(slope)
+        bend = known.at(slope, curvature=True)
+        values, along = np.linalg.eigh(bend.matrix(bend(known.public).mean(axis=0)))
+        half = (along / np.sqrt(np.maximum(values, _LEAST_CURVATURE))) @ along.T
+        lengths = np.sqrt(np.sum((score(known.public) @ half) ** 2, axis=1))
+        radius = max(float(quantile(lengths[None], _CLIP)[0]), 1.0 / LARGEST)
+        released = run.on(each_row(rows, score, score.width)).release(
+            VectorSum(affine=AffineMap(dim=score.width, matrix=half), radius=radius),
+            name=f"gradient, step {index + 1}", cost=plan.step, clip_radius=radius,
+        )  # fmt: skip
+        spread = float(np.mean(lengths**2)) / score.width / m
+        trust = spread / (spread + (released.noise_std / n) ** 2)
+        mean: FloatArray = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
+        move = (half @ mean).reshape(slope.shape)
+        slope = slope + known.damping(slope, move, np.linalg.solve(half, mean)) * move
+        slope = (1.0 - trust) * known.start + trust * slope
+    return slope
+
+
+def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str) -> Curvature:
+    """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
+    known, n = plan.known, plan.known.problem.n_priv
+    bend = known.at(slope, curvature=True)
+    public = bend(known.public)
+    on_rows, affine = run.on(each_row(rows, bend, bend.width)), AffineMap(dim=bend.width)
+    norms = plan.count.look(
+        on_rows, affine, np.sqrt(np.sum(public**2, axis=1)), name=f"norms of the rows' curvature{again}"
+    )
+    radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST)
+    found = on_rows.release(
+        VectorSum(affine=affine, radius=radius), name=f"curvature{again}", cost=plan.count.left, clip_radius=radius
+    )
+    dim = slope.size
+    clipped = float(dim) if norms.law is None else min(float(dim), CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    plain = bend.matrix(np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n)
+    near = bend.matrix(public.mean(axis=0))
+    return pooled_curvature(plain, found.noise_std / n / math.sqrt(2.0), clipped, near, len(public))
+
+
+SOFTMAX = TrainingMethod(name="newton", draws=_draws, prepare=_prepare, learn=_learn, knows=knows)

@@ -1,0 +1,160 @@
+"""Softmax regression aims at the maximum likelihood of all private rows: oracles, intervals, and planted faults."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, train
+from fastpubpriv.results.models import DescentResult
+from fastpubpriv.training import softmax
+from fastpubpriv.training.softmax import RowOfClasses, contrasts
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+HUGE = ZCDP(1e6)
+WEIGHTS = np.array([[1.0, -1.0], [-0.5, 1.0], [-0.5, 0.0]])
+
+
+def classes(seed, n=6000, heavy=False):
+    rng = np.random.default_rng([6, seed])
+    x = rng.normal(size=(n, 2))
+    scores = x @ WEIGHTS.T + [0.5, 0.0, -0.5] + rng.gumbel(size=(n, 3))
+    return (np.exp(x) if heavy else x) * [1.0, 10.0], scores.argmax(axis=1).astype(float)
+
+
+def likeliest(x, y, free=3):
+    """Slopes (3, columns) of the maximum likelihood that add up to zero, and their sandwich deviations."""
+    scale = x.std(axis=0)
+    rows, hot = np.column_stack([np.ones(len(x)), x / scale]), y[:, None] == np.arange(free)
+    basis = np.kron(contrasts(free), np.eye(rows.shape[1]))
+
+    def chances(theta):
+        scores = rows @ (basis @ theta).reshape(free, -1).T
+        grown = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return grown / grown.sum(axis=1, keepdims=True)
+
+    def loss(theta):
+        p = chances(theta)
+        return -np.log(p[hot]).mean(), -basis.T @ ((hot - p).T @ rows).ravel() / len(x)
+
+    theta = optimize.minimize(loss, np.zeros(basis.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9}).x
+    p = chances(theta)
+    bend = np.einsum(
+        "na,nab,nd,ne->adbe", np.ones((len(x), free)), p[:, :, None] * (np.eye(free) - p[:, None]), rows, rows
+    )
+    bend = basis.T @ bend.reshape(len(basis), -1) @ basis
+    scores = np.einsum("na,nd->nad", hot - p, rows).reshape(len(x), -1) @ basis
+    spread = basis @ np.linalg.inv(bend) @ scores.T @ scores @ np.linalg.inv(bend) @ basis.T
+    found = [(basis @ theta).reshape(free, -1), np.sqrt(np.diag(spread)).reshape(free, -1)]
+    return [each[:, 1:] / scale for each in found]
+
+
+def fitted(x, y, m, **given):
+    return seeded(
+        train, x[m:], y[m:], x_pub=x[:m].copy(), y_pub=y[:m].copy(), loss="softmax", **{"budget": HUGE, **given}
+    )
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_without_noise_the_answer_is_the_likeliest(heavy):
+    x, y = classes(0, heavy=heavy)
+    result = fitted(x, y, 200)
+    wanted, deviation = likeliest(x[200:], y[200:])
+    assert result.method == "newton"
+    assert np.allclose(result.coefficients.sum(axis=0), 0.0, atol=1e-9)
+    assert np.median(np.abs(result.coefficients - wanted) / deviation) < (0.8 if heavy else 0.4)
+    lower, upper = result.confidence_interval()
+    assert np.mean((lower < wanted) & (wanted < upper)) > 0.8
+    light = fitted(x, y, 200, tails="light")
+    assert light.method == "semi_dp"
+    assert light.status == ()
+    assert np.isnan(light.confidence_interval()[0]).all()
+
+
+def covered(budget, runs, **given):
+    inside, errors = [], []
+    for seed in range(runs):
+        x, y = classes(seed)
+        result = fitted(x, y, 200, budget=budget, random_state=seed, **given)
+        wanted, deviation = likeliest(x[200:], y[200:])
+        lower, upper = result.confidence_interval()
+        inside.append((lower < wanted) & (wanted < upper))
+        errors.append(np.abs(result.coefficients - wanted) / deviation)
+    return float(np.mean(inside)), float(np.median(errors))
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)], ids=str)
+def test_intervals_hold(budget):
+    share, error = covered(budget, 3)
+    assert share >= 0.9
+    assert error < 3.0
+
+
+def test_a_planted_fault_is_seen(monkeypatch):
+    """With the bound of Boehning in place of the curvature steps are too short."""
+    right = covered(ZCDP(50), 3)
+    true = softmax._measure_curvature
+
+    def bound(run, plan, slope, rows, again):
+        found = true(run, plan, slope, rows, again)
+        made = plan.known.contrasts
+        half = 0.5 * made.T @ (np.eye(len(made)) - 1.0 / len(made)) @ made
+        return type(found)(
+            matrix=np.kron(half, np.eye(slope.shape[1])), noise=found.noise, clipped=found.clipped, unseen=found.unseen,
+            plain=found.plain, plain_noise=found.plain_noise,
+        )  # fmt: skip
+
+    monkeypatch.setattr(softmax, "_measure_curvature", bound)
+    monkeypatch.setattr(softmax, "_STEPS", 1)
+    wrong = covered(ZCDP(50), 3)
+    assert right[0] >= 0.9
+    assert wrong[1] > 1.5 * right[1]
+
+
+def test_a_row_is_its_score_and_its_second_derivative():
+    rng = np.random.default_rng(3)
+    made, slope = contrasts(4), rng.normal(size=(3, 2))
+    chunk = np.column_stack([rng.normal(size=(9, 2)), np.r_[np.arange(4), np.arange(4), np.nan]]).astype(np.float32)
+    score = RowOfClasses(contrasts=made, slope=slope, step=0.5)
+    bend = RowOfClasses(contrasts=made, slope=slope, step=0.5, curvature=True)
+    found, bent = score(chunk), bend(chunk)
+    assert not found[8].any()  # no class
+    assert not bent[8].any()
+    for row in range(9):  # alone and in company
+        assert np.array_equal(score(chunk[row : row + 1])[0], found[row])
+        assert np.array_equal(bend(chunk[row : row + 1])[0], bent[row])
+    small = 1e-5
+    for k in range(6):
+        moved = slope + small * np.eye(6)[k].reshape(3, 2)
+        change = (RowOfClasses(contrasts=made, slope=moved, step=0.5)(chunk)[:8] - found[:8]) / small
+        for row in range(8):
+            assert np.allclose(bend.matrix(bent[row])[k], -change[row], atol=1e-4)
+    assert np.allclose(np.sum(bent[0] ** 2), np.sum(bend.matrix(bent[0]) ** 2))
+
+
+def test_hostile_rows_are_zero():
+    chunk = np.array([[np.nan, 1, 0], [np.inf, 1, 1], [1e30, -1e30, 2], [1, 1, 7], [1, 1, -np.inf]], dtype=np.float32)
+    for curvature in (False, True):
+        row = RowOfClasses(contrasts=contrasts(3), slope=np.ones((2, 2)), step=1.0, curvature=curvature)
+        found = row(chunk)
+        assert np.isfinite(found).all()
+        assert not found[[0, 1, 3, 4]].any()
+
+
+def test_the_result_survives_json_and_has_a_table():
+    x, y = classes(1, 2000)
+    result = fitted(x, y, 200, budget=ZCDP(0.5))
+    again = DescentResult.from_json(result.to_json())
+    assert np.array_equal(again.interval_center, result.interval_center)
+    assert again.status == result.status
+    assert len(result.status) == 6
+    assert "1: x0" in result.summary()
+    assert "lower" in result.to_frame().columns
+    assert result.predict(x[:50]).shape == (50,)
+
+
+def test_what_cannot_be_exact():
+    x, y = classes(2, 1000)
+    assert fitted(x, y, 25, budget=ZCDP(5)).method in ("semi_dp", "throw_away")  # five public rows for each coefficient
+    with pytest.raises(InputError, match="public rows for each"):
+        fitted(x, y, 25, budget=ZCDP(5), method="newton")
