@@ -44,6 +44,10 @@ def release_statistic_sum(account, rows, statistic, **options):
     return released(sums.StatisticSum, account, rows, statistic=statistic, **options)
 
 
+def release_soft_grams(account, rows, statistic, **options):
+    return released(sums.SoftGrams, account, rows, statistic=statistic, **options)
+
+
 def release_histograms(account, rows, partitions, **options):
     """With all that the account has left, if nothing else is said."""
     options.setdefault("cost", account.approx_left)

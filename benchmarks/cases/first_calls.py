@@ -71,7 +71,7 @@ FUNCTIONS = {
         f"learn_separated_mixture, {method}": (
             f"f.learn_separated_mixture(lines, x_pub=some, n_components=2, min_weight=0.3, budget=more, method='{method}', **quiet)"
         )
-        for method in ("tree", "one_shot", "public_pca")
+        for method in ("tree", "one_shot", "public_pca", "soft_em")
     },
     "learn_axis_aligned_mixture, one column": "f.learn_axis_aligned_mixture(line, n_components=1, budget=approx, **quiet)",
     "learn_axis_aligned_mixture, anchors": "f.learn_axis_aligned_mixture(x, n_components=1, budget=approx, **quiet)",

@@ -41,11 +41,11 @@ from fastpubpriv.mechanisms.scores import (
     empty_counts,
     shares,
 )
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement
-from fastpubpriv.privacy import ZCDP, Budget, SelectionEvent, laplace_epsilon
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
+from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent, gaussian_count_grid, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.release import release_choice
+from fastpubpriv.release.release import release, release_choice
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import MixtureTable
 from fastpubpriv.sources import Executor, Query, Rows
@@ -292,6 +292,33 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
             return -self.evaluation.scores(rows, executor)
 
         return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NoisyScores(Measurement[Fraction, Released]):
+    """Release the scores of `size` hypotheses, by clipped log densities, with Gaussian noise: the least one is the choice.
+
+    A replaced row moves each score by at most the sensitivity s of `evaluation`: size s^2 S^2 in squared l2, S the grid steps of
+    a score. For a few hypotheses on a Gaussian account, which cannot pay for a choice in epsilon.
+    Privacy note: `notes/noisy_scores.md`.
+    """
+
+    evaluation: LogRatios
+    size: int
+
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, score and add noise."""
+        most = self.evaluation.sensitivity
+        # The grid of counts has 2 S^2 for its squared sensitivity.
+        grid = gaussian_count_grid(2 * cost / (self.size * most**2), self.size, most * rows.n)
+        steps = grid.quant_bound
+        event = GaussianEvent(self.size * most**2 * steps**2, grid.log2_scale, self.size)
+
+        def query() -> IntArray:
+            return self.evaluation.scores(rows, executor) * steps
+
+        value = release(account, name=name, query=query, shape=(self.size,), event=event, unit=1.0 / steps)
+        return Released(value=value, noise_std=event.noise_std / steps, event=event)
 
 
 def pairs_of(size: int) -> int:

@@ -1,6 +1,7 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
-Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`;
+Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`,
+`notes/soft_gram.md`;
 what a box is for: `notes/real_columns.md`.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -33,7 +34,9 @@ from fastpubpriv.privacy import (
     gaussian_sum_grid,
     laplace_count_grid,
     laplace_gram_grid,
+    laplace_parts_grid,
     laplace_sum_grid,
+    parts_slack,
 )
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
@@ -441,28 +444,80 @@ class StatisticQuery(Query):
         return self.cost
 
 
+def check_statistic_grids(account: Account, costs: Iterable[Fraction], parts: int, width: int, n: int) -> None:
+    """Raise now, before the debit, if one of these costs has no grid for sums of statistics of so many parts."""
+    for cost in costs:
+        statistic_grid(account, cost, parts, width, n)
+
+
+def statistic_grid(account: Payer, cost: Fraction, parts: int, width: int, n: int) -> Grid:
+    """The grid for sums of n statistics of `parts` parts of `width` coordinates, for the noise of the account."""
+    if account.pure and parts > 1:
+        return laplace_parts_grid(cost, parts, width, n)
+    return sum_grid(account, cost, parts * width, n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticPartsQuery(StatisticQuery):
+    """As `StatisticQuery`; a row is zero unless the norms of its parts, each rounded up, add up to at most Q.
+
+    `part_of` (out_dim,) has the part of each coordinate.
+    """
+
+    part_of: IntArray
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        dim = self.row_map.out_dim
+        belongs = (self.part_of[:, None] == np.arange(self.part_of.max() + 1)).astype(np.float64)
+        size = max(64, _NUMBERS // dim)
+        for begin in range(0, len(chunk), size):
+            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+            rows = np.empty((len(part), dim), dtype=np.int32)
+            kernels.rows_quantise(part, self.row_map, rows)
+            # Whole numbers below 2^53, so every product and sum of doubles is exact.
+            squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
+            norms = np.sqrt(squares).astype(np.int64)
+            norms += norms * norms < squares
+            fits = norms.sum(axis=1) <= self.row_map.quant_bound
+            accumulators[0][:] += rows[fits].sum(axis=0, dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StatisticSum(Measurement[Fraction, Released]):
     """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
 
     `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a
-    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `VectorSum`.
+    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `VectorSum`; where `part_of` (dim,) divides
+    the coordinates into parts of equal length, the norms of a row's parts must add up to at most `radius`, which makes the l1
+    sensitivity 2 isqrt(width Q^2).
     """
 
     statistic: Callable[[Any], FloatArray]
     dim: int
     radius: float
     row_cost: int
+    part_of: IntArray | None = None
 
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
-        grid = sum_grid(account, cost, self.dim, rows.n)
-        row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
-
-        query = partial(
-            executor.run, StatisticQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost), rows
-        )
+        parts = 1 if self.part_of is None else int(self.part_of.max()) + 1
+        width = self.dim // parts
+        grid = statistic_grid(account, cost, parts, width, rows.n)
         unit = grid.step(self.radius)
+        made: Query
+        if self.part_of is None or not account.pure or parts == 1:
+            row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
+            made = StatisticQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost)
+        else:
+            unit = self.radius / (grid.quant_bound - parts_slack(parts, width) - 1)
+            row_map = AffineMap(dim=self.dim).row_map(
+                quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps)
+            )
+            made = StatisticPartsQuery(
+                statistic=self.statistic, row_map=row_map, cost=self.row_cost, part_of=self.part_of
+            )
+        query = partial(executor.run, made, rows)
         value = release(account, name=name, query=query, shape=(self.dim,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
@@ -504,3 +559,57 @@ class StatisticGram(SecondMoment):
 
     def _query(self, row_map: RowMap, triangle: bool) -> Query:
         return StatisticGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, triangle=triangle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SoftGramQuery(StatisticQuery):
+    """For each of `parts` equal parts p of the integer rows q the sum of q_p q_p^T, (parts, side, side)."""
+
+    parts: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        side = self.row_map.out_dim // self.parts
+        return (np.zeros((self.parts, side, side), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        dim = self.row_map.out_dim
+        size = max(64, _NUMBERS // dim)
+        for begin in range(0, len(chunk), size):
+            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+            rows = np.empty((len(part), dim), dtype=np.int32)
+            kernels.rows_quantise(part, self.row_map, rows)
+            # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
+            for place, mine in enumerate(np.split(rows, self.parts, axis=1)):
+                whole = mine[mine.any(axis=1)].astype(np.float64)
+                accumulators[0][place] += (whole.T @ whole).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SoftGrams(Measurement[Fraction, Released]):
+    """Release for each of `parts` equal parts y_p of y = statistic(row), clipped to norm `radius`, the sum of y_p y_p^T.
+
+    The parts of a row share one ball, so all of them cost what one Gram matrix costs: squared replace-one sensitivity 2 Q^4.
+    `statistic` is as for `StatisticSum`; noise and symmetry are those of `SecondMoment`. Gaussian accounts only.
+    """
+
+    statistic: Callable[[Any], FloatArray]
+    parts: int
+    side: int
+    radius: float
+    row_cost: int
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.parts * self.side
+        grid = gaussian_gram_grid(cost, dim, rows.n)
+        event = replace(grid.event, draws=dim * self.side)
+        row_map = AffineMap(dim=dim).on_grid(grid, self.radius)
+        grams = SoftGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, parts=self.parts)
+        query = partial(executor.run, grams, rows)
+        unit = grid.step(self.radius) ** 2
+        shape = (self.parts, self.side, self.side)
+        value = release(account, name=name, query=query, shape=shape, event=event, unit=unit)
+        std = event.noise_std * unit
+        return Released(value=(value + value.swapaxes(1, 2)) / 2.0, noise_std=std, event=event, spectral_std=std)

@@ -13,6 +13,7 @@ from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.learn import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
+from fastpubpriv.mixtures.fit import count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated.leaf_estimates import leaf_costs
 from fastpubpriv.mixtures.separated.learn import (
@@ -21,10 +22,12 @@ from fastpubpriv.mixtures.separated.learn import (
     SEARCH_SHARE,
     check_components,
     component_errors,
+    expected_noise,
 )
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
+from fastpubpriv.mixtures.separated.soft_em import Plan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
@@ -141,6 +144,22 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
 # `plan("separated_mixture")`.
 
 
+def soft_forecast(shape: Shape, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    """The error and details of rounds of soft EM, for the smallest component."""
+    dim, k = shape.dim, shape.n_components
+    _, allowance = allowance_of(budget, soft_draws(dim, k))
+    plan = Plan.of(dim, k, n_priv, shape.n_pub, float(allowance))
+    rows = n_priv * shape.min_weight
+    found = plan.predicted(dim, rows, float(allowance))
+    return found.covariance, {
+        "mean_error": found.mean,
+        "starts": float(plan.starts),
+        "rounds": float(plan.starts * plan.race + plan.more + 1),
+        "last_share": float(plan.last),
+        "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
+    }
+
+
 def plan_separated_mixture(
     *,
     dim: int,
@@ -163,16 +182,19 @@ def plan_separated_mixture(
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure = isinstance(budget, PureDP)
-        chosen = choose_search(wanted, shape, pure=pure)
+        chosen = choose_search(wanted, shape, pure=pure, noise=expected_noise(shape, n_priv, budget))
         depth = tree_depth(chosen, shape)
         if pure and depth:
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
+        if chosen.soft:
+            return soft_forecast(shape, n_priv, budget)
         stage = LADDER_STAGE if mode == "practical" else LIFTED_STAGE
         _, allowance = allowance_of(budget, search_draws(chosen, shape) + stage.draws(dim, k))
         search = allowance * SEARCH_SHARE if depth else 0 * allowance
         rows = n_priv * weight
-        found = component_errors(shape, n_priv, pure=pure, allowance=allowance - search)
-        noise = Noise(pure, leaf_costs(allowance - search, pure=pure).counts).count(Fraction(1))
+        left = allowance - search - (allowance * count_share(pure=pure) if mode == "practical" else 0)
+        found = component_errors(shape, n_priv, pure=pure, allowance=left)
+        noise = Noise(pure, leaf_costs(left, pure=pure).counts).count(Fraction(1))
         details = {
             "mean_error": found.mean,
             "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),

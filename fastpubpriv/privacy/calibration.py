@@ -230,6 +230,44 @@ def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
     return Grid(m, q, dim, LaplaceEvent(math.isqrt(4 * dim * q * q), m, dim))
 
 
+def parts_slack(parts: int, width: int) -> int:
+    """Grid steps that rounding, and rounding up the norm of each part, may add to the sum of the parts' norms.
+
+    Examples
+    --------
+    >>> parts_slack(3, 11)
+    9
+    """
+    return parts * (math.isqrt((whole(width, "width") - 1) // 4) + 2)
+
+
+@lru_cache(maxsize=256)
+def laplace_parts_grid(epsilon: Number, parts: int, width: int, n: int) -> Grid:
+    """As `laplace_sum_grid` for rows of `parts` parts whose rounded-up norms add up to at most Q: 2 isqrt(width Q^2) fits.
+
+    The norm of the whole row would allow sqrt(parts) times as much. Proof: `mechanisms/notes/statistic_sum.md`.
+
+    Examples
+    --------
+    >>> whole_row, in_parts = laplace_sum_grid(1, 12, 1000), laplace_parts_grid(1, 3, 4, 1000)
+    >>> 0.57 < in_parts.noise_std(1.0) / whole_row.noise_std(1.0) < 0.58
+    True
+    """
+    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", parts * width, n)
+
+    def fits(m: int, q: int) -> bool:
+        return q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
+
+    # 2 isqrt(width Q^2) <= B  <=>  width Q^2 < (floor(B / 2) + 1)^2
+    m, q = _finest(
+        lambda m: math.isqrt(((math.floor(amount * 2**m) // 2 + 1) ** 2 - 1) // width),
+        fits,
+        max(least, 8 * parts_slack(parts, width)),
+        problem,
+    )
+    return Grid(m, q, dim, LaplaceEvent(2 * math.isqrt(width * q * q), m, dim))
+
+
 @lru_cache(maxsize=256)
 def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
     """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m.

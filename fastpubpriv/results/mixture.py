@@ -140,7 +140,9 @@ class MixtureResult(Mixture):
         For each component "ok", or what else it is: "diagonal", "mean" or "public" (that structure was predicted to be best:
         private variances along the axes of the public covariance, a private mean only, the public rows alone), "clipped" (its mean
         was held back by the ball around its public rows, or lay outside `bounds`), "shifted" (its mean lies farther from theirs
-        than chance explains), or why it is a substitute ("low_count": too few rows, a public summary stands in; "under_resolved":
+        than chance explains); what a noisy count of the fit found ("poor_fit": rows and answer differ by more than noise and chance
+        explain; "not_gaussian": they do so mostly by the shells around the component's mean; no "ok" is left where the count could
+        say nothing), or why it is a substitute ("low_count": too few rows, a public summary stands in; "under_resolved":
         its covariance is lost in noise in some direction; "rough": it has a single public row, and the spread of those around
         stands in for its covariance; "borrowed": all public rows are equal in some column, whose scale is that of the others;
         "atoms": it stands for values that
@@ -197,6 +199,10 @@ class MixtureResult(Mixture):
         asked = self.diagnostics.get("n_components_asked", self.n_components)
         found = f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
         details = [("Found", found), ("Status", tally(self.status))]
+        if (gap := self.diagnostics.get("fit_gap")) is not None:
+            null, unexplained = self.diagnostics["fit_null"], self.diagnostics["unexplained"]
+            fit = f"total variation from the rows at least about {max(gap - null, 0.0):.3g} (chance alone: {null:.3g})"
+            details.append(("Fit", f"{fit}; {unexplained:.2%} of the rows lie far from every component"))
         borrowed = self.diagnostics.get("fallback_columns", ())
         return [*details, ("Scale borrowed by", ", ".join(borrowed))] if borrowed else details
 

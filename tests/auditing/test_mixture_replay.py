@@ -36,6 +36,7 @@ METHODS = {
     "tree": {"method": "tree"},
     "one shot": {"method": "one_shot"},
     "public": {"method": "public_pca"},
+    "soft EM": {"method": "soft_em"},
     "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
     "algorithms 9 and 10": {"method": "public_pca", "mode": "theory"},
 }
@@ -93,7 +94,7 @@ class Recording:
 
 def on_surfaces(tree, rng):
     """Rows on the surface of each released ball, and between each two centres, with one unit in the last place either way."""
-    for split in tree.splits:
+    for split in () if tree is None else tree.splits:
         if split is None:
             continue
         back = np.eye(tree.dim) if split.projection is None else split.projection

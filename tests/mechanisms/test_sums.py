@@ -1,6 +1,7 @@
 """Noisy sums, second moments and shell counts: the integers asked about, the price, and the law of the noise."""
 
 import itertools
+import math
 from fractions import Fraction
 from functools import partial
 
@@ -9,7 +10,13 @@ import numpy as np
 import pytest
 from helpers import accounts
 from helpers.errors import raises
-from releases import release_second_moment, release_shell_counts, release_vector_sum
+from releases import (
+    release_second_moment,
+    release_shell_counts,
+    release_soft_grams,
+    release_statistic_sum,
+    release_vector_sum,
+)
 from scipy import stats
 from spies import SpyRows
 from twins import rows as reference
@@ -200,6 +207,110 @@ def test_costs_without_a_grid_are_found_before_the_debit():
     raises(InputError, "no integer grid", check_sum_grids, account, [Fraction(1, 4), Fraction(1, 2**90)], 10, 1000)
     with pytest.raises(InputError, match="no integer grid"):
         check_sum_grids(Account("test", PureDP(1), draws=1), [Fraction(1, 2**60)], 10, 1000)
+
+
+def integer_rows(bound, dim):
+    return np.array(list(itertools.product(range(-bound, bound + 1), repeat=dim)))
+
+
+def norms_of_parts(rows, parts):
+    return np.ceil(np.sqrt(np.square(rows).reshape(len(rows), parts, -1).sum(axis=2)))
+
+
+@pytest.mark.parametrize(("parts", "width", "bound"), [(1, 3, 5), (2, 2, 5), (3, 2, 3), (3, 1, 4)])
+def test_l1_norm_of_rows_in_parts_by_enumeration(parts, width, bound):
+    rows = integer_rows(bound, parts * width)
+    lengths = np.abs(rows).sum(axis=1)
+    inside = norms_of_parts(rows, parts).sum(axis=1) <= bound
+    assert np.isclose(lengths[inside].max(), math.isqrt(width * bound**2), atol=1)
+    assert lengths[inside].max() <= math.isqrt(width * bound**2)
+    # Planted fault: the norm of the whole row alone.
+    whole = np.square(rows).sum(axis=1) <= bound**2
+    assert parts == 1 or lengths[whole].max() > math.isqrt(width * bound**2)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_statistics_in_parts(budget):
+    rng = np.random.default_rng(4)
+    part_of, dim = np.array([0, 1, 2, 0, 0, 1, 1, 2, 2]), 9
+    rows = rng.normal(size=(500, dim))
+    norms = np.stack([np.linalg.norm(rows[:, part_of == part], axis=1) for part in range(3)], axis=1)
+    rows[:400] *= (2.0 / norms.sum(axis=1))[:400, None]  # on the bound of the norms' sum
+    rows[400:] *= (2.0 / np.linalg.norm(rows, axis=1))[400:, None]  # on that of the whole norm, so beyond it
+    options = {"dim": dim, "radius": 2.0, "row_cost": 1, "name": "parts", "cost": Fraction(1, 4)}
+    with transcripts.recording() as transcript:
+        for extra in ({}, {"part_of": part_of}):
+            release_statistic_sum(opened(budget), private_rows(rows), np.copy, executor=EXECUTOR, **options, **extra)
+    plain, parts = transcript.calls
+    if not isinstance(budget, PureDP):
+        assert plain.query.tolist() == parts.query.tolist()
+        assert plain.event == parts.event
+        return
+    # Rows within the bound all count, up to the rounding of each; the others are zero.
+    assert np.allclose(parts.query * parts.unit, rows[:400].sum(axis=0), atol=400 * parts.unit)
+    assert not np.allclose(parts.query * parts.unit, rows.sum(axis=0), atol=400 * parts.unit)
+    scales = [call.event.noise_std * call.unit for call in (parts, plain)]
+    assert 0.99 < scales[0] / scales[1] * math.sqrt(3.0) < 1.01
+
+
+def soft_grams_of(rows, parts):
+    parted = rows.reshape(len(rows), parts, -1)
+    return np.einsum("npi,npj->npij", parted, parted).reshape(len(rows), -1)
+
+
+@pytest.mark.parametrize(("parts", "side", "bound"), [(1, 2, 4), (2, 1, 5), (2, 2, 3), (3, 1, 4)])
+def test_soft_gram_sensitivity_by_enumeration(parts, side, bound):
+    rows = integer_rows(bound, parts * side)
+    answers = soft_grams_of(rows, parts)
+
+    def largest(kept):
+        squares = np.square(answers[kept]).sum(axis=1)
+        return int((squares[:, None] + squares - 2 * answers[kept] @ answers[kept].T).max())
+
+    joint = np.square(rows).sum(axis=1) <= bound**2
+    assert largest(joint) == 2 * bound**4
+    # Planted fault: each part is checked by itself.
+    alone = (np.square(rows).reshape(len(rows), parts, side).sum(axis=2) <= bound**2).all(axis=1)
+    assert 1 in (parts, side) or largest(alone) > 2 * bound**4
+
+
+def test_soft_gram_of_one_part_is_a_second_moment():
+    rows = private_rows(hostile_rows(300, 3))
+    options = {"radius": 2.0, "name": "gram", "cost": Fraction(1, 8), "executor": EXECUTOR}
+    with transcripts.recording() as transcript:
+        release_second_moment(opened(ZCDP(1)), rows, AffineMap(dim=3), **options)
+        release_soft_grams(opened(ZCDP(1)), rows, np.copy, parts=1, side=3, row_cost=1, **options)
+    one, other = transcript.calls
+    assert one.event == other.event
+    assert one.query.reshape(-1).tolist() == other.query.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_soft_grams_are_sums_over_rows(threads):
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(3000, 3))
+    shares = rng.dirichlet(np.ones(4), size=3000)
+
+    def stacked(chunk):
+        share, white = chunk[:, 3:], np.concatenate([chunk[:, :3], np.ones((len(chunk), 1))], axis=1)
+        return (np.sqrt(share)[:, :, None] * white[:, None, :]).reshape(len(chunk), -1)
+
+    data = np.concatenate([rows, shares], axis=1)
+    queries = []
+    for chunk_rows in (64, 1000):
+        with transcripts.recording() as transcript:
+            released = release_soft_grams(
+                opened(ZCDP(500)), private_rows(data), stacked, parts=4, side=4, row_cost=1, radius=8.0, name="soft",
+                cost=Fraction(400), executor=Executor(threads=threads, progress=False, chunk_rows=chunk_rows),
+            )  # fmt: skip
+        queries.append(transcript.calls[0].query)
+    assert np.array_equal(*queries)
+    assert released.event.draws == 4 * 4 * 4
+    white = np.concatenate([rows, np.ones((3000, 1))], axis=1)
+    expected = np.einsum("nk,ni,nj->kij", shares, white, white)
+    assert np.allclose(released.value, expected, atol=30.0)
+    # Planted fault: responsibilities in place of their roots.
+    assert not np.allclose(released.value, np.einsum("nk,ni,nj->kij", shares**2, white, white), atol=300.0)
 
 
 # ---- The exponential mechanism on integer scores: exact weights, exact ratios, and scores that move by at most one.

@@ -557,9 +557,10 @@ def test_rows_held_out_choose_how_far_to_go():
     assert result.diagnostics["candidates"] == 4
     assert result.diagnostics["chosen"] >= 1
     assert (matched(result, truth) < [0.7, 0.5, 0.2]).all()
-    assert [release["name"] for release in result.releases] == [*(f"responsibilities {i}" for i in (1, 2, 3)), "choice"]
-    # Blocks of their own: the iterations have all of rho, and so has the choice.
-    assert sum(release["rho"] for release in result.releases[:3]) == pytest.approx(0.05, rel=1e-6)
+    names = [release["name"] for release in result.releases]
+    assert names == [*(f"responsibilities {i}" for i in (1, 2, 3)), "choice", "fit"]
+    # Blocks of their own: the iterations and the count have all of rho, and so has the choice.
+    assert sum(result.releases[i]["rho"] for i in (0, 1, 2, 4)) == pytest.approx(0.05, rel=1e-6)
     assert result.releases[3]["epsilon"] == pytest.approx(math.sqrt(8 * 0.05), rel=1e-6)
 
 

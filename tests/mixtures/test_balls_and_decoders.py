@@ -21,6 +21,7 @@ from fastpubpriv.mixtures.list_decoding import (
     decode_variances,
     results,
 )
+from fastpubpriv.mixtures.list_decoding.decoders import MAX_SCALES
 from fastpubpriv.mixtures.separated import public_shapes, searches
 from fastpubpriv.mixtures.separated import public_shapes as module
 from fastpubpriv.mixtures.separated.public_shapes import Ball, Gap, supercluster, terrific_ball, widest_gap
@@ -459,6 +460,22 @@ def test_the_longest_counts_are_kept():
     assert len(many.scales[0]) > 2 == len(few.scales[0])
     assert set(few.counts[0]) == set(np.sort(many.counts[0])[-2:])
     assert (np.diff(few.scales[0]) > 0).all()
+
+
+def test_every_scale_above_the_threshold_is_kept():
+    # Differences between heavy components fill more bins than those within the light ones, which 12 bins would lose.
+    means, stds, weights = np.array([0.0, 500.0, -2e4, 1e6]), np.array([1e-3, 1.0, 30.0, 1e4]), [0.15, 0.15, 0.2, 0.5]
+    found = {most: [] for most in (MAX_SCALES, 12)}
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        labels = rng.choice(4, size=40_000, p=weights)
+        values = rng.normal(means[labels], stds[labels])
+        for most, complete in found.items():
+            lists = seeded(decode_gaussians, values, budget=BUDGET, min_weight=0.15, max_scales=most)
+            near = [(lists.scales[0] >= std) & (lists.scales[0] < 2.0 * std) for std in stds]
+            complete.append(all(which.any() for which in near))
+    assert all(found[MAX_SCALES])
+    assert not any(found[12])
 
 
 def test_hidden_scales_at_the_ends_of_doubles():

@@ -15,9 +15,9 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     Mixtures,
     component_status,
     expected_ties,
-    public_ties,
     tied_shares,
 )
+from fastpubpriv.mixtures.fit import public_ties
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGET = ApproxDP(1, 1e-6)
@@ -110,19 +110,24 @@ def test_a_component_lost_in_noise_is_said_to_be():
             learn_axis_aligned_mixture, rows, n_components=2, budget=ZCDP(0.02), method="dp_em", x_pub=public,
             random_state=seed,
         )  # fmt: skip
-        assert found.status == ("ok", "low_count")
+        assert found.status == ("under_resolved", "low_count")  # of 500 rows a count can say nothing
         assert np.abs(found.means).max() < 30.0
     strong = np.repeat(rows, 40, axis=0)
     found = seeded(learn_axis_aligned_mixture, strong, n_components=2, budget=ZCDP(2), method="dp_em", x_pub=public)
-    assert found.status == ("ok", "ok")
+    # Ten rows, forty times each, are no Gaussian.
+    assert found.status[0] != "low_count"
+    assert found.status[1] in ("poor_fit", "not_gaussian")
 
 
 @pytest.mark.parametrize("name", ["normal", "two", "income"])
 def test_smooth_columns_are_not(name):
     values = column(name, 20_000)
-    assert set(seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET).status) <= {"ok", "narrow"}
+    alone = seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET)
+    assert set(alone.status) <= {"ok", "narrow"} | ({"poor_fit"} if name == "income" else set())
     found = seeded(learn_axis_aligned_mixture, values[20:], n_components=2, budget=PureDP(1), x_pub=values[:20].copy())
-    assert set(found.status) <= {"ok", "narrow"}
+    # From 20 public rows the answer may be a poor fit, and says so; of income two Gaussians always are.
+    assert set(found.status) <= {"ok", "narrow", "poor_fit", "not_gaussian"}
+    assert name != "income" or {"poor_fit", "not_gaussian"} & set(found.status)
     assert found.diagnostics["tied_share"] == (0.0,)
 
 

@@ -250,13 +250,14 @@ CALLS = {
             hostile={
                 "x_pub": PUBLICS, "n_components": COUNTS, "min_weight": PROBABILITIES,
                 "weight_floor": PROBABILITIES, "bounds": BOUNDS,
-                "method": ["auto", "tree", "one_shot", "public_pca", "x"], "mode": MODES,
+                "method": ["auto", "tree", "one_shot", "public_pca", "soft_em", "x"], "mode": MODES,
             },
         )
         for name, k, options, notions in (
             ("tree", 3, {"method": "tree"}, GAUSSIAN),
             ("one shot", 2, {"method": "one_shot"}, GAUSSIAN),
             ("public", 2, {"method": "public_pca"}, ALL),
+            ("soft EM", 2, {"method": "soft_em"}, GAUSSIAN),
             ("theory, tree", 3, {"method": "tree", "mode": "theory"}, GAUSSIAN),
             ("theory, public", 2, {"method": "public_pca", "mode": "theory"}, ALL),
             ("one component", 1, {}, ALL),

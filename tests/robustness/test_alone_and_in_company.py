@@ -110,6 +110,7 @@ def estimators_of(dim):
         options = {"score": score, "method": method, "draws": 64}
         yield "select_hypothesis", one, {"hypotheses": listed, "budget": PureDP(10), **options}
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
+    yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public, "budget": PureDP(50)}
     label = (one[:, :1] > 0.0) + 0.0
     labelled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
     for method in ("newton",):

@@ -38,11 +38,13 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     choose,
     em,
     finest_differences,
+    fit_of_cells,
     joined,
     misfit,
     moved,
     on_the_line,
     refine,
+    shows_no_step,
     tied_shares,
 )
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
@@ -554,7 +556,7 @@ def _scattered(heads: list[Fit], *, size: int, jitter: float, fixed: bool) -> Mi
 
 SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
 KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
-MOST_SCALES = 6
+MOST_SCALES = 20
 ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]  # where no scale was found
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
@@ -651,6 +653,7 @@ def learn(task: Task) -> Learned:
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
     cells = counted(run.block(cell_rows), edges if scales else np.union1d(edges, octaves()))
     std = 1.0 if task.known_std else None
+    rounded = False
     if std is None:
         cells, rounded = without_comb(cells, steps[0])
         tied = [max(tied[0], tied_in(cells))] if rounded else tied
@@ -672,7 +675,12 @@ def learn(task: Task) -> Learned:
         if scales
         else max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
     )
-    return replace(learned, unseen=unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest))
+    narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
+    fit = None
+    # Cells do not end between rounded values; few rows do not show whether there is a step between values.
+    if learned.status == "ok" and not rounded and not tied[0] > 0.0 and shows_no_step(steps[0], learned.stds[:, 0]):
+        fit = fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
+    return replace(learned, unseen=narrow, fit=fit)
 
 
 def counted(run: Run, edges: FloatArray) -> Cells:

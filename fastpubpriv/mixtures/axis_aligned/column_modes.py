@@ -51,9 +51,12 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     choose,
     column_by_column,
     finest_differences,
+    fit_of_cells,
     hypotheses_of,
+    shows_no_step,
     tied_shares,
 )
+from fastpubpriv.mixtures.fit import Fit
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.sources import Rows
@@ -75,6 +78,7 @@ class Column:
     seen: bool = True  # whether its rows showed places
     tied: float = 0.0
     step: float = math.inf
+    cells: Cells | None = None  # the released counts
 
     def modes(self, label: int | None, least: float) -> FloatArray:
         """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
@@ -232,7 +236,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
         fit = nothing() if blind else best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
         cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
         share = max(tied[j], tied_in(cells)) if rounded else tied[j]
-        return Column(fit, cuts, confused, bool(places[j]), share, steps[j])
+        return Column(fit, cuts, confused, bool(places[j]), share, steps[j], None if rounded or share > 0.0 else cells)
 
     def fit_column(j: int) -> None:
         with np.errstate(all="ignore"):  # a thread has its own, and released numbers may be of any size
@@ -454,7 +458,18 @@ def learn(task: Task) -> Learned:
     facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
     learned = choose(task, run.block(choice_rows), hypotheses, status=status, diagnostics=facts)
-    return replace(learned, low=dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, per_row))
+    low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, per_row)
+    return replace(learned, low=low, fit=worst_column(learned, columns) if learned.status == "ok" else None)
+
+
+def worst_column(learned: Learned, columns: list[Column]) -> Fit | None:
+    """The fit of the column whose released cells differ most from the answer, beyond chance; None where all are rounded values."""
+    fits = [
+        fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])
+        for j, column in enumerate(columns)
+        if column.cells is not None and shows_no_step(column.step, learned.stds[:, j])
+    ]
+    return max(fits, key=lambda fit: fit.gap - fit.null - fit.spread, default=None)
 
 
 METHOD = AxisMethod(

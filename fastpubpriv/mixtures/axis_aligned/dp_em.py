@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.densities import RowStatistic
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
-from fastpubpriv.mechanisms.sums import StatisticSum, check_sum_grids
+from fastpubpriv.mechanisms.sums import StatisticSum, check_statistic_grids
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import (
     PUBLIC_SEED,
@@ -32,7 +32,9 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     choosing,
     hypotheses_of,
     iterating,
+    measured,
 )
+from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 from fastpubpriv.release.account import Account
@@ -135,13 +137,14 @@ def learn_from_list(task: Task) -> Learned:
     listed = hypotheses_of(found.weights, found.means, found.stds)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
-    return choose(task, task.run, listed, status="ok", diagnostics={})
+    share = 1 - count_share(pure=task.run.account.pure)
+    return measured(task, task.run, choose(task, task.run, listed, status="ok", diagnostics={}, share=share))
 
 
 PUBLIC_LIST = AxisMethod(
     name="public_list",
     learn=learn_from_list,
-    draws=lambda n, dim, components, known_std: 1,
+    draws=lambda n, dim, components, known_std: 1 + count_draws(components),
     seconds=choosing,
     candidates=1000,
     choice_only=True,
@@ -202,6 +205,12 @@ class Radii:
 def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     """Length of a row's statistic."""
     return components * (1 + dim * (1 if known_std else 2))
+
+
+def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
+    """Component of each entry of a row's statistic; the norms of the components' entries add up to at most `Radii.total`."""
+    each = np.arange(components)
+    return np.concatenate([each, np.tile(np.repeat(each, dim), 1 if known_std else 2)])
 
 
 def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
@@ -299,17 +308,21 @@ def draws(components: int, dim: int, *, known_std: bool, steps: int = STEPS) -> 
     return steps * statistic_dim(components, dim, known_std=known_std)
 
 
-def check(account: Account, rows: Rows, components: int, *, known_std: bool, steps: int) -> None:
+def check(
+    account: Account, rows: Rows, components: int, *, known_std: bool, steps: int, share: Fraction = Fraction(1)
+) -> None:
     """Raise now, before the debit, if an iteration with so many components has no integer grid."""
-    costs = [account.allowance * part for part in iteration_shares(steps)]
-    check_sum_grids(account, costs, statistic_dim(components, rows.dim, known_std=known_std), rows.n)
+    costs = [share * account.allowance * part for part in iteration_shares(steps)]
+    check_statistic_grids(account, costs, components, statistic_dim(1, rows.dim, known_std=known_std), rows.n)
 
 
-def iterate(task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: int) -> list[Iteration]:
-    """Iterations on the private rows of a run (and the public ones, where there are any), with all of its account's budget."""
+def iterate(
+    task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: int, share: Fraction = Fraction(1)
+) -> list[Iteration]:
+    """Iterations on the private rows of a run (and the public ones, where there are any), with this share of its budget."""
     components, dim = at.means.shape
     radii = Radii.of(dim, known_std=task.known_std)
-    n, allowance = run.rows.n, run.account.allowance
+    n, allowance = run.rows.n, share * run.account.allowance
     n_pub = 0 if task.public is None else len(task.public)
     path: list[Iteration] = []
     for number, part in enumerate(iteration_shares(steps), start=1):
@@ -320,6 +333,7 @@ def iterate(task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: i
                 dim=statistic_dim(components, dim, known_std=task.known_std),
                 radius=radii.total,
                 row_cost=12 * components * dim + 20 * components,
+                part_of=component_of(components, dim, known_std=task.known_std),
             ),
             name=name,
             cost=allowance * part,
@@ -341,12 +355,13 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     at, floor = public_start(task.public, task.n_components, known_std=task.known_std)
     account, rows = task.run.account, task.run.rows
     blocks = interleave_rows(rows, 100 - task.held_out, task.held_out) if task.held_out else (rows,)
-    check(account, blocks[0], task.n_components, known_std=task.known_std, steps=steps)
+    share = 1 - count_share(pure=account.pure)
+    check(account, blocks[0], task.n_components, known_std=task.known_std, steps=steps, share=share)
     if task.held_out:
         check_rows(blocks[1].n, rows.dim)
     account.open()
     run = task.run.block(blocks[0]) if task.held_out else task.run
-    path = iterate(task, run, at, floor, steps=steps)
+    path = iterate(task, run, at, floor, steps=steps, share=share)
     facts = {"steps": steps, "private_weight": [step.share for step in path]}
     noise = path[-1].noise_std / blocks[0].n
     if task.held_out:
@@ -356,16 +371,18 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     else:
         last = path[-1].parameters
         learned = Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
-    return replace(learned, low=lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise))
+    low = lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise)
+    return measured(task, run, replace(learned, low=low))
 
 
 def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:
     """Expected l2 error of the mean of a component of average weight after the last iteration, in its standard deviations."""
     _, allowance = allowance_of(budget, draws(components, dim, known_std=False))
     radius = Radii.of(dim, known_std=False).total
-    last = float(allowance * iteration_shares(STEPS)[-1])
-    length = statistic_dim(components, dim, known_std=False)
-    noise = math.sqrt(8.0 * length) / last if isinstance(budget, PureDP) else 2.0 / math.sqrt(2.0 * last)
+    pure = isinstance(budget, PureDP)
+    last = float(allowance * (1 - count_share(pure=pure)) * iteration_shares(STEPS)[-1])
+    width = statistic_dim(1, dim, known_std=False)
+    noise = math.sqrt(8.0 * width) / last if pure else 2.0 / math.sqrt(2.0 * last)
     private = 1.0 / (components * n) + (radius * noise / n) ** 2
     public = 1.0 / (components * n_pub) if n_pub else math.inf
     return components * math.sqrt(dim / (1.0 / private + 1.0 / public))
@@ -383,7 +400,9 @@ def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tu
 METHOD = AxisMethod(
     name="dp_em",
     learn=learn,
-    draws=lambda n, dim, components, known_std: draws(components, dim, known_std=known_std) + 1,
+    draws=lambda n, dim, components, known_std: (
+        draws(components, dim, known_std=known_std) + 1 + count_draws(components)
+    ),
     predict=predict,
     seconds=partial(iterating, steps=STEPS),
     held_out_choices=STEPS + 1,

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,8 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.histograms import StableRelease
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
+from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, ROUNDING, measure
+from fastpubpriv.mixtures.fit import Fit as MeasuredFit
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.session import Method, Run
@@ -469,8 +472,16 @@ def line(mixtures: Mixtures) -> Hypotheses:
     return hypotheses_of(mixtures.weights, mixtures.means[:, :, None], mixtures.stds[:, :, None])
 
 
-def choose(task: Task, run: Run, listed: Mixtures | Hypotheses, *, status: str, diagnostics: dict[str, Any]) -> Learned:
-    """Select one candidate by the rows of a run, with all of its account's budget; a public stand-in when there is none."""
+def choose(
+    task: Task,
+    run: Run,
+    listed: Mixtures | Hypotheses,
+    *,
+    status: str,
+    diagnostics: dict[str, Any],
+    share: Fraction = Fraction(1),
+) -> Learned:
+    """Select one candidate by the rows of a run, with this share of its account's budget; a public stand-in when there is none."""
     hypotheses = line(listed) if isinstance(listed, Mixtures) else listed
     facts = {**diagnostics, "candidates": hypotheses.size}
     dim = run.rows.dim
@@ -482,10 +493,10 @@ def choose(task: Task, run: Run, listed: Mixtures | Hypotheses, *, status: str, 
     if hypotheses.size > 1:
         account = run.account
         if isinstance(account.budget, ApproxDP):
-            law, epsilon = "permute_and_flip", account.approx_left[0]
+            law, epsilon = "permute_and_flip", share * account.approx_left[0]
         else:
             law = law_for(account)
-            epsilon = epsilon_of(account.allowance, law, pure=account.pure)
+            epsilon = epsilon_of(share * account.allowance, law, pure=account.pure)
         method, evaluation = prepare(hypotheses, run.rows.n, threads=run.executor.threads)
         choice = HypothesisChoice(evaluation=evaluation, size=hypotheses.size, law=law)
         index = run.release(choice, name="choice", cost=epsilon, method=method).index
@@ -497,6 +508,49 @@ def choose(task: Task, run: Run, listed: Mixtures | Hypotheses, *, status: str, 
         stds=np.sqrt(hypotheses.spreads[index][present]),
         status=status,
         diagnostics=facts,
+    )
+
+
+def measured(task: Task, run: Run, learned: Learned) -> Learned:
+    """The answer with what a count of the rows of a run says of its fit; a public stand-in is not looked at."""
+    if learned.status == "fallback" or task.public is None:
+        return learned
+    weights = learned.weights / learned.weights.sum()
+    return replace(learned, fit=measure(run, weights, learned.means, learned.covariances, public=task.public))
+
+
+GROUPS = 32  # of equal share under the answer, that cells are put together to
+FINE = 0.5  # of a deviation: a bound of the step between values up to which a comb of them would have been seen
+POOR_CELLS = 0.02  # total variation beyond chance below which such counts call no fit poor
+
+
+def shows_no_step(step: float, stds: FloatArray) -> bool:
+    """Whether a bound of the step between values is small beside every component, so that a comb would have been seen."""
+    return step <= FINE * float(stds.min())
+
+
+def fit_of_cells(cells: Cells, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
+    """What counts of cells that were released anyway say of an answer (k,) on their line; nothing is released for it."""
+    below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
+    expected = np.diff(below, axis=0)
+    group = np.minimum((np.cumsum(expected.sum(axis=1)) * GROUPS).astype(np.int64), GROUPS - 1)
+    _, group = np.unique(group, return_inverse=True)
+    parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
+    share, found = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
+    # Rows that are not finite are in no cell.
+    seen = float(cells.counts.sum())
+    if seen < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
+        found *= cells.total / max(seen, 1.0)
+    std = np.sqrt(np.bincount(group) * (cells.noise_std / cells.total) ** 2 + share * (1.0 - share) / cells.total)
+    belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
+    return MeasuredFit(
+        gaps=(np.maximum(np.abs(found - share) - std, 0.0) / 2.0) @ belongs,
+        nulls=CHANCE * std @ belongs,
+        outer=np.zeros(len(weights)),
+        beyond=np.zeros(len(weights)),
+        shares=weights / weights.sum(),
+        spread=CHANCE_STD * float(np.sqrt(np.square(std).sum())),
+        floor=POOR_CELLS,
     )
 
 
@@ -591,6 +645,7 @@ class Learned:
     """A learnt mixture in the coordinates of the rows that the learner saw.
 
     `unseen` (k,) marks components so narrow that a released histogram does not show their width, `low` (k,) those that noise hides.
+    `fit` is what a count said of the answer, where one was released.
     `status` is "ok"; "shortlist" when the choice was among the heaviest of the theorem's candidates; "fallback" when the mixture is
     a public stand-in that no private row speaks for; or "empty" when a stage of the search found nothing and a coarser answer was
     chosen. Decided from released values only.
@@ -603,6 +658,12 @@ class Learned:
     diagnostics: dict[str, Any] = field(default_factory=dict)
     unseen: BoolArray | None = None
     low: BoolArray | None = None
+    fit: MeasuredFit | None = None
+
+    @property
+    def covariances(self) -> FloatArray:
+        """(k, dim, dim), diagonal."""
+        return self.stds[:, :, None] ** 2 * np.eye(self.stds.shape[1])
 
 
 # Of a Gaussian's differences the threshold hides a few bins of its tails: their counts halve from bin to bin.
@@ -611,13 +672,8 @@ DEVIATIONS = 3.0
 # Widths in steps from which a lattice is as good as a density, and how many times more ties than a lattice makes are no lattice's.
 STEPS_WIDE = 2.0
 MOST_UNEXPLAINED = 3.0
-# The share of pairs of public rows that tie in a column of atoms, and the fewest that show it.
-PUBLIC_SHARE = 0.05
-LEAST_TIED = 3
 # A component narrower than another one by this factor may stand for one value.
 NARROW = 100.0
-# A width below this share of the mean's size is the rounding of numbers.
-ROUNDING = 1e-9
 
 
 def tied_shares(found: StableRelease, pairs: int, components: int) -> list[float]:
@@ -637,21 +693,6 @@ def finest_differences(found: StableRelease) -> list[float]:
         math.ldexp(1.0, min(int(np.min(histogram.keys)) + 1, 1023)) if len(histogram.keys) else math.inf
         for histogram in found.histograms
     ]
-
-
-def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
-    """For each column the share of pairs of public rows that tie, 0 below what chance and rounding may do, and the least step."""
-    n_pub = len(x_pub)
-    shares, steps = [], []
-    for column in x_pub.T:
-        values, counts = np.unique(column, return_counts=True)
-        tied = float(np.sum(counts * (counts - 1.0))) / 2.0
-        share = tied / max(1.0, n_pub * (n_pub - 1.0) / 2.0)
-        shares.append(share if tied >= LEAST_TIED and share > PUBLIC_SHARE else 0.0)
-        gaps = np.diff(values)
-        gaps = gaps[gaps > ROUNDING * float(np.abs(values).max())]
-        steps.append(float(gaps.min()) if len(gaps) else math.inf)
-    return shares, steps
 
 
 def expected_ties(weights: FloatArray, means: FloatArray, stds: FloatArray, step: float) -> float:
@@ -701,5 +742,6 @@ def component_status(
         elif learned.status != "ok":
             words.append(learned.status)
         else:
-            words.append("low_count" if low[place] else "narrow" if narrow[place] else "ok")
+            word = "low_count" if low[place] else "narrow" if narrow[place] else "ok"
+            words.append(word if learned.fit is None else learned.fit.word(place, word))
     return tuple(words)

@@ -30,8 +30,8 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     choosing,
     component_status,
     hypotheses_of,
-    public_ties,
 )
+from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding.decoders import (
     Thresholds,
     mean_partitions,
@@ -347,7 +347,8 @@ def learn_axis_aligned_mixture(
     MixtureResult
         `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it stands for values or groups of them; "narrow" where it
-        is so narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; and for all of them
+        is so narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; "poor_fit",
+        "not_gaussian" or "under_resolved" by a count of the fit, as in `MixtureResult`; and for all of them
         "empty" when a stage found nothing and a coarser answer stands in; "shortlist" when "list_decoding" found more candidates
         than can be compared and chose among the heaviest, of which the theorem says nothing, though the best of all is usually
         there; "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage
@@ -364,7 +365,8 @@ def learn_axis_aligned_mixture(
     Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "list_decoding" work on
     disjoint blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon
     (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total; rows held out are a block of their own. Public:
-    n_priv, dim, x_pub, all arguments.
+    n_priv, dim, x_pub, all arguments. Where there are public rows, a fiftieth of the budget (a twentieth of an epsilon) pays for a
+    count of how well the answer fits; elsewhere the cells that were counted anyway say it.
 
     Notes
     -----
@@ -399,7 +401,7 @@ def learn_axis_aligned_mixture(
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    running.require_squares("learn_axis_aligned_mixture", rows.dim, 5 * n_components)
+    running.require_squares("learn_axis_aligned_mixture", rows.dim, 13 * n_components)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
     weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
@@ -503,6 +505,7 @@ def _result(
         method=method.name,
         diagnostics={
             **learned.diagnostics,
+            **({} if learned.fit is None else learned.fit.facts_in(order)),
             "tied_share": tied,
             "step": [each if math.isfinite(each) else None for each in steps],
             "n_components_asked": asked,

@@ -40,7 +40,7 @@ from fastpubpriv.sources.views import linear_rows, pair_rows, split_rows
 
 # ---- What the list decoders do before they read: constants, checks, the account --------------------------------------
 
-MAX_SCALES = 12
+MAX_SCALES = 48
 LEAST_WEIGHT = 1e-9  # of a component; fewer rows than one in a billion are none that a count with noise would show
 
 
@@ -97,7 +97,7 @@ class Thresholds:
     # the paper's constants (w^2 / 8 and w / 8, and an empty list when more than 12 / w^2 or 12 / w bins are above),
     # or half of the mass that the best bin of such a Gaussian has
     theory: bool = False
-    max_scales: int = 12  # practical constants only: the largest noisy counts are kept
+    max_scales: int = MAX_SCALES  # practical constants only: the largest noisy counts are kept
 
     @property
     def scale_share(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +23,7 @@ from fastpubpriv.estimators.preconditioner import Frame
 from fastpubpriv.estimators.radii import Mode, failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
+from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.separated.leaf_estimates import (
     FLOOR_DEVIATIONS,
     FLOOR_ROWS,
@@ -59,6 +60,16 @@ from fastpubpriv.mixtures.separated.searches import (
     search_scaling,
     tree_depth,
 )
+from fastpubpriv.mixtures.separated.soft_em import (
+    SEARCHES,
+    Plan,
+    budget_noise,
+    check_soft_grids,
+    component_words,
+    learn_rounds,
+    public_starts,
+    soft_draws,
+)
 from fastpubpriv.privacy import (
     ZCDP,
     Budget,
@@ -73,8 +84,9 @@ from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.row_maps import Rule
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Run, allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
 
 # Share of the budget for finding the components, where that asks private rows; the rest is for their Gaussians and weights.
@@ -99,9 +111,15 @@ def find_components(
     return find(search)
 
 
-def checked_search(method: str, shape: Shape, structure: str, public: FloatArray, *, pure: bool) -> SearchMethod:
+def checked_search(
+    method: str, shape: Shape, structure: str, public: FloatArray, *, n_priv: int, budget: Budget
+) -> SearchMethod:
     """The search to run, if mode, structure and budget allow it."""
-    chosen = choose_method(method, shape, pure=pure)
+    pure = isinstance(budget, PureDP)
+    noise = math.inf if structure != "auto" else expected_noise(shape, n_priv, budget)
+    chosen = choose_method(method, shape, pure=pure, noise=noise)
+    if chosen.soft and structure not in ("auto", "full"):
+        raise InputError(f"structure={structure!r} is not for method='soft_em', which learns full covariances")
     if shape.mode == "theory" and chosen.theory is None:
         proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
         raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
@@ -115,6 +133,14 @@ def checked_search(method: str, shape: Shape, structure: str, public: FloatArray
     if shape.mode == "theory" and shape.n_components > 1:
         refuse_too_much(public)
     return chosen
+
+
+def expected_noise(shape: Shape, n_priv: int, budget: Any) -> float:
+    """`budget_noise` of a call; infinite where soft EM has no noise to run with."""
+    if not isinstance(budget, Budget) or isinstance(budget, PureDP):
+        return math.inf
+    _, rho = allowance_of(budget, soft_draws(shape.dim, shape.n_components))
+    return budget_noise(shape.dim, shape.n_components, n_priv, float(rho))
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
@@ -287,14 +313,18 @@ def learn_separated_mixture(
         Share of the rows in the smallest component. Nothing smaller is split off.
     {budget}
         PureDP pays for methods that read public rows only.
-    method : "auto", "tree", "one_shot" or "public_pca"
-        How components are found. "tree": private principal directions, then a ball along a valley of a released histogram, again
+    method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
+        "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
+        components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
+        any scales, and for columns that are not too many for the rows and the budget. The others find components first, and then
+        learn a Gaussian for each. "tree": private principal directions, then a ball along a valley of a released histogram, again
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
         once, then the nearest of the centres of the public rows; for components of comparable scale and 2 to 10 public rows each.
-        "public_pca": public rows alone find the components. "auto" decides by n_pub, dim, n_components and min_weight.
+        "public_pca": public rows alone find the components. "auto" decides by n_priv, n_pub, dim, n_components, min_weight and
+        the budget: "soft_em" wherever its noise is predicted small.
     structure : "auto", "public", "mean", "diagonal" or "full"
         What is learnt privately of each component, as in `estimate_gaussian`: "auto" predicts what is best for each by its
-        released count and its public rows. Mode "theory" learns full covariances.
+        released count and its public rows. "soft_em" and mode "theory" learn full covariances.
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy.
@@ -311,7 +341,9 @@ def learn_separated_mixture(
     -------
     MixtureResult
         `weights`, `means`, `covariances` and `status` of the components found, the released `tree` that sends a row to its
-        component, and `diagnostics` (noisy counts, what each component's rung and its predictions are, balls, cuts, depth, shares).
+        component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
+        shares; `fit_gap` and `fit_null`: how far rows and answer differ by a noisy count, and what chance alone gives;
+        `unexplained`: the share of rows far from every component).
 
     Raises
     ------
@@ -323,14 +355,16 @@ def learn_separated_mixture(
     routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
     of that for one that enters or leaves, so a search of depth D costs D shares. The leaves are released together, with exact
     integer sensitivities for a row that stays in its leaf and one that moves; counts are free. Nothing is divided by a
-    private size. Three tenths of the budget go to a search that reads private rows, the rest to the leaves.
+    private size. In practical mode a fiftieth of the budget pays for the count of the fit; three tenths go to a search that reads
+    private rows, the rest to the leaves. "soft_em": public shares of the rho for searches, rounds (joint Gram matrices of all
+    components, at the price of a single one), a choice by noisy scores, and the count.
 
     Notes
     -----
     Paper A, Algorithms 3 to 10. Departs from it: the accounting, which has to pay for the two clusters that a replaced row
     changes and for the three counts of a ball query; the least radius of the partitioner, at which the printed search stops
     too early; in practical mode the search, and the learner of a leaf, which is the ladder of `estimate_gaussian`; in mode
-    "theory" it is its lifted CoinPress.
+    "theory" it is its lifted CoinPress. "soft_em" is not the paper's.
 
     Examples
     --------
@@ -348,7 +382,7 @@ def learn_separated_mixture(
     if public is None:
         raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
     k, weight = check_components(n_components, min_weight, len(public), rows.n)
-    running.require_squares("learn_separated_mixture", rows.dim, 4 * (k + 2))
+    running.require_squares("learn_separated_mixture", rows.dim, 8 * (k + 2))
     method = METHODS.choose(method)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
@@ -359,48 +393,112 @@ def learn_separated_mixture(
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
-    chosen = checked_search(method, shape, structure, public, pure=isinstance(budget, PureDP))
-    depth = tree_depth(chosen, shape)
-    stage = LADDER_STAGE if mode == "practical" else LIFTED_STAGE
-    scaling = search_scaling(chosen, shape, public)
-    run = running.start(
-        "learn_separated_mixture",
-        rows,
-        budget,
-        draws=search_draws(chosen, shape) + stage.draws(rows.dim, k),
-        **running.asked(ledger, random_state, threads, progress),
-    )
-    allowance, pure = run.account.allowance, run.account.pure
-    search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
-    left = allowance - search_cost
-    if depth:
-        check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
-    stage.check(rows.dim, rows.n, k, left, pure=pure)
-    warn_if_hopeless(run, rows.n * weight, component_errors(shape, rows.n, pure=pure, allowance=left))
+    chosen = checked_search(method, shape, structure, public, n_priv=rows.n, budget=budget)
     equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
     constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:
         warnings.warn(f"learn_separated_mixture: {constant_text(constant)}", AccuracyWarning, stacklevel=2)
+    options = running.asked(ledger, random_state, threads, progress)
+    learn = _learn_rounds if chosen.soft else _learn_leaves
+    learnt = learn(rows, public, shape, chosen, budget, structure, weight_floor, **options)
+    found = {"n_components_asked": k, "fallback_columns": constant}
+    return bounded(replace(learnt, diagnostics={**learnt.diagnostics, **found}), box)
+
+
+def _learn_leaves(
+    rows: Rows,
+    public: FloatArray,
+    shape: Shape,
+    chosen: SearchMethod,
+    budget: Budget,
+    structure: str,
+    weight_floor: float,
+    **options: Any,
+) -> MixtureResult:
+    """A search, a Gaussian for each leaf, and in mode "practical" a count of how well they fit."""
+    k, depth, practical = shape.n_components, tree_depth(chosen, shape), shape.mode == "practical"
+    stage = LADDER_STAGE if practical else LIFTED_STAGE
+    scaling = search_scaling(chosen, shape, public)
+    draws = search_draws(chosen, shape) + stage.draws(rows.dim, k) + (fit.count_draws(k) if practical else 0)
+    run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
+    allowance, pure = run.account.allowance, run.account.pure
+    search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
+    count_cost = allowance * fit.count_share(pure=pure) if practical else Fraction(0)
+    left = allowance - search_cost - count_cost
+    if depth:
+        check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
+    stage.check(rows.dim, rows.n, k, left, pure=pure)
+    warn_if_hopeless(run, rows.n * shape.min_weight, component_errors(shape, rows.n, pure=pure, allowance=left))
     with run.paid():
         found = find_components(run, public, shape, chosen, search_cost, scaling)
-        leaves, source = stage.learn(run, found, public, allowance=left, structure=structure, failure_prob=failure_prob)
+        leaves, source = stage.learn(
+            run, found, public, allowance=left, structure=structure, failure_prob=shape.failure_prob
+        )
         learnt = put_together(
             run,
             found,
             leaves,
-            method=chosen.name if mode == "practical" else f"{chosen.name}, theory",
+            method=chosen.name if practical else f"{chosen.name}, theory",
             source=source,
             weight_floor=weight_floor,
             n_pub=len(public),
             diagnostics={
-                "n_components_asked": k,
-                "fallback_columns": constant,
                 "scaling": scaling.name,
                 "clustering_share": float(search_cost / allowance),
                 "node_share": float(search_cost / allowance / depth) if depth else 0.0,
             },
         )
-        return bounded(learnt, box)
+        return fit.with_fit(run, learnt, public) if practical else learnt
+
+
+def _learn_rounds(
+    rows: Rows,
+    public: FloatArray,
+    shape: Shape,
+    chosen: SearchMethod,
+    budget: Budget,
+    structure: str,
+    weight_floor: float,
+    **options: Any,
+) -> MixtureResult:
+    """Rounds of soft EM from several starts, and a count of how well they fit."""
+    k, dim, n = shape.n_components, shape.dim, rows.n
+    fits = public_starts(public, shape)
+    draws = search_draws(chosen, shape) + soft_draws(dim, k)
+    run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
+    allowance = run.account.allowance
+    plan = Plan.of(dim, k, n, len(public), float(allowance))
+    for name in plan.searches:
+        search = METHODS[name]
+        check_search_grids(allowance * SEARCHES[name], search.depth(shape), search, dim, n)
+    check_soft_grids(plan, dim, k, n, allowance)
+    expected = n * shape.min_weight
+    warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
+    with run.paid():
+        state, facts = learn_rounds(run, public, shape, plan, fits)
+        assert state.noise is not None
+        assert state.counts is not None
+        weights = np.maximum(state.at.weights, weight_floor / k)
+        learnt = MixtureResult(
+            weights=frozen(weights / weights.sum()),
+            means=frozen(state.at.means),
+            covariances=frozen(state.at.covariances),
+            status=component_words(state, FLOOR_ROWS, guarded=facts["guarded"]),
+            method=chosen.name,
+            columns=rows.columns,
+            diagnostics={
+                "n_components_found": k,
+                "counts": state.counts.tolist(),
+                "count_noise_std": state.count_std,
+                "rounds": state.rounds,
+                "predicted_covariance_errors": np.hypot(state.noise, np.sqrt(dim * (dim + 1) / state.counts)).tolist(),
+                "covariance_noise": state.noise.tolist(),
+                **facts,
+            },
+            provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
+            **run.fields(len(public)),
+        )
+        return fit.with_fit(run, learnt, public)
 
 
 THIRD = Fraction(1, 3)

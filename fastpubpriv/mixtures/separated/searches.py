@@ -365,13 +365,14 @@ class SearchMethod(Method[[Shape]]):
 
     `depth(shape)` is the most nodes on a path that ask private queries, 0 for a search among public rows. Principal directions get
     `directions_share` of what a node may cost, histograms along them the rest. `cuts_at_gaps`: by balls around which no public row
-    lies.
+    lies. `soft`: rounds of soft EM follow, not a Gaussian for each leaf.
     """
 
     depth: Callable[[Shape], int]
     theory: Callable[[Search], Clustering] | None = None
     directions_share: Fraction = Fraction(1)
     cuts_at_gaps: bool = False
+    soft: bool = False
 
 
 def node_draws(shape: Shape) -> int:
@@ -398,13 +399,27 @@ PUBLIC_PCA = SearchMethod(
     draws=lambda shape: 0,
     needs_public=True,
 )
-METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, auto=True)
+# Not a search for components, but for a start of what follows; see `soft_em`.
+SOFT_EM = SearchMethod(
+    name="soft_em",
+    learn=one_shot,
+    depth=lambda shape: 1,
+    draws=lambda shape: 2 * shape.n_components * node_draws(shape),
+    needs_public=True,
+    soft=True,
+)
+METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
+
+# Relative noise of a component's covariance under the whole budget up to which rounds of soft EM end closer than a search.
+CLEAR = 0.5
 
 
-def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
-    """The search to run, by public shapes alone (and pure budgets, which can pay for none that asks private rows)."""
+def choose_method(method: str, shape: Shape, *, pure: bool, noise: float = math.inf) -> SearchMethod:
+    """The method to run, by public numbers alone; `noise` is `soft_em.budget_noise`. Pure budgets can pay for no private search."""
     if method != "auto":
         return METHODS[method]
+    if not pure and shape.mode == "practical" and shape.n_components > 1 and shape.dim > 1 and noise <= CLEAR:
+        return SOFT_EM
     if pure or shape.n_components == 1:
         return PUBLIC_PCA
     if shape.mode == "theory":

@@ -1,0 +1,355 @@
+"""How well a released mixture fits the private rows: one noisy histogram, and the words for each component that follow from it.
+
+Every row has one of a few dozen codes: its likeliest component, the shell of its distance from it, whether another component is
+nearly as likely, and where it lies along the component's leading axis. Counts are compared with public draws of the mixture.
+Half of what they differ by, beyond what chance explains, is a lower bound of the total variation between the rows and the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.estimators.linalg import lower_powers, spectrum
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.group_covariances import total
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.privacy import clip_steps
+from fastpubpriv.public_draws import chi2_quantiles, draw_normals
+from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.row_maps import RowMap
+from fastpubpriv.session import Run
+from fastpubpriv.sources.views import interleave_rows
+
+# ---- Rows in the coordinates of each component.
+
+# Whitened rows are shortened to this norm: farther from every component, none is likelier than another.
+FARTHEST = 1024.0
+_LARGEST_ROW = 2**26
+_NUMBERS = 1 << 17  # of whitened rows that are held at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gaussians:
+    """A mixture laid out for passes over rows: `roots` (k, dim, dim) are lower triangular, `maps` whiten rows to whole steps."""
+
+    weights: FloatArray
+    means: FloatArray
+    covariances: FloatArray
+    roots: FloatArray
+    maps: tuple[RowMap, ...]
+    step: float
+
+    @classmethod
+    def of(cls, weights: FloatArray, means: FloatArray, covariances: FloatArray) -> Gaussians:
+        """From weights (k,), means (k, dim) and positive definite covariances (k, dim, dim)."""
+        dim = means.shape[1]
+        bound = min(_LARGEST_ROW, math.isqrt(2**53 // dim))
+        steps = clip_steps(bound, dim)
+        roots, maps = np.empty_like(covariances), []
+        for place, covariance in enumerate(covariances):
+            # In standard deviations of the columns, whose units may be far apart.
+            scale = np.sqrt(np.diag(covariance))
+            root, inverse = lower_powers(covariance / np.outer(scale, scale))
+            roots[place] = scale[:, None] * root
+            affine = AffineMap(
+                dim=dim, center=means[place], matrix=np.ascontiguousarray(np.tril(inverse) / scale), lower=True
+            )
+            maps.append(affine.row_map(quant_bound=bound, inv_step=steps / FARTHEST, limit=float(steps)))
+        return cls(
+            weights=weights, means=means, covariances=covariances, roots=roots, maps=tuple(maps), step=FARTHEST / steps
+        )
+
+    @property
+    def dim(self) -> int:
+        """Columns."""
+        return int(self.means.shape[1])
+
+    def whitened(self, chunk: Any) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Rows in standard deviations of each component (k, n, dim), their squared lengths (k, n), and which are finite (n,).
+
+        Of whole steps, whose squares add up exactly: a row has the same numbers whatever rows are beside it.
+        """
+        rows = np.empty((len(self.maps), len(chunk), self.dim))
+        taken = np.empty((len(chunk), self.dim), dtype=np.int32)
+        for place, row_map in enumerate(self.maps):
+            kernels.rows_quantise(chunk, row_map, taken)
+            rows[place] = taken
+        squares = np.einsum("kij,kij->ki", rows, rows) * self.step**2
+        rows *= self.step
+        return rows, squares, np.isfinite(chunk).all(axis=1)
+
+    def shares(self, squares: FloatArray, finite: BoolArray) -> FloatArray:
+        """Responsibility of each component for each row, (k, n); zero for a row that is not finite."""
+        constants = np.log(self.weights) - np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
+        joint = constants[:, None] - 0.5 * squares
+        share: FloatArray = np.exp(joint - np.maximum.reduce(joint, axis=0))
+        share /= total(share)
+        share *= finite
+        return share
+
+
+# ---- Columns of rounded values: public rows show them.
+
+# The share of pairs of public rows that tie in a column of atoms, and the fewest that show it.
+PUBLIC_SHARE = 0.05
+LEAST_TIED = 3
+# A width below this share of the mean's size is the rounding of numbers.
+ROUNDING = 1e-9
+
+
+def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
+    """For each column the share of pairs of public rows that tie, 0 below what chance and rounding may do, and the least step."""
+    n_pub = len(x_pub)
+    shares, steps = [], []
+    for column in x_pub.T:
+        values, counts = np.unique(column, return_counts=True)
+        tied = float(np.sum(counts * (counts - 1.0))) / 2.0
+        share = tied / max(1.0, n_pub * (n_pub - 1.0) / 2.0)
+        shares.append(share if tied >= LEAST_TIED and share > PUBLIC_SHARE else 0.0)
+        gaps = np.diff(values)
+        gaps = gaps[gaps > ROUNDING * float(np.abs(values).max())]
+        steps.append(float(gaps.min()) if len(gaps) else math.inf)
+    return shares, steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lattice:
+    """Steps between the values of the columns (dim,), infinite for a column of numbers without ties, and one value of each."""
+
+    steps: FloatArray
+    origin: FloatArray
+
+    @classmethod
+    def of(cls, public: FloatArray) -> Lattice:
+        """As public rows show it: of numbers without a lattice no two are equal."""
+        counts = [np.unique(column, return_counts=True)[1] for column in public.T]
+        tied = np.array([float(np.sum(each * (each - 1.0))) / 2.0 >= LEAST_TIED for each in counts])
+        return cls(np.where(tied, public_ties(public)[1], np.inf), public[0])
+
+    def rounded(self, rows: FloatArray) -> FloatArray:
+        """Rows rounded to the values that such columns have."""
+        known = np.isfinite(self.steps)
+        origin, steps = self.origin[known], self.steps[known]
+        rows[:, known] = origin + np.round((rows[:, known] - origin) / steps) * steps
+        return rows
+
+
+# ---- The histogram.
+
+SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)  # of the budget, with Gaussian and with Laplace noise
+SHELLS = (0.5, 0.95, 0.999)  # shares of a component within its shells
+SURE = 0.9  # a row with a smaller largest responsibility lies between components
+BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
+CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
+DRAWS, LEAST_DRAWS, DRAWN_NUMBERS = 100_000, 20_000, 1 << 22
+MOST_COUNTED = 200_000  # rows, spread over all: more would cost time and hardly show more
+SEED = 20_227
+# Mean and standard deviation of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
+CHANCE, CHANCE_STD = 0.5 * 0.1666, 0.5 * 0.3506
+# A gap that exceeds chance by this much, and by so many of its deviations, is a poor fit; where chance itself gives more than
+# BLIND, the count can say nothing.
+POOR, POOR_STDS, BLIND = 0.005, 2.5, 0.03
+LEAST_SHARE = 1e-3  # of a component: gaps of lighter ones are not told in their own unit
+# Words that a poor fit takes the place of; all others are cautions already.
+TESTED = frozenset({"ok", "diagonal", "mean"})
+
+
+def leading_axes(at: Gaussians) -> FloatArray:
+    """Unit directions (k, dim) in whitened coordinates: each component's leading axis, in typical deviations of the columns.
+
+    Two components that were taken for one lie apart along it, as far as they are longer that way than others are.
+    """
+    axes = np.empty_like(at.means)
+    scale = np.exp(0.5 * np.log(np.einsum("kii->ki", at.covariances)).mean(axis=0))
+    for place, covariance in enumerate(at.covariances):
+        _, vectors = spectrum(covariance / np.outer(scale, scale))
+        axes[place] = at.roots[place].T @ (vectors[:, -1] / scale)
+        axes[place] /= np.linalg.norm(axes[place])
+    return axes
+
+
+def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray, detail: int = len(CELLS)) -> list[IntArray]:
+    """Code of each row (n,): component, and the first `detail` of shell, ambiguity and band; -1 for a row that is not finite."""
+    codes = np.empty(len(chunk), dtype=np.int64)
+    edges = chi2_quantiles(SHELLS, at.dim)
+    size = max(64, _NUMBERS // at.means.size)
+    for begin in range(0, len(chunk), size):
+        part = chunk[begin : begin + size]
+        rows, squares, finite = at.whitened(part)
+        share = at.shares(squares, finite)
+        top, places = np.argmax(share, axis=0), np.arange(len(part))
+        shell = np.searchsorted(edges, squares[top, places])
+        along = np.zeros(len(part))
+        for column in range(at.dim):
+            along += axes[top, column] * rows[top, places, column]
+        band = np.searchsorted(BANDS, np.abs(along))
+        code = ((top * CELLS[0] + shell) * CELLS[1] + (share[top, places] < SURE)) * CELLS[2] + band
+        codes[begin : begin + size] = np.where(finite, code // math.prod(CELLS[detail:]), -1)
+    return [codes]
+
+
+def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = None) -> tuple[FloatArray, int]:
+    """Shares (cells,) of rows of the mixture in the cells, from public draws, rounded as the columns are; and how many."""
+    size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
+    ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size)[:-1]
+    counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, _NUMBERS // at.dim)
+    for number, begin in enumerate(range(0, size, block)):
+        labels = np.searchsorted(ends, np.arange(begin, min(begin + block, size)), side="right")
+        rows = draw_normals((len(labels), at.dim), random_state=SEED + number)
+        for place in np.unique(labels):
+            rows[labels == place] = at.means[place] + rows[labels == place] @ at.roots[place].T
+        (codes,) = cell_codes(rows if lattice is None else lattice.rounded(rows), at=at, axes=axes)
+        counts += np.bincount(codes[codes >= 0], minlength=len(counts))
+    return counts / size, size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fit:
+    """What the count says: `gap` in total variation and what chance alone gives, `null`; of each component the same, (k,).
+
+    `outer` are the parts of the gaps that shells alone show, `beyond` the shares of rows outside the last shell that the mixture
+    does not explain, `shares` those of the components. `spread` is the standard deviation of what chance gives, `floor` the gap
+    beyond chance below which a fit is not called poor.
+    """
+
+    gaps: FloatArray
+    nulls: FloatArray
+    outer: FloatArray
+    beyond: FloatArray
+    shares: FloatArray
+    spread: float
+    floor: float = POOR
+
+    @property
+    def gap(self) -> float:
+        """Of the whole mixture."""
+        return float(self.gaps.sum())
+
+    @property
+    def null(self) -> float:
+        """What a perfect fit would show."""
+        return float(self.nulls.sum())
+
+    @property
+    def poor(self) -> bool:
+        """Whether the mixture fits worse than chance explains."""
+        return self.gap - self.null > max(self.floor, POOR_STDS * self.spread)
+
+    def word(self, place: int, word: str) -> str:
+        """The status of a component whose status without the count is `word`."""
+        if word not in TESTED:
+            return word
+        if self.null > BLIND:
+            return "under_resolved"
+        excess = self.gaps[place] - self.nulls[place]
+        if not (self.poor and excess > self.floor * self.shares[place]):
+            return word
+        return "not_gaussian" if self.outer[place] > 0.5 * self.gaps[place] else "poor_fit"
+
+    def facts_in(self, order: Any = slice(None)) -> dict[str, Any]:
+        """For the diagnostics of a result whose components are in this order."""
+        return {
+            "fit_gap": self.gap,
+            "fit_null": self.null,
+            "fit_gaps": (self.gaps / np.maximum(self.shares, LEAST_SHARE))[order].tolist(),
+            "unexplained": float(self.beyond.sum()),
+        }
+
+
+def detail_for(noise_std: float, n: int, parts: int) -> int:
+    """How many of shells, ambiguity and bands the cells tell apart: as many as keep what noise makes below half of BLIND."""
+    for detail in range(len(CELLS), 1, -1):
+        cells = parts * math.prod(CELLS[:detail])
+        if CHANCE * cells * noise_std / n <= BLIND / 2.0:
+            return detail
+    return 1
+
+
+def joined(cells: FloatArray, parts: int, detail: int) -> FloatArray:
+    """Cells (parts, ...) that differ in no more than the first `detail` of shell, ambiguity and band."""
+    sums: FloatArray = cells.reshape(parts, math.prod(CELLS[:detail]), -1).sum(axis=2)
+    return sums
+
+
+def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int) -> Fit:
+    """Released counts (cells,) of n rows against the shares of the mixture; `parts` components."""
+    # Rows that are not finite are in no cell: where they are more than chance explains, the rest is the whole.
+    seen = float(counts.sum())
+    if seen < n - 4.0 * noise_std * math.sqrt(len(counts)):
+        n = max(1, round(seen))
+
+    def spread(share: FloatArray) -> FloatArray:
+        """Standard deviation of the found share of joined cells."""
+        noise = (noise_std / n) ** 2 * (len(counts) / share.size)
+        return np.sqrt(noise + share * (1.0 - share) * (1.0 / n + 1.0 / draws))
+
+    found, share = (each.reshape(parts, -1) for each in (counts / n, expected))
+    std = spread(share)
+    shells, wanted = (each.reshape(parts, CELLS[0], -1).sum(axis=2) for each in (found, share))
+    # Shells are judged within their component: a wrong weight is no wrong shape.
+    held = found.sum(axis=1, keepdims=True)
+    wanted = wanted * held / np.maximum(share.sum(axis=1, keepdims=True), 1e-12)
+    off = shells - wanted
+    return Fit(
+        gaps=np.maximum(np.abs(found - share) - std, 0.0).sum(axis=1) / 2.0,
+        nulls=CHANCE * std.sum(axis=1),
+        outer=np.maximum(np.abs(off) - spread(np.clip(wanted, 0.0, 1.0)), 0.0).sum(axis=1) / 2.0,
+        beyond=np.maximum(off[:, -1] - spread(np.clip(wanted, 0.0, 1.0))[:, -1], 0.0),
+        shares=share.sum(axis=1),
+        spread=CHANCE_STD * float(np.sqrt(np.square(std).sum())),
+    )
+
+
+def count_share(*, pure: bool) -> Fraction:
+    """Share of the budget for the count."""
+    return PURE_SHARE if pure else SHARE
+
+
+def measure(run: Run, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray) -> Fit:
+    """Release the count of the rows of a run in the cells of a mixture, at `count_share` of its allowance, and compare."""
+    at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
+    cost = run.account.allowance * count_share(pure=pure)
+    if run.rows.n > MOST_COUNTED:
+        run = run.on(interleave_rows(run.rows, MOST_COUNTED, run.rows.n - MOST_COUNTED)[0])
+    axes = leading_axes(at)
+    expected, draws = expected_cells(at, axes, Lattice.of(public))
+    # The noise follows from the cost; how many cells it leaves readable is public.
+    noise = 2.0 * math.sqrt(2.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
+    detail = detail_for(noise, run.rows.n, k)
+    cells = k * math.prod(CELLS[:detail])
+    counted = run.release(
+        CodeCounts(
+            codes=partial(cell_codes, at=at, axes=axes, detail=detail),
+            cells=[cells],
+            row_cost=at.means.size * at.dim // 8,
+            gaussian=not pure,
+        ),
+        name="fit",
+        cost=cost,
+        cells=cells,
+    )
+    return compared(counted.value, run.rows.n, counted.noise_std, joined(expected, k, detail).ravel(), draws, k)
+
+
+def with_fit(run: Run, result: MixtureResult, public: FloatArray) -> MixtureResult:
+    """The result with what a count says of its fit, in its status and its diagnostics."""
+    fit = measure(run, result.weights, result.means, result.covariances, public=public)
+    return replace(
+        result,
+        status=tuple(fit.word(place, word) for place, word in enumerate(result.status)),
+        diagnostics={**result.diagnostics, **fit.facts_in()},
+        **run.fields(result.n_pub),
+    )
+
+
+def count_draws(n_components: int) -> int:
+    """Noise draws of the count."""
+    return n_components * math.prod(CELLS)

@@ -1,0 +1,162 @@
+"""Public fits of a mixture whose components may differ in scale by any factor: expectation-maximization from scale-free starts.
+
+A seed brings its own scale, the distance of a row from its q-th neighbor; k-means, which has one scale for all components, gives
+the other starts. No private row, no budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.mixtures.separated.public_shapes import kmeans, nearest_centers
+from fastpubpriv.mixtures.separated.search_state import column_variances
+from fastpubpriv.public_draws import draw_uniforms
+
+STARTS, SHORT, LONG, KEPT = 60, 6, 40, 5
+SEED = 20_229
+MOST_ROWS = 2000  # rows that starts are tried on; the best go on with all
+FARTHEST_SEED = 25.0  # squared distance from the seeds, in their scales, beyond which a row is as good a seed as any
+LACKING = 20.0  # nats that a row costs which a component lacks of its share
+FEW_ROWS, BORROWED = 8, 8.0  # rows below which a component borrows its shape, and the weight in rows of what it borrows
+LEAST_SHARE = 1e-14  # of a column's variance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parameters:
+    """Weights (k,), means (k, dim) and covariances (k, dim, dim)."""
+
+    weights: FloatArray
+    means: FloatArray
+    covariances: FloatArray
+
+
+def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
+    """The M step for responsibilities (m, k): variances pulled to those of a k-th part, correlations of few rows to zero.
+
+    `column` (dim,) are the variances of the columns. Without `full` the covariances are diagonal.
+    """
+    (m, dim), k = rows.shape, share.shape[1]
+    held = share.sum(axis=0)
+    means = (share.T @ rows) / np.maximum(held, 1e-9)[:, None]
+    gaps = rows - means[:, None, :]
+    weighted = gaps * share.T[:, :, None]
+    own = np.einsum("kmd,kmd->kd", weighted, gaps)
+    degrees = np.maximum(held - 1.0, 0.0)[:, None]
+    few = (held < FEW_ROWS) & (dim >= 3)
+    # Too few rows for a shape: that of all components, on the scale of this one.
+    pooled = np.maximum(own.sum(axis=0) / max(m - k, 1), LEAST_SHARE * column)
+    scale = (np.sum(own / pooled, axis=1, keepdims=True) + 0.01) / (degrees * dim + 0.01)
+    borrowed = (own + BORROWED * scale * pooled) / (degrees + BORROWED)
+    base = np.minimum(column / k ** (2.0 / dim), 3.0 * own / np.maximum(degrees, 0.5))
+    variances = np.where(few[:, None], borrowed, (own + 2.0 * base) / (degrees + 2.0))
+    deviations = np.sqrt(np.maximum(variances, LEAST_SHARE * column))
+    covariances = np.zeros((k, dim, dim))
+    if full:
+        root = np.sqrt(np.maximum(own, 1e-300))
+        kept = np.where(few, 0.0, held / (held + dim))[:, None, None]
+        covariances = np.matmul(weighted.swapaxes(1, 2), gaps) / (root[:, :, None] * root[:, None, :]) * kept
+    covariances[:, np.arange(dim), np.arange(dim)] = 1.0
+    covariances *= deviations[:, :, None] * deviations[:, None, :]
+    return Parameters(weights=(held + 0.5) / (m + 0.5 * k), means=means, covariances=covariances)
+
+
+def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[FloatArray, float]:
+    """Responsibilities (m, k) and the log likelihood of all rows, but for a constant."""
+    scale = np.sqrt(np.einsum("kii->ki", at.covariances))
+    gaps = (rows - at.means[:, None, :]) / scale[:, None, :]
+    constants = np.log(at.weights) - np.log(scale).sum(axis=1)
+    if full:
+        dim = rows.shape[1]
+        root = np.linalg.cholesky(at.covariances / (scale[:, :, None] * scale[:, None, :]) + 1e-12 * np.eye(dim))
+        gaps = np.linalg.solve(root, gaps.swapaxes(1, 2)).swapaxes(1, 2)
+        constants -= np.log(np.einsum("kii->ki", root)).sum(axis=1)
+    joint = (constants[:, None] - 0.5 * np.einsum("kmd,kmd->km", gaps, gaps)).T
+    top = joint.max(axis=1, keepdims=True)
+    share = np.exp(joint - top)
+    sums = share.sum(axis=1, keepdims=True)
+    return share / sums, float((top + np.log(sums)).sum())
+
+
+def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least: float) -> tuple[Parameters, float]:
+    """EM for so many steps; the fit, and its log likelihood less what components of fewer than `least` rows cost."""
+    column = column_variances(rows)[0]
+    for _ in range(steps):
+        share, _ = responsibilities(rows, at, full=full)
+        at = maximized(rows, share, column, full=full)
+    share, likelihood = responsibilities(rows, at, full=full)
+    return at, likelihood - LACKING * float(np.maximum(least - share.sum(axis=0), 0.0).sum())
+
+
+def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest: FloatArray, small: bool) -> IntArray:
+    """Labels (m,) by seeds that bring their own scale; `nearest` (m, m) are ascending distances, `uniform` (k + 1,) the coins."""
+    m, dim = rows.shape
+    place = max(2, round((0.3 + 0.7 * float(uniform[0])) * m / (2.0 * k)))
+    scale_sq = np.maximum(np.square(nearest[:, min(place, m - 1)]), 1e-30)
+    chosen: list[int] = []
+    away = np.full(m, FARTHEST_SEED)
+    cost = np.empty((k, m))
+    for number, coin in enumerate(uniform[1:]):
+        weight = away / np.sqrt(scale_sq) if small else away
+        mass = np.cumsum(weight)
+        seed = min(int(np.searchsorted(mass, coin * mass[-1], side="right")), m - 1)
+        chosen.append(seed)
+        squares = np.square(rows - rows[seed]).sum(axis=1)
+        away = np.minimum(away, squares / scale_sq[seed])
+        cost[number] = dim * np.log(scale_sq[seed] / dim) + squares * dim / scale_sq[seed]
+    labels: IntArray = np.argmin(cost, axis=0)
+    return labels
+
+
+def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
+    """Labels (m,) of all starts, public and the same in every run."""
+    inner = np.einsum("ij,ij->i", rows, rows)
+    nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
+    coins = draw_uniforms((STARTS, k + 1), random_state=SEED)
+    found = [
+        scale_free_labels(rows, k, uniform, nearest=nearest, small=number % 3 == 2)
+        for number, uniform in enumerate(coins)
+    ]
+    projected = [rows]
+    if rows.shape[1] > k:
+        centered = rows - rows.mean(axis=0)
+        projected.append(centered @ np.linalg.svd(centered, full_matrices=False)[2][:k].T)
+    return found + [nearest_centers(points, kmeans(points, k))[0] for points in projected]
+
+
+def public_fits(public: FloatArray, k: int, min_weight: float) -> tuple[Parameters, Parameters]:
+    """The likeliest fits to public rows (m, dim), with full and with diagonal covariances, in data units."""
+    center = public.mean(axis=0)
+    scale = np.sqrt(column_variances(public)[0])
+    rows = (public - center) / scale
+    few = rows[:: -(-len(rows) // MOST_ROWS)]
+    column, least = column_variances(few)[0], 0.4 * min_weight
+    tried: list[tuple[float, int, Parameters]] = []
+    for number, labels in enumerate(starting_labels(few, k)):
+        at = maximized(few, np.eye(k)[labels], column, full=False)
+        at, score = improved(few, at, SHORT, full=False, least=least * len(few))
+        tried.append((-score, number, at))
+    best = [at for _, _, at in sorted(tried, key=lambda each: each[:2])[:KEPT]]
+    full, diagonal = (
+        max((improved(rows, at, LONG, full=full, least=least * len(rows)) for at in best), key=lambda each: each[1])[0]
+        for full in (True, False)
+    )
+    return in_units(full, center, scale), in_units(diagonal, center, scale)
+
+
+def labelled_fit(public: FloatArray, labels: Any, k: int) -> Parameters:
+    """The M step of public rows under labels 0 ... k - 1, in data units; every label has a row."""
+    center = public.mean(axis=0)
+    scale = np.sqrt(column_variances(public)[0])
+    rows = (public - center) / scale
+    return in_units(maximized(rows, np.eye(k)[labels], column_variances(rows)[0], full=True), center, scale)
+
+
+def in_units(at: Parameters, center: FloatArray, scale: FloatArray) -> Parameters:
+    """From standardized columns back to data units."""
+    return Parameters(
+        weights=at.weights, means=center + scale * at.means, covariances=at.covariances * np.outer(scale, scale)
+    )

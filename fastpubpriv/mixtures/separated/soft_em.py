@@ -1,0 +1,411 @@
+"""Rounds of private soft expectation-maximization for separated mixtures, from several starts.
+
+Public fits and the labels of a cheap private search start it. A few small rounds of each start, a private choice among them, small
+rounds of the winner, and one large round follow. A round releases, for each component, the Gram matrix of the rows weighted by
+their responsibilities, all components at the price of one (`mechanisms/notes/soft_gram.md`). What is lost in noise stays as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtr, chdtrc
+
+from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.estimators.ladder.schedule import Prediction
+from fastpubpriv.kernels.tree import tree_assign
+from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.scores import LogRatios
+from fastpubpriv.mechanisms.selection import NoisyScores
+from fastpubpriv.mechanisms.sums import SoftGrams
+from fastpubpriv.mixtures import fit
+from fastpubpriv.mixtures.fit import Gaussians
+from fastpubpriv.mixtures.separated.public_starts import Parameters, labelled_fit, public_fits
+from fastpubpriv.mixtures.separated.search_state import Clustering, Search
+from fastpubpriv.mixtures.separated.searches import ONE_SHOT, TREE, SearchMethod, Shape, search_scaling
+from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.row_maps import RowTree
+from fastpubpriv.session import Run
+from fastpubpriv.sources.views import interleave_rows
+
+# ---- What a round costs: public numbers only.
+
+CHOICE = Fraction(1, 50)
+SEARCHES: dict[str, Fraction] = {"one_shot": Fraction(2, 25), "tree": Fraction(1, 10)}
+# Fewer public rows than this for each component: the tree's labels start an attempt of their own.
+TREE_ROWS = 20
+# Relative noise of a covariance that an early round may have, and the bounds of its share of the budget.
+EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
+# Above this an early round shows nothing: the starts are compared as they are.
+NOISY = 2.0
+RACE, MOST_RACE_ROUNDS, BEFORE_LAST, MOST_MORE = 0.3, 2, 0.35, 8
+# The clip radius is this quantile of a component's rows; early rounds, and the first one by labels, see farther.
+INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELLED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
+CLIP_NATS = 4.0
+MOST_ROUNDS = 4 * MOST_RACE_ROUNDS + MOST_MORE + 1
+# Early rounds read so many rows at least, and so many for each entry of the covariances: beyond, they cost time and show no more.
+LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Squared radius of the whitened rows, and the square of the constant beside them."""
+
+    inner: float
+    lift: float
+
+    @classmethod
+    def of(cls, dim: int, wider: float = 1.0) -> Clip:
+        """Public numbers of the dimension."""
+        inner = wider * chi2_quantile(INSIDE, dim)
+        return cls(inner, max(1.0, LIFT * inner))
+
+    @property
+    def total(self) -> float:
+        """Squared norm of a stacked row."""
+        return self.inner + self.lift
+
+    def factor(self, dim: int) -> float:
+        """E |z|^2 over E |clipped z|^2 of white rows."""
+        kept = dim * chdtr(dim + 2, self.inner) + self.inner * chdtrc(dim, self.inner)
+        return dim / float(kept)
+
+
+def budget_noise(dim: int, k: int, n: int, rho: float) -> float:
+    """Relative Frobenius noise of the covariance of a k-th of n rows, if the whole budget went into one early round."""
+    return Clip.of(dim, EARLY_CLIP).total / math.sqrt(rho) * math.sqrt(dim * (dim + 1) / 2.0) * k / n
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Shares of the budget and numbers of rounds, from public numbers."""
+
+    noise: float  # `budget_noise`
+    searches: tuple[str, ...]
+    early: Fraction
+    race: int
+    more: int
+    last: Fraction
+    noisy: bool
+    early_rows: int  # of n, spread over all of them
+
+    @property
+    def starts(self) -> int:
+        """Two public ones, and one for each search."""
+        return 2 + len(self.searches)
+
+    def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
+        """Errors of a component of so many rows after the last round: noise and sampling."""
+        clip = Clip.of(dim)
+        sigma = clip.total / math.sqrt(rho * self.last) / rows
+        covariance = clip.factor(dim) * sigma * math.sqrt(dim * (dim + 1) / 2.0)
+        mean = sigma * math.sqrt(dim / (2.0 * clip.lift))
+        return Prediction(
+            math.hypot(covariance, math.sqrt(dim * (dim + 1) / rows)), math.hypot(mean, math.sqrt(dim / rows))
+        )
+
+    @classmethod
+    def of(cls, dim: int, k: int, n: int, n_pub: int, rho: float) -> Plan:
+        """From the sizes and the allowance."""
+        noise = budget_noise(dim, k, n, rho)
+        share = min(max((noise / EARLY_NOISE) ** 2, LEAST_EARLY), MOST_EARLY)
+        noisy = noise / math.sqrt(share) > NOISY
+        searches = tuple(SEARCHES)[: 0 if k == 1 else 1 if noisy or n_pub >= TREE_ROWS * k else 2]
+        starts, left = 2 + len(searches), 1 - sum((SEARCHES[name] for name in searches), CHOICE + fit.SHARE)
+        early = Fraction(share).limit_denominator(10**6)
+        if noisy:
+            early, race, more, left = Fraction(1, 6), 0, 3, left - CHOICE
+        else:
+            race = max(r for r in range(MOST_RACE_ROUNDS + 1) if r == 0 or (starts * r + 1) * share <= RACE)
+            more = min(max(MOST_RACE_ROUNDS - race, int(BEFORE_LAST / share) - starts * race), MOST_MORE)
+        needed = noise * n / (EARLY_NOISE * math.sqrt(early)), EARLY_ROWS_PER_ENTRY * k * dim * (dim + 1)
+        return cls(
+            noise=noise,
+            searches=searches,
+            early=early,
+            race=race,
+            more=more,
+            last=left - (starts * race + more) * early,
+            noisy=noisy,
+            early_rows=min(n, max(LEAST_EARLY_ROWS, math.ceil(max(needed)))),
+        )
+
+
+def soft_draws(dim: int, k: int) -> int:
+    """Upper bound on the noise draws of the rounds, the choices and the count; those of the searches are theirs."""
+    return MOST_ROUNDS * k * (dim + 1) ** 2 + 16 + fit.count_draws(k)
+
+
+def check_soft_grids(plan: Plan, dim: int, k: int, n: int, allowance: Fraction) -> None:
+    """Raise now, before the debit, if a round or a choice has no integer grid."""
+    for share in (plan.early, plan.last):
+        gaussian_gram_grid(allowance * share, k * (dim + 1), n)
+    for candidates in (2, plan.starts):
+        gaussian_count_grid(allowance * CHOICE / (8 * candidates), candidates, 4 * n)
+    gaussian_count_grid(allowance * fit.SHARE, fit.count_draws(k), n)
+
+
+# ---- One round.
+
+
+def stacked_rows(chunk: Any, *, at: Gaussians, clip: Clip, labels: RowTree | None = None) -> FloatArray:
+    """Of each row, for each component, root of its responsibility times (whitened clipped row, constant): (n, k (dim + 1)).
+
+    `labels` take the place of responsibilities. Zero for a row that is not finite.
+    """
+    rows, squares, finite = at.whitened(chunk)
+    if labels is None:
+        share = at.shares(squares, finite)
+    else:
+        reached = np.empty(len(chunk), dtype=np.int32)
+        tree_assign(chunk, labels, reached)
+        share = (reached == np.arange(len(at.weights))[:, None]) * 1.0
+    root = np.sqrt(share)
+    factor = root * np.minimum(1.0, np.sqrt(clip.inner / np.maximum(squares, clip.inner)))
+    out = np.empty((len(chunk), len(at.weights), at.dim + 1))
+    out[:, :, :-1] = np.swapaxes(rows * factor[:, :, None], 0, 1)
+    out[:, :, -1] = (math.sqrt(clip.lift) * root).T
+    return out.reshape(len(chunk), -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class State:
+    """One start on its way: its mixture, the rounds behind it, and the labels of its first round, where a search gave them.
+
+    `noise` (k,) is the relative Frobenius noise of the covariances of the last round, `counts` and `count_std` its numbers of rows.
+    """
+
+    name: str
+    at: Parameters
+    rounds: int = 0
+    labels: RowTree | None = None
+    noise: FloatArray | None = None
+    counts: FloatArray | None = None
+    count_std: float = 0.0
+
+
+def kept(values: FloatArray, variance: float) -> float:
+    """Positive-part James-Stein factor of numbers under noise of this variance, against "nothing changes"."""
+    count, length = values.size, float(np.square(values).sum())
+    if count == 0 or length <= 0.0:
+        return 0.0
+    if count >= 30 and not length > count * variance * (1.0 + 2.0 * math.sqrt(2.0 / count)):
+        return 0.0
+    lost = (0.6 * count if count <= 4 else count - 2.0) * variance / length
+    return max(0.0, 1.0 - lost)
+
+
+def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
+    """A noisy covariance of white rows pulled to the identity: its level, the rest of its diagonal, and what is off it.
+
+    `diagonal` and `off` are the variances of the noise.
+    """
+    dim = len(matrix)
+    level = float(np.mean(np.diag(matrix))) - 1.0
+    rest = np.diag(matrix) - 1.0 - level
+    upper = np.triu_indices(dim, 1)
+    out = matrix * kept(matrix[upper], off)
+    np.fill_diagonal(
+        out,
+        1.0 + kept(np.array([level]), diagonal / dim) * level + kept(rest if dim > 1 else rest[:0], diagonal) * rest,
+    )
+    return out
+
+
+def public_grams(public: FloatArray, at: Gaussians, clip: Clip, labels: RowTree | None) -> FloatArray:
+    """The Gram matrices (k, dim + 1, dim + 1) of public rows, without noise."""
+    rows = stacked_rows(public, at=at, clip=clip, labels=labels).reshape(len(public), len(at.weights), -1)
+    grams: FloatArray = np.einsum("nki,nkj->kij", rows, rows)
+    return grams
+
+
+def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name: str) -> State:
+    """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
+    at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
+    wider = 1.0 if state.rounds >= EARLY_ROUNDS else EARLY_CLIP
+    clip = Clip.of(at.dim, LABELLED_CLIP if state.labels is not None else wider)
+    released = run.release(
+        SoftGrams(
+            statistic=partial(stacked_rows, at=at, clip=clip, labels=state.labels),
+            parts=k,
+            side=at.dim + 1,
+            radius=math.sqrt(clip.total),
+            row_cost=k * at.dim**2 // 8 + 20 * k,
+        ),
+        name=name,
+        cost=run.account.allowance * share,
+        clip_radius=math.sqrt(clip.inner),
+    )
+    m = len(public)
+    grams = public_grams(public, at, clip, state.labels) if m >= 3 * at.dim * k else None
+    weights, means, covariances = np.empty(k), np.empty_like(at.means), np.empty_like(at.covariances)
+    noise, sigma, factor = np.empty(k), released.noise_std, clip.factor(at.dim)
+    for j in range(k):
+        gram, known = released.value[j], None if grams is None else grams[j]
+        held = weighed_count(float(gram[-1, -1]), known, float(at.weights[j]), sigma=sigma, clip=clip, n=n, m=m)
+        first, second, shares = pooled_moments(gram, known, held, sigma=sigma, clip=clip, factor=factor)
+        off = factor * sigma / (math.sqrt(2.0) * held) * shares[1]
+        noise[j] = off * math.sqrt(at.dim * (at.dim + 1.0))
+        change = shrunken_change(second - np.outer(first, first), 2.0 * off**2, off**2)
+        step = kept(first, (sigma / (math.sqrt(2.0 * clip.lift) * held) * shares[0]) ** 2)
+        values, vectors = np.linalg.eigh(change)
+        half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, 0.1, 12.0)))
+        weights[j], means[j] = held, at.means[j] + at.roots[j] @ (step * first)
+        covariances[j] = half @ half.T
+    return replace(
+        state,
+        at=Parameters(weights=weights / weights.sum(), means=means, covariances=covariances),
+        rounds=state.rounds + 1,
+        labels=None,
+        noise=noise,
+        counts=weights,
+        count_std=sigma / clip.lift,
+    )
+
+
+def weighed_count(
+    found: float, known: FloatArray | None, weight: float, *, sigma: float, clip: Clip, n: int, m: int
+) -> float:
+    """Rows of a component: noisy count, "as before" and public share by inverse variances; never fewer than noise makes."""
+    spread = n * weight * (1.0 - weight)
+    noise = sigma / clip.lift
+    values, variances = [found / clip.lift, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
+    if known is not None:
+        values.append(n * float(known[-1, -1]) / clip.lift / m)
+        variances.append(n * max(spread, 1e-12 * n) / m)
+    precision = 1.0 / np.maximum(variances, 1e-12)
+    return max(float(precision @ values / precision.sum()), 2.0 * noise, 1.0)
+
+
+def pooled_moments(
+    gram: FloatArray, known: FloatArray | None, held: float, *, sigma: float, clip: Clip, factor: float
+) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
+    """First and second moments of a component's whitened rows, and the private share of each; with public rows where they join."""
+    lift, dim = math.sqrt(clip.lift), len(gram) - 1
+    first, second = gram[:-1, -1] / (lift * held), factor * gram[:-1, :-1] / held
+    if known is None:
+        return first, second, (1.0, 1.0)
+    seen = float(known[-1, -1]) / clip.lift
+    shares = []
+    for noise, least in (
+        (sigma / (math.sqrt(2.0) * lift * held), 1.0),
+        (factor * sigma / (math.sqrt(2.0) * held), 3.0 * dim),
+    ):
+        private = 1.0 / (noise**2 + 1.0 / held)
+        shares.append(private / (private + (seen if seen >= least else 0.0)))
+    safe = max(seen, 1e-12)
+    first = shares[0] * first + (1.0 - shares[0]) * known[:-1, -1] / (lift * safe)
+    second = shares[1] * second + (1.0 - shares[1]) * factor * known[:-1, :-1] / safe
+    return first, second, (shares[0], shares[1])
+
+
+# ---- Starts, race, choice, rounds.
+
+
+def searched(run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction) -> Clustering:
+    """A private search at this cost, for its labels."""
+    search = Search(run, public, shape.n_components, shape.min_weight, scaling=search_scaling(method, shape, public))
+    search.scope = run.account.tree(cost, method.depth(shape))
+    found: Clustering = method.learn(search)
+    return found
+
+
+def public_starts(public: FloatArray, shape: Shape) -> list[State]:
+    """The fits to public rows; no budget. Refuses rows that are all equal."""
+    with np.errstate(all="ignore"):  # numbers of any size
+        full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
+    return [State(name="public", at=full), State(name="public, axis-aligned", at=diagonal)]
+
+
+def all_starts(run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: list[State]) -> list[State]:
+    """The public fits, and one start for each search; where a search finds fewer components, the first fit again."""
+    k, starts = shape.n_components, list(fits)
+    for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
+        found = searched(run, public, shape, method, run.account.allowance * SEARCHES[method.name])
+        if len(found.leaves) < k:
+            starts.append(starts[0])
+            continue
+        routes, labels = found.tree.routes(found.leaves), np.empty(len(public), dtype=np.int32)
+        tree_assign(public, routes, labels)
+        starts.append(State(name=method.name, at=labelled_fit(public, labels, k), labels=routes))
+    return starts
+
+
+def choose(run: Run, states: list[State], *, name: str) -> State:
+    """The state whose mixture has the largest clipped log density at the private rows, under noise."""
+    listed = Hypotheses.from_arrays(
+        np.stack([state.at.weights / state.at.weights.sum() for state in states]),
+        np.stack([state.at.means for state in states]),
+        np.stack([state.at.covariances for state in states]),
+    )
+    scores = run.release(
+        NoisyScores(evaluation=LogRatios.prepare(listed, clip=CLIP_NATS), size=listed.size),
+        name=name,
+        cost=run.account.allowance * CHOICE,
+        candidates=listed.size,
+    )
+    return states[int(listed.positions[int(np.argmin(scores.value))])]
+
+
+def without_noise_correlations(state: State) -> Parameters:
+    """Correlations pulled to zero where noise and sampling explain them; free, and only for components that noise leaves clear."""
+    assert state.noise is not None
+    assert state.counts is not None
+    at, covariances = state.at, state.at.covariances.copy()
+    dim = at.means.shape[1]
+    count = dim * (dim - 1) / 2.0
+    for j, covariance in enumerate(at.covariances):
+        if dim == 1 or state.noise[j] > 0.5:
+            continue
+        scale = np.sqrt(np.diag(covariance))
+        correlations = covariance / np.outer(scale, scale)
+        length = float(np.square(correlations[np.triu_indices(dim, 1)]).sum())
+        expected = count * (float(state.noise[j]) ** 2 / dim**2 + 1.0 / max(float(state.counts[j]), 1.0))
+        left = 0.0 if length < expected * (1.0 + 2.0 * math.sqrt(2.0 / count)) else 1.0 - expected / length
+        if left <= 0.9:
+            correlations *= left
+            np.fill_diagonal(correlations, 1.0)
+            covariances[j] = correlations * np.outer(scale, scale)
+    return replace(at, covariances=covariances)
+
+
+def learn_rounds(
+    run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: list[State]
+) -> tuple[State, dict[str, Any]]:
+    """All releases but the count: the final state, and what happened."""
+    states, all_rows = all_starts(run, public, shape, plan, fits), run
+    if plan.early_rows < run.rows.n:
+        run = run.on(interleave_rows(run.rows, plan.early_rows, run.rows.n - plan.early_rows)[0])
+    for turn in range(plan.race):
+        states = [
+            advance(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
+            for number, state in enumerate(states, start=1)
+        ]
+    state = start = choose(run, states, name="start")
+    for _ in range(plan.more):
+        state = advance(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
+    before, state = state, advance(all_rows, public, state, share=plan.last, name="last round")
+    guarded = False
+    if plan.noisy:
+        picked = choose(run, [start, before, state], name="guard")
+        guarded, state = picked is not state, replace(state, at=picked.at)
+    if not guarded:
+        state = replace(state, at=without_noise_correlations(state))
+    return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
+
+
+def component_words(state: State, floor: float, *, guarded: bool) -> tuple[str, ...]:
+    """Status of each component before the count."""
+    assert state.noise is not None
+    assert state.counts is not None
+    low: BoolArray = state.counts < max(floor, 5.0 * state.count_std)
+    lost = (state.noise > 0.5) | guarded
+    return tuple(
+        "low_count" if few else "under_resolved" if open_ else "ok" for few, open_ in zip(low, lost, strict=True)
+    )

@@ -1,0 +1,266 @@
+"""Rounds of soft EM for separated mixtures: the statistic, a round, the plan, what they cost, and how close they come."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from helpers.errors import raises
+from scipy.special import logsumexp
+
+from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, learn_separated_mixture
+from fastpubpriv import session as running
+from fastpubpriv.mixtures.fit import Gaussians
+from fastpubpriv.mixtures.separated import public_starts, soft_em
+from fastpubpriv.mixtures.separated.searches import Shape, choose_method
+from fastpubpriv.release.transcript import recording
+from fastpubpriv.sources import private_rows
+
+pytestmark = [
+    pytest.mark.usefixtures("one_blas_thread"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+]
+
+
+def drawn(rng, weights, means, covariances, n):
+    labels = rng.choice(len(weights), size=n, p=weights)
+    roots = np.linalg.cholesky(covariances)
+    return means[labels] + np.einsum("nij,nj->ni", roots[labels], rng.normal(size=(n, means.shape[1])))
+
+
+def log_density(mixture, rows):
+    joint = []
+    for weight, mean, covariance in zip(*mixture, strict=True):
+        root = np.linalg.cholesky(covariance)
+        white = np.linalg.solve(root, (rows - mean).T)
+        joint.append(math.log(weight) - 0.5 * np.square(white).sum(axis=0) - np.log(np.diag(root)).sum())
+    return logsumexp(joint, axis=0)
+
+
+def total_variation(one, other, rng):
+    rows = np.concatenate([drawn(rng, *one, 5000), drawn(rng, *other, 5000)])
+    return float(np.mean(np.abs(np.tanh((log_density(one, rows) - log_density(other, rows)) / 2.0))))
+
+
+def nested(rng, dim=5, k=3, ratio=10.0):
+    """Components around one place, each `ratio` times as wide as the one before."""
+    scales = ratio ** np.arange(k)
+    covariances = np.array([np.diag(np.exp(rng.uniform(-0.5, 0.5, dim))) * scale**2 for scale in scales])
+    return np.full(k, 1.0 / k), 0.5 * rng.normal(size=(k, dim)) * scales[:, None], covariances
+
+
+def overlapping(rng, dim=10, k=4, apart=4.0):
+    means = rng.normal(size=(k, dim))
+    gaps = np.linalg.norm(means[:, None] - means, axis=2)[np.triu_indices(k, 1)]
+    factors = rng.normal(size=(k, dim, 2))
+    covariances = 0.5 * np.eye(dim) + 0.25 * factors @ factors.swapaxes(1, 2)
+    return np.full(k, 1.0 / k), means * apart / gaps.min(), covariances
+
+
+def learned(mixture, seed, *, n, n_pub, budget, **options):
+    rng = np.random.default_rng(seed)
+    rows, public = drawn(rng, *mixture, n), drawn(rng, *mixture, n_pub)
+    return learn_separated_mixture(
+        rows, x_pub=public, n_components=len(mixture[0]), min_weight=0.9 / len(mixture[0]), budget=budget,
+        method="soft_em", random_state=seed, threads=1, progress=False, **options,
+    )  # fmt: skip
+
+
+# ---- Public starts --------------------------------------------------------------------------------------------------
+def test_scale_free_starts_find_nested_components(monkeypatch):
+    many = public_starts.STARTS
+    found = {starts: [] for starts in (many, 0)}
+    for starts, errors in found.items():
+        monkeypatch.setattr(public_starts, "STARTS", starts)
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            mixture = nested(rng)
+            full, diagonal = public_starts.public_fits(drawn(rng, *mixture, 120), 3, 0.3)
+            scales = [np.sort(np.sqrt(np.einsum("kii->k", at.covariances) / 5.0)) for at in (full, diagonal)]
+            errors.append(min(np.abs(np.log(each / [1.0, 10.0, 100.0])).max() for each in scales))
+    assert max(found[many]) < math.log(1.5)
+    # Planted fault: one scale for all, that of k-means.
+    assert np.median(found[0]) > math.log(3.0)
+
+
+def test_public_fits_do_not_depend_on_units():
+    rng = np.random.default_rng(3)
+    rows = drawn(rng, *nested(rng), 90)
+    units = np.array([1e-6, 1.0, 1e4, 1e9, 3.0])
+    plain, scaled = (public_starts.public_fits(each, 3, 0.3)[0] for each in (rows, rows * units))
+    assert np.allclose(plain.means * units, scaled.means, rtol=1e-6, atol=1e-6 * units.min())
+    assert np.allclose(plain.weights, scaled.weights, rtol=1e-6)
+
+
+# ---- One round ------------------------------------------------------------------------------------------------------
+MIXTURE = overlapping(np.random.default_rng(1), dim=4, k=3, apart=4.0)
+SAMPLE = drawn(np.random.default_rng(2), *MIXTURE, 30_000)
+
+
+def started(rows, budget=None):
+    run = running.start(
+        "test",
+        private_rows(rows),
+        budget or ZCDP(1000),
+        draws=10**5,
+        ledger=None,
+        random_state=1,
+        threads=1,
+        progress=False,
+    )
+    run.account.open()
+    return run
+
+
+def state_at(mixture):
+    weights, means, covariances = mixture
+    return soft_em.State(
+        name="truth", at=public_starts.Parameters(weights=weights, means=means, covariances=covariances), rounds=2
+    )
+
+
+def em_step(mixture, rows):
+    joint = np.stack([log_density((w[None], m[None], c[None]), rows) for w, m, c in zip(*mixture, strict=True)])
+    share = np.exp(joint - logsumexp(joint, axis=0))
+    held = share.sum(axis=1)
+    middle = share @ rows / held[:, None]
+    spread = [(s[:, None] * (rows - m)).T @ (rows - m) / h for s, m, h in zip(share, middle, held, strict=True)]
+    return held / len(rows), middle, np.array(spread)
+
+
+def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
+    # From a start that is off: means by a fifth of a deviation, covariances a quarter too wide.
+    start = (MIXTURE[0], MIXTURE[1] + 0.2, MIXTURE[2] * 1.25)
+    wanted = em_step(start, SAMPLE)
+
+    def error_of(share):
+        found = soft_em.advance(started(SAMPLE), SAMPLE[:10], state_at(start), share=share, name="round").at
+        ratios = [np.trace(found.covariances[j]) / np.trace(wanted[2][j]) for j in range(3)]
+        return np.abs(found.means - wanted[1]).max(), np.abs(found.weights - wanted[0]).max(), np.mean(ratios)
+
+    mean, weight, ratio = error_of(Fraction(9, 10))
+    assert mean < 0.05
+    assert weight < 0.01
+    assert 0.98 < ratio < 1.03
+    # Planted fault: clipping is not corrected for.
+    monkeypatch.setattr(soft_em.Clip, "factor", lambda self, dim: 1.0)
+    assert error_of(Fraction(9, 10))[2] < ratio - 0.015
+
+
+def test_noise_alone_changes_next_to_nothing():
+    rng = np.random.default_rng(4)
+    factors = []
+    for _ in range(200):
+        noise = rng.normal(0.0, 0.3, size=(8, 8))
+        noise = (noise + noise.T) / 2.0
+        change = soft_em.shrunken_change(np.eye(8) + noise, 0.09, 0.045)
+        factors.append(np.linalg.norm(change - np.eye(8)) / np.linalg.norm(noise))
+    assert np.mean(factors) < 0.25
+    # Planted fault: the noise of the off-diagonal entries is taken for half of what it is.
+    assert soft_em.kept(np.full(28, 1.0), 0.0) == 1.0
+    assert soft_em.kept(np.zeros(28), 1.0) == 0.0
+    white = [soft_em.kept(rng.normal(size=45), 0.25) for _ in range(50)]
+    assert np.mean(white) > 0.5 > np.mean([soft_em.kept(rng.normal(size=45), 1.0) for _ in range(50)])
+
+
+def test_stacked_rows_stay_within_the_radius_and_alone():
+    at, clip = Gaussians.of(*MIXTURE), soft_em.Clip.of(4)
+    rows = SAMPLE[:400] * 10.0 ** np.random.default_rng(0).integers(-3, 12, size=(400, 1))
+    rows[7], rows[8, 1] = np.nan, -np.inf
+    found = soft_em.stacked_rows(rows, at=at, clip=clip)
+    assert np.square(found).sum(axis=1).max() <= clip.total * (1.0 + 1e-12)
+    assert not found[[7, 8]].any()
+    alone = np.concatenate([soft_em.stacked_rows(rows[i : i + 1], at=at, clip=clip) for i in range(400)])
+    assert np.array_equal(found, alone)
+
+
+# ---- The plan and its price -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n", [300, 3000, 50_000, 10**7])
+@pytest.mark.parametrize("n_pub", [10, 500])
+def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub):
+    plan = soft_em.Plan.of(6, 4, n, n_pub, 0.1)
+    rounds = (plan.starts * plan.race + plan.more) * plan.early + plan.last
+    choices = soft_em.CHOICE * (2 if plan.noisy else 1)
+    searches = sum(soft_em.SEARCHES[name] for name in plan.searches)
+    assert rounds + choices + searches + soft_em.fit.SHARE == 1
+    assert plan.last > Fraction(1, 10)
+    assert plan.starts * plan.race + plan.more + 1 <= soft_em.MOST_ROUNDS
+
+
+@pytest.mark.parametrize(("n", "n_pub"), [(20_000, 30), (20_000, 200), (800, 60)])
+@pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(2, 1e-6)])
+def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, budget):
+    transcripts, honest = [], soft_em.choose
+    for winner in (0, 1):
+
+        def forced(run, states, *, name, winner=winner):
+            honest(run, states, name=name)
+            return states[winner]
+
+        monkeypatch.setattr(soft_em, "choose", forced)
+        with recording() as transcript:
+            learned(MIXTURE, 5, n=n, n_pub=n_pub, budget=budget)
+        transcripts.append([(call.name, call.event) for call in transcript.calls])
+    # Searches may end early; every other release is the same.
+    rounds = [[each for each in calls if not each[0].startswith("node")] for calls in transcripts]
+    assert [event for _, event in rounds[0]] == [event for _, event in rounds[1]]
+    allowance = running.allowance_of(budget, soft_em.soft_draws(4, 3))[1]
+    plan = soft_em.Plan.of(4, 3, n, n_pub, float(allowance))
+    paid = sum(event.rho for _, event in rounds[0]) + allowance * sum(soft_em.SEARCHES[name] for name in plan.searches)
+    assert Fraction(97, 100) * allowance < paid <= allowance
+
+
+def test_auto_takes_it_where_noise_is_small():
+    shape = Shape(dim=4, n_pub=30, n_components=3, min_weight=0.3, mode="practical", failure_prob=0.1)
+    assert choose_method("auto", shape, pure=False, noise=0.3).name == "soft_em"
+    for changed, pure, noise in [
+        ({}, False, 0.6),
+        ({}, True, 0.1),
+        ({"mode": "theory"}, False, 0.1),
+        ({"dim": 1}, False, 0.1),
+    ]:
+        assert choose_method("auto", replace(shape, **changed), pure=pure, noise=noise).name != "soft_em"
+
+
+def test_what_it_cannot_do_is_refused():
+    raises(BudgetError, "PureDP", learned, MIXTURE, 0, n=2000, n_pub=30, budget=PureDP(1))
+    raises(InputError, "soft_em", learned, MIXTURE, 0, n=2000, n_pub=30, budget=ZCDP(1), structure="mean")
+
+
+# ---- How close it comes ---------------------------------------------------------------------------------------------
+def test_nested_components_are_learned():
+    for seed in range(3):
+        mixture = nested(np.random.default_rng(seed))
+        result = learned(mixture, seed, n=30_000, n_pub=80, budget=ApproxDP(1, 1e-6))
+        answer = result.weights, result.means, result.covariances
+        assert total_variation(mixture, answer, np.random.default_rng(0)) < 0.05
+        assert result.status == ("ok",) * 3
+
+
+def test_overlapping_components_are_learned():
+    for seed in range(2):
+        mixture = overlapping(np.random.default_rng(seed))
+        result = learned(mixture, seed, n=50_000, n_pub=80, budget=ZCDP(0.5))
+        answer = result.weights, result.means, result.covariances
+        assert total_variation(mixture, answer, np.random.default_rng(0)) < 0.06
+
+
+def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
+    many, few = soft_em.Plan.of(4, 3, 10**6, 60, 0.5), soft_em.Plan.of(4, 3, 20_000, 60, 0.5)
+    assert many.early_rows == soft_em.LEAST_EARLY_ROWS
+    assert few.early_rows == 20_000
+    # With less budget noise asks for more rows.
+    assert soft_em.Plan.of(4, 3, 10**6, 60, 1e-4).early_rows > 4 * many.early_rows
+    read, honest = [], soft_em.advance
+
+    def spied(run, public, state, *, share, name):
+        read.append((name, run.rows.n))
+        return honest(run, public, state, share=share, name=name)
+
+    monkeypatch.setattr(soft_em, "advance", spied)
+    result = learned(MIXTURE, 3, n=70_000, n_pub=60, budget=ZCDP(0.5))
+    assert read[-1] == ("last round", 70_000)
+    assert all(50_000 <= n < 50_100 for _, n in read[:-1])
+    assert result.status == ("ok",) * 3
