@@ -68,11 +68,13 @@ __all__ = [
     "CountResult",
     "CovarianceResult",
     "DescentResult",
+    "Description",
     "DyadicBins",
     "EntropyError",
     "ExperimentalWarning",
     "FastPubPrivError",
     "GaussianResult",
+    "GroupMeans",
     "HistogramResult",
     "Hypotheses",
     "InfeasibleError",
@@ -99,6 +101,7 @@ __all__ = [
     "coinpress_covariance",
     "coinpress_mean",
     "crosstab",
+    "describe",
     "estimate_gaussian",
     "estimate_mean",
     "learn_axis_aligned_mixture",
@@ -126,6 +129,7 @@ __all__ = [
 _HOMES = {
     name: f"fastpubpriv.{module}"
     for module, names in (
+        ("estimators.describe", "describe"),
         ("estimators.gaussian", "coinpress_covariance"),
         ("estimators.components", "private_pca"),
         ("estimators.gaussian", "estimate_gaussian"),
@@ -141,6 +145,8 @@ _HOMES = {
         ("mixtures.separated.search_state", "ClusterTree"),
         ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
         ("results.histogram", "HistogramResult"),
+        ("results.describe", "Description"),
+        ("results.group_means", "GroupMeans"),
         ("results.key_counts", "CountResult"),
         ("mixtures.select", "Hypotheses select_hypothesis"),
         ("planning", "OrderBounds Plan order_bounds plan"),

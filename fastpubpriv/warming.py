@@ -17,6 +17,7 @@ _LATE = (
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.mean",
+    "fastpubpriv.estimators.describe",
     "fastpubpriv.estimators.quantiles",
     "fastpubpriv.estimators.value_counts",
     "fastpubpriv.estimators.weighted_mean",

@@ -26,6 +26,7 @@ CALLS = {
     "estimate_mean": "fpp.estimate_mean(x, x_pub=p, budget=zcdp, **quiet).confidence_interval(0.9)",
     "estimate_gaussian": "fpp.estimate_gaussian(x, x_pub=p, budget=zcdp, **quiet).sample(3, random_state=1)",
     "quantiles": "fpp.quantiles(x, x_pub=p, budget=zcdp, **quiet).confidence_interval(0.9)",
+    "describe": "fpp.describe(x, x_pub=p, budget=zcdp, **quiet).confidence_interval(0.9)",
     "value_counts": "fpp.value_counts(line > 0, keys=[0, 1], budget=zcdp, **quiet).rank_interval()",
     "weighted_mean": "fpp.weighted_mean(x, x_pub=p, budget=zcdp, variance=1.0, norm_bound=10.0, **quiet)",
     "coinpress_mean": "fpp.coinpress_mean(x, budget=zcdp, variance=1.0, center=0.0, radius=10.0, **quiet)",

@@ -39,6 +39,7 @@ FUNCTIONS = {
     "estimate_mean, clipping='gaussian'": f"f.estimate_mean(x, budget=zcdp, clipping='gaussian', {_PUB})",
     "estimate_mean, covariance='public'": f"f.estimate_mean(x, budget=approx, covariance='public', {_PUB})",
     "quantiles": f"f.quantiles(x, budget=zcdp, {_PUB})",
+    "describe": f"f.describe(x, budget=zcdp, {_PUB})",
     "value_counts": "f.value_counts(np.sign(x[:, 0]), keys=[-1, 1], budget=zcdp, **quiet)",
     "crosstab": (
         "f.crosstab(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), columns=['a', 'b'], "
@@ -166,6 +167,7 @@ COMMANDS = {
     "info": "info",
     "mean": f"mean {_TABLES} --rho 0.5",
     "quantiles": f"quantiles {_TABLES} --rho 0.5",
+    "describe": f"describe {_TABLES} --rho 0.5",
     "gaussian": f"gaussian {_TABLES} --rho 0.5",
     "mixture": f"mixture {_TABLES} --components 1 --min-weight 0.5 --rho 0.5",
     "axis-mixture": "axis-mixture --private line.csv --columns a --components 1 --epsilon 1 --delta 1e-6",

@@ -86,13 +86,27 @@ GROUPS = (
         "Means",
         "The average of private rows. Start with {name}`estimate_mean`; take {name}`weighted_mean` if every row is within known "
         "bounds, and {name}`coinpress_mean` if there is no public row at all.",
-        top("estimate_mean", "weighted_mean", "coinpress_mean", "precondition", "Preconditioner", "MeanResult"),
+        top(
+            "estimate_mean",
+            "weighted_mean",
+            "coinpress_mean",
+            "precondition",
+            "Preconditioner",
+            "MeanResult",
+            "GroupMeans",
+        ),
     ),
     Group(
         "medians",
         "Quantiles",
         "Medians, quartiles and other quantiles of columns in any unit.",
         top("quantiles", "QuantileResult"),
+    ),
+    Group(
+        "tables",
+        "Tables at a glance",
+        "Means, deviations, quartiles and the commonest texts of all columns of a table, in one call.",
+        top("describe", "Description"),
     ),
     Group(
         "gaussians",

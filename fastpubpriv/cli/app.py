@@ -142,6 +142,7 @@ def wait_for_reader() -> None:
 # Name of a command -> its module and its line in the overview. A module is imported when its command is asked for.
 COMMANDS = {
     "mean": ("estimators:mean", "Mean of private rows, with the range taken from public rows."),
+    "describe": ("estimators:describe", "A table at a glance: means, deviations, quartiles, commonest texts."),
     "quantiles": ("estimators:quantiles", "Medians, quartiles and other quantiles of private columns."),
     "gaussian": ("estimators:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
     "mixture": ("estimators:mixture", "Groups of private rows: weight, mean and covariance of each."),

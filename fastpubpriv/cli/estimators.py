@@ -11,6 +11,7 @@ import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -168,7 +169,9 @@ def command(
 
             from fastpubpriv.cli import outputs
 
-            outputs.deliver(estimate, title.format(n=getattr(opened.private, "n", 0)), settings, **public)
+            n = getattr(opened.private, "n", None)  # a path has not been counted
+            named = title.partition(" of ")[0] if n is None else title.format(n=n)
+            outputs.deliver(estimate, named, settings, **public)
 
         name = change.__name__.replace("_", "-")
         return click.command(name, help=change.__doc__, epilog=options.epilog(*examples))(shown(run))
@@ -222,6 +225,11 @@ def common(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def rows_or_paths(settings: dict[str, Any]) -> Any:
+    """As `prepare`; as `paths` where a column of groups is read beside the numbers."""
+    return prepare(settings) if settings["by"] is None else paths(settings)
+
+
 # The commands that call an estimator: what differs from its signature, and its help.
 
 
@@ -233,7 +241,11 @@ def common(settings: dict[str, Any]) -> dict[str, Any]:
         "fastpubpriv mean --private p.npy --public q.npy --epsilon 1 --delta 1e-7 --json out.json --plot out.png",
         "fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\",
         "    --ledger survey.ledger --ledger-total rho=1",
+        "fastpubpriv mean --private p.csv --public q.csv --columns age,income --by state --rho 0.1",
     ),
+    opens=rows_or_paths,
+    by={"type": str, "metavar": "NAME"},
+    groups={"type": str, "metavar": "A,B,..."},
     covariance={
         "metavar": "public|FILE.npy",
         "help": "For gaussian: how the rows spread, estimated from the public rows, or a covariance matrix in a file. Default: "
@@ -251,8 +263,14 @@ def mean(call: Call) -> None:
     Part of the budget counts where the values of each column lie and end, the rest goes into one clipped sum. Missing values
     are counted, and the mean of a column is that of the values it has.
     """
-    from fastpubpriv.cli import outputs
+    from fastpubpriv.cli import inputs, outputs
 
+    if call.arguments["by"] is not None:
+        call.arguments["by"] = -1 if call.arguments["by"] == "-1" else call.arguments["by"]
+        call.arguments["columns"] = inputs.split_names(call.settings["columns"])
+        if call.arguments["groups"] is not None:
+            call.arguments["groups"] = keys_in(call.arguments["groups"], "--groups")
+        return
     n_pub, dim = call.opened.public.shape
     read_spread(call, dim)
     spread = call.arguments["covariance"], call.arguments["variance"]
@@ -512,7 +530,40 @@ def crosstab(call: Call) -> None:
     from fastpubpriv.cli import inputs
 
     call.arguments["columns"] = inputs.split_names(call.settings["columns"])
-    pairs = [text.partition("=") for text in call.arguments["keys"]]
+    call.arguments["keys"] = keys_of_columns(call.arguments["keys"])
+
+
+def keys_of_columns(texts: tuple[str, ...]) -> dict[str, list[Any]]:
+    """The keys of each column, from texts like carrier=UA,B6."""
+    pairs = [text.partition("=") for text in texts]
     if not all(sign for _, sign, _ in pairs):
         raise click.UsageError("--keys looks like carrier=UA,B6, once for each column")
-    call.arguments["keys"] = {name.strip(): keys_in(keys, "--keys") for name, _, keys in pairs}
+    return {name.strip(): keys_in(keys, "--keys") for name, _, keys in pairs}
+
+
+@command(
+    "describe",
+    "A private table",
+    (
+        "fastpubpriv describe --private flights.parquet --public few.csv --rho 0.5 --html report.html",
+        "fastpubpriv describe --private visits.csv --public few.csv --keys ward=north,south --epsilon 1 --delta 1e-7",
+    ),
+    opens=paths,
+    columns=options.table(
+        {
+            "columns": (str, "Columns of the table, of text or numbers, with commas between them.", None),
+            "html_path": (Path, "Write one page that opens in a browser, with a picture for each column.", None),
+        }
+    ),
+    keys={"type": str, "multiple": True, "metavar": "NAME=A,B,..."},
+    top={"type": click.IntRange(min=1)},
+)
+def describe(call: Call) -> None:
+    """A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of the others.
+
+    All of it is one release that pays once. A column in which the public rows have text is counted.
+    """
+    from fastpubpriv.cli import inputs
+
+    call.arguments["columns"] = inputs.split_names(call.settings["columns"])
+    call.arguments["keys"] = keys_of_columns(call.arguments["keys"])

@@ -19,6 +19,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ from fastpubpriv.errors import (
 )
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
+from fastpubpriv.results.describe import Description
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
+from fastpubpriv.results.group_means import GroupMeans
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.results.mixture import MixtureResult
@@ -48,7 +51,10 @@ from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.results.ranks import QuantileResult
 
 PICTURES = {".png", ".pdf", ".svg"}
-Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult | QuantileResult | CountResult | TrainingResult
+Shown = (
+    MeanResult | GaussianResult | MixtureResult | HistogramResult | QuantileResult | CountResult | TrainingResult
+    | GroupMeans | Description
+)  # fmt: skip
 OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6
@@ -62,7 +68,7 @@ def is_stdout(path: Path | None) -> bool:
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
     """Refuse, before anything is spent, what could not be written afterwards, and what would overwrite an input."""
     json_path, plot_path, quiet = settings["json_path"], settings.get("plot_path"), settings.get("quiet")
-    for option, path in (("--json", json_path), ("--plot", plot_path)):
+    for option, path in (("--json", json_path), ("--plot", plot_path), ("--html", settings.get("html_path"))):
         if path is None or (is_stdout(path) and option == "--json"):
             continue
         refuse_unwritable(option, path)
@@ -479,6 +485,10 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             purchase.attempt("the table", show)
         if plot_path is not None:
             purchase.attempt(repr(str(plot_path)), lambda: replace_file(plot_path, draw))
+        html_path = settings.get("html_path")
+        if html_path is not None:
+            page = partial(result.to_html, level=level)  # type: ignore[union-attr]
+            purchase.attempt(repr(str(html_path)), lambda: replace_file(html_path, page))
         purchase.finish()
         if not settings["quiet"]:
-            written([path for path in (json_path, plot_path) if path is not None and not is_stdout(path)])
+            written([path for path in (json_path, plot_path, html_path) if path is not None and not is_stdout(path)])

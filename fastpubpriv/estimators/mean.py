@@ -16,6 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, mean_of_columns, with_report
+from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.linalg import Whitening, known_root
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.preconditioner import precondition
@@ -38,6 +39,7 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Grid, Ledger, gaussian_sum_grid, laplace_sum_grid
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.group_means import GroupMeans
 from fastpubpriv.session import noise_per_radius
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
@@ -431,12 +433,14 @@ def estimate_mean(
     failure_prob: float = FAILURE_PROB,
     steps: int | str = 2,
     mode: Mode = "practical",
+    by: Any = None,
+    groups: Any = None,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
-) -> MeanResult:
+) -> MeanResult | GroupMeans:
     """Mean of private rows in any unit and of any shape, with as little as one public row instead of a range.
 
     Parameters
@@ -472,6 +476,12 @@ def estimate_mean(
         "auto" takes the least predicted error.
     {mode}
         Theory has Lemma 2.2 for one step.
+    by : str or -1, optional
+        For counts: the column, of text or of numbers, whose cells are groups, or -1 for the last column of arrays. The mean of each
+        group is released; `columns` are the others. Both data sets need the column.
+    groups : list of texts or of numbers, optional
+        The groups, known without the private rows; by default the distinct cells of `x_pub`. All other rows are one more group,
+        "(other)". At most 10,000.
     {matched_columns, ledger, random_state, threads, progress}
 
     Returns
@@ -479,6 +489,7 @@ def estimate_mean(
     MeanResult
         `mean` (dim,), noise level and intervals in data units, the releases with their radii, and where each came from; from
         counts also `report`: a status for each column, rows that are missing, and how many rows may lie where nothing can be seen.
+        With `by` a GroupMeans: means, counts, intervals and a status for each group and column.
 
     Raises
     ------
@@ -489,6 +500,8 @@ def estimate_mean(
     Neighbours: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
     sensitivity 2 dim S^2, l1 sensitivity 2 dim S in steps of S for a row), with several columns one of norms (2 S^2; 2 S), and one
     vector sum (4 Q^2; isqrt(4 dim Q^2)); where released numbers ask for it, further counts and sums like these.
+    With `by`: the joint count, one of groups by cells of each column (squared l2 2 dim S^2, l1 2 dim S), and one joint release of
+    the rows, sums and sums of squares of all groups (4 dim Q^2 together; without squares 5/2 dim Q in l1), whatever their number.
     "gaussian": one vector sum per step. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP); the exact costs
     add up to at most the budget. Public: n_priv, dim, x_pub.
 
@@ -500,6 +513,7 @@ def estimate_mean(
     The counts are our own: numbers about a public one fall into signed dyadic cells, so that no unit is needed; tails beyond what
     can be seen follow a power law that bends, and the interval allows for what they may hide. A column that lies far from its
     public row is counted again about its own mean. Public rows far from all private ones that can be seen are not believed.
+    Each group is clipped where its own noisy counts say, drawn towards the shape of all rows; its mean is not drawn anywhere.
 
     Examples
     --------
@@ -512,6 +526,16 @@ def estimate_mean(
     >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
     True
     """
+    if by is not None or groups is not None:
+        settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
+        if by is None or settings != PLAIN or covariance is not None or variance is not None:
+            raise InputError(
+                "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
+            )
+        return mean_of_groups(
+            x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
+            bounds=partial(validation.column_bounds, bounds), **running.asked(ledger, random_state, threads, progress),
+        )  # fmt: skip
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
     if public is None:
         raise InputError(
@@ -553,6 +577,10 @@ def estimate_mean(
         mode=mode != "practical",
     )
     return mean_of_columns("estimate_mean", start, public, bounds=limits, neutral=neutral, skip=skip, whole=whole)
+
+
+# The defaults of `clipping` and so on, in the order of `_checked`; clipping, missing and objective mean columns.
+PLAIN = ("auto", "practical", FAILURE_PROB, 0.0, 2, "observed", "never", "columns")
 
 
 def _checked(

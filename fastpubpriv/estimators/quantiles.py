@@ -21,6 +21,8 @@ from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.columns.scales import (
     MANY_ZEROS,
+    Column,
+    Scale,
     Shares,
     columns_of,
     divide,
@@ -127,12 +129,11 @@ def finite_edges(edges: Any) -> FloatArray:
     return np.unique(found[np.isfinite(found)])
 
 
-def locate(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Shares) -> list[Place]:
-    """Where each column lies, from the counts (dim, cells) of signed cells about its center."""
-    columns = columns_of(counts, public, centers, [shares] * shares.dim)
-    scales = scales_of(columns, [shares] * shares.dim)
-    sizes, parts, found = edges_of(shares.log2_parts), shares.parts, []
-    for column, scale in zip(columns, scales, strict=True):
+def locate(columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[Shares]) -> list[Place]:
+    """Where each column lies, from the counts of signed cells about its center."""
+    found = []
+    for column, scale, shares in zip(columns, scales, every, strict=True):
+        sizes, parts = edges_of(shares.log2_parts), shares.parts
         ends, masses = [], []
         for sign, last, values in ((-1.0, scale.below, column.below), (1.0, scale.above, column.above)):
             if last is None:
@@ -372,11 +373,19 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
 
 def learn(run: Run, public: FloatArray, shares: Shares, qs: FloatArray) -> tuple[list[Place], list[EdgeRanks], float]:
     """All releases, each with edges that follow from those before it: places, ranks of each column, and noise of the last count."""
-    gaussian, left = not run.account.pure, run.account.allowance - shares.cells
-    centers = lower_medians(public)
+    centers, every = lower_medians(public), [shares] * shares.dim
     cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
     seen = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
-    places = locate(seen.value, public, centers, shares)
+    columns = columns_of(seen.value, public, centers, every)
+    places = locate(columns, scales_of(columns, every), every)
+    return places, *close_in(run, places, run.account.allowance - shares.cells, shares, qs)
+
+
+def close_in(
+    run: Run, places: list[Place], left: Fraction, shares: Shares, qs: FloatArray
+) -> tuple[list[EdgeRanks], float]:
+    """The ranks of each column from counts that close in on the quantiles, and the noise of the last of them."""
+    gaussian = not run.account.pure
     asked: list[list[Counted]] = [[] for _ in places]
 
     def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
@@ -391,7 +400,7 @@ def learn(run: Run, public: FloatArray, shares: Shares, qs: FloatArray) -> tuple
 
     if not any(place.located for place in places):  # a function of released numbers; nothing is refunded
         empty = frozen([])
-        return places, [EdgeRanks(edges=empty, below=empty, std=empty, total=place.total) for place in places], 0.0
+        return [EdgeRanks(edges=empty, below=empty, std=empty, total=place.total) for place in places], 0.0
     ask([place.first for place in places], left * FIRST, "first edges")
     used, last_std = FIRST, _last_std(left * (1 - FIRST - ZOOMS * ZOOM), shares)
     found = ranks()
@@ -403,7 +412,7 @@ def learn(run: Run, public: FloatArray, shares: Shares, qs: FloatArray) -> tuple
         used, found = used + ZOOM, ranks()
     last = [last_edges(mine, place, qs, last_std) for mine, place in zip(found, places, strict=True)]
     std = ask(last, left * (1 - used), "last edges")
-    return places, ranks(), std
+    return ranks(), std
 
 
 def _last_std(cost: Fraction, shares: Shares) -> float:
@@ -411,14 +420,14 @@ def _last_std(cost: Fraction, shares: Shares) -> float:
     return math.sqrt(8.0) * shares.dim / float(cost) if shares.pure else math.sqrt(shares.dim / float(cost))
 
 
-def _check_grids(shares: Shares, left: Fraction, k: int) -> None:
+def check_rank_grids(shares: Shares, left: Fraction, k: int) -> None:
     """Raise now, before the debit, unless every release has a grid."""
     signed_cell_event(shares.cells, shares.dim, shares.log2_parts, shares.n, pure=shares.pure)
     grid = laplace_count_grid if shares.pure else gaussian_count_grid
     grid(left * min(FIRST, ZOOM) / shares.dim, draws(shares.dim, k), shares.n)
 
 
-def _shares_of_rows(q: Any) -> FloatArray:
+def shares_of_rows(q: Any) -> FloatArray:
     """The argument q: ascending numbers in (0, 1)."""
     listed = [q] if isinstance(q, int | float) and not isinstance(q, bool) else q
     if not isinstance(listed, list | tuple | np.ndarray) or not 1 <= len(listed) <= MOST_QUANTILES:
@@ -493,7 +502,7 @@ def quantiles(
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
     if public is None:
         raise InputError("quantiles needs at least one public row: pass x_pub=")
-    qs = _shares_of_rows(q)
+    qs = shares_of_rows(q)
     limits = validation.column_bounds(bounds, rows.dim)
     run = running.start(
         "quantiles",
@@ -503,12 +512,12 @@ def quantiles(
         **running.asked(ledger, random_state, threads, progress),
     )
     shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
-    _check_grids(shares, run.account.allowance - shares.cells, len(qs))
+    check_rank_grids(shares, run.account.allowance - shares.cells, len(qs))
     _warn_before(shares)
     warn_if_bounds_are_wrong("quantiles", public, limits, rows.columns)
     with run.paid():
         places, ranks, std = learn(run, public, shares, qs)
-        result = _result(run, places, ranks, std, qs, limits, len(public))
+        result = result_of(run, places, ranks, std, qs, limits, len(public))
     unresolved = [label for label, line in zip(result.labels, result.status, strict=True) if "unresolved" in line]
     if unresolved:
         running.warn_after(f"quantiles: the counts cannot show where {', '.join(unresolved[:10])} lie")
@@ -526,7 +535,7 @@ def _warn_before(shares: Shares) -> None:
         )
 
 
-def _result(
+def result_of(
     run: Run, places: list[Place], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int
 ) -> QuantileResult:
     """The result of all columns."""

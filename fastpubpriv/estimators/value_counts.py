@@ -23,6 +23,7 @@ from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
+from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.sources.labelled import beside
@@ -91,14 +92,15 @@ class ProductCode:
         return [code]
 
 
-def _code_of(keys: Sequence[Keys]) -> ProductCode:
+def code_of(keys: Sequence[Keys]) -> ProductCode:
+    """The code of rows whose columns have these lists of keys."""
     numbers = [None if each.is_text else np.array(each.levels, dtype=np.float64) for each in keys]
     order = [None if each is None else np.argsort(each) for each in numbers]
     sorted_numbers = [None if each is None else each[place] for each, place in zip(numbers, order, strict=True)]
     return ProductCode(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys))
 
 
-def _listed_keys(name: str | None, given: Any) -> Keys:
+def listed_keys(name: str | None, given: Any) -> Keys:
     """A list of keys, checked: texts, or finite numbers, each once."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
         raise InputError(f"keys must be a list of texts or of numbers, got {type(given).__name__}")
@@ -123,14 +125,15 @@ def _public_keys(name: str | None, x_pub: Any) -> Keys:
     if isinstance(name, str):
         texts = texts_of_column(x_pub, name)
         if texts is not None:
-            return _listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
+            return listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
     plain = name is None or isinstance(x_pub, np.ndarray | list | tuple)
     column = public_rows(x_pub, columns=None if plain else [name], dim=1)
-    return _listed_keys(name, np.unique(column).tolist())
+    return listed_keys(name, np.unique(column).tolist())
 
 
-def _keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
-    return _public_keys(name, x_pub) if given is None else _listed_keys(name, given)
+def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
+    """The keys of a column: as given, or the distinct cells of the public rows."""
+    return _public_keys(name, x_pub) if given is None else listed_keys(name, given)
 
 
 def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
@@ -174,22 +177,30 @@ def _count_known(
     run = running.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
     (laplace_count_grid if pure else gaussian_count_grid)(allowance, cells, rows.n)  # raises now if there is none
-    measurement = CodeCounts(codes=_code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
+    measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
     with run.paid():
         released = run.release(measurement, name="counts of keys", cost=allowance)
+        return count_result(run, keys, released.value, released.noise_std, top)
+
+
+def count_result(run: Run, keys: Sequence[Keys], value: FloatArray, noise_std: float, top: int | None) -> CountResult:
+    """The result for released counts of all combinations of keys."""
+    cells = len(value)
+    return CountResult(
+        by=tuple(str(each.name or "x0") for each in keys),
+        keys=tuple(product(*(each.words for each in keys))),
         # Every row has one key: the excess of the sum over the number of rows is noise.
-        counts = released.value + (rows.n - float(released.value.sum())) / cells
-        return CountResult(
-            by=tuple(str(each.name or "x0") for each in keys),
-            keys=tuple(product(*(each.words for each in keys))),
-            counts=frozen(counts),
-            noise_std=released.noise_std * math.sqrt(1.0 - 1.0 / cells),
-            noise_law="laplace" if pure else "gaussian",
-            top=top,
-            columns=rows.columns,
-            provenance={"keys": "public"},
+        counts=frozen(value + (run.rows.n - float(value.sum())) / cells),
+        noise_std=noise_std * math.sqrt(1.0 - 1.0 / cells),
+        noise_law="laplace" if run.account.pure else "gaussian",
+        top=top,
+        provenance={"keys": "public"},
+        **{
             **run.fields(0),
-        )
+            "dim": len(keys),
+            "columns": None if keys[0].name is None else tuple(str(each.name) for each in keys),
+        },
+    )
 
 
 def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
@@ -317,7 +328,7 @@ def value_counts(
         return _count_unknown(x_priv, column, budget, most, top, **asked)
     if keys is not None and x_pub is not None:
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
-    known = [_keys_of(column, keys, x_pub)]
+    known = [keys_of(column, keys, x_pub)]
     return _count_known("value_counts", _rows_of(x_priv, known, x_pub), known, budget, top, **asked)
 
 
@@ -393,6 +404,6 @@ def crosstab(
             f"crosstab needs the keys of column {lacking[0]!r}: list them in keys=, or pass x_pub= with this column"
         )
     top = None if top is None else validation.integer("top", top, minimum=1)
-    known = [_keys_of(name, given.get(name), x_pub) for name in columns]
+    known = [keys_of(name, given.get(name), x_pub) for name in columns]
     rows = _rows_of(x_priv, known, x_pub)
     return _count_known("crosstab", rows, known, budget, top, **running.asked(ledger, random_state, threads, progress))

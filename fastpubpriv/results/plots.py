@@ -185,6 +185,72 @@ def plot_counts(
     return save(figure, path)
 
 
+def plot_forest(
+    names: Sequence[str],
+    columns: Sequence[str],
+    values: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    title: str,
+    *,
+    path: str | Path | None = None,
+) -> Any:
+    """One panel for each column, and in it a line for each name, from the top down: a point and its interval; all (names, columns).
+
+    An infinite end goes on to the edge of the panel.
+    """
+    shown = min(len(columns), MAX_LARGE_PANELS)
+    figure = new_figure(1.4 + 3.0 * shown, 0.8 + 0.2 * max(len(names), 4))
+    places = np.arange(len(names))
+    for j, axes in enumerate(figure.subplots(1, shown, squeeze=False, sharey=True)[0]):
+        ends = np.concatenate([each[:, j][np.isfinite(each[:, j])] for each in (values, lower, upper)])
+        low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
+        room = 0.04 * (high - low) or 1.0
+        axes.set_xlim(low - room, high + room)
+        axes.hlines(
+            places, np.maximum(lower[:, j], low - room), np.minimum(upper[:, j], high + room), color=PALETTE[0], lw=1.5
+        )
+        axes.plot(values[:, j], places, "o", ms=3.5, color=PALETTE[1])
+        axes.set_yticks(places)
+        axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.grid(axis="x", alpha=0.3, lw=0.5)
+        axes.set_title(heading(columns[j], 30), fontsize=9)
+    figure.axes[0].invert_yaxis()
+    figure.suptitle(heading(title, 60), fontsize=9)
+    return save(figure, path)
+
+
+def plot_description(described: Any, *, path: str | Path | None = None, level: float = 0.95) -> Any:
+    """A panel for each column of a Description: quantiles, and below them the mean; or bars of the commonest texts."""
+    shown = described.labels[:MAX_SMALL_PANELS]
+    figure = new_figure(6.4, 0.5 + 0.75 * len(shown))
+    grid = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for j, axes in enumerate(grid):
+        axes.set_ylabel(heading(shown[j], 14), rotation=0, ha="right", va="center", fontsize=8)
+        axes.set_yticks([])
+        axes.tick_params(axis="x", labelsize=7)
+        if j >= described.numbers:
+            counts = described.texts[j - described.numbers]
+            keys = counts.named[: counts.top]
+            lower, upper = (ends[keys] / max(counts.n_priv, 1) for ends in counts.confidence_interval(level))
+            axes.bar(np.arange(len(keys)), counts.share[keys], color=PALETTE[0], alpha=0.75)
+            axes.vlines(np.arange(len(keys)), lower, upper, color=PALETTE[1])
+            axes.set_xticks(np.arange(len(keys)), [heading(counts._label(key), 14) for key in keys])
+            continue
+        for name, values, ends, place in (
+            ("quantiles", described.quantiles.quantile[j], described.quantiles.confidence_interval(level), 0.5),
+            ("mean", described.means.mean[[j]], described.means.confidence_interval(level), 0.0),
+        ):
+            colour = PALETTE[0] if name == "quantiles" else PALETTE[1]
+            low, high = (np.where(np.isfinite(end[j]), end[j], values) for end in ends)
+            axes.hlines(np.full(len(values), place), low, high, color=colour, lw=2.5, alpha=0.5)
+            axes.plot(values, np.full(len(values), place), "|" if name == "quantiles" else "o", ms=9, color=colour)
+        axes.set_ylim(-0.5, 1.0)
+    figure.suptitle(f"Quantiles (|), means (o) and shares, with {level:.0%} intervals", fontsize=9)
+    return save(figure, path)
+
+
 def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = None) -> Any:
     """One panel for each one-dimensional histogram: released bins as bars of density, on a log axis where they spread far.
 

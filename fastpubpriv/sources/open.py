@@ -23,6 +23,7 @@ from fastpubpriv.sources.tables import (
     TextColumns,
     arrow_rows,
     asked_columns,
+    data_columns,
     frame_rows,
     is_arrow,
     is_dataset,
@@ -217,7 +218,19 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     return None
 
 
-def _file(path: Any, name: str) -> Any:
+def names_of_table(x_pub: Any) -> list[str] | None:
+    """The names of the columns of a public frame, table or file, whatever they hold; None for a source without names."""
+
+    def found() -> list[str] | None:
+        table = _file(os.fspath(x_pub)) if isinstance(x_pub, str | os.PathLike) else x_pub
+        if is_arrow(table) and hasattr(table, "schema"):
+            return data_columns(table.schema)
+        return [str(name) for name in table.columns] if is_frame(table) or hasattr(table, "dask") else None
+
+    return call_guarded(found)
+
+
+def _file(path: Any, name: str | None = None) -> Any:
     """A public file as a table, at least the one column."""
     lower = str(path).lower()
     if lower.endswith((".csv", ".csv.gz", ".csv.bz2")):
@@ -226,7 +239,9 @@ def _file(path: Any, name: str) -> Any:
         import pyarrow.dataset
 
         dataset = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
-        return dataset.to_table(columns=[name]) if name in dataset.schema.names else None
+        if name is None or name in dataset.schema.names:
+            return dataset.to_table(columns=None if name is None else [name])
+        return None
     if lower.endswith((".arrow", ".feather", ".ipc")):
         import pyarrow.ipc
 

@@ -1,6 +1,7 @@
 """The commands `gaussian`, `mixture`, `axis-mixture` and `histogram`: what they print, write and refuse."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from command_cases import runner
 
 from benchmarks.papers.mixture_cases import CASES
-from fastpubpriv import CountResult, HistogramResult, QuantileResult
+from fastpubpriv import CountResult, Description, GroupMeans, HistogramResult, QuantileResult
 
 MIX = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 3.0, 7.0]])
 CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
@@ -19,6 +20,8 @@ FILES = {
     "axis-mixture": ("--private", "line.npy"),
     "histogram": ("--private", "flights.parquet"),
     "quantiles": ("--private", "flights.parquet", "--public", "few.parquet"),
+    "describe": ("--private", "flights.parquet", "--public", "few.parquet"),
+    "mean": ("--private", "flights.parquet", "--public", "few.parquet"),
     "counts": ("--private", "flights.parquet"),
     "crosstab": ("--private", "flights.parquet"),
 }
@@ -174,6 +177,33 @@ def test_quantiles(outputs):
     assert QuantileResult.from_json(json.dumps(released)).quantile[0] == pytest.approx([14.0, 46.0], abs=2.0)
     (lower,), (upper,) = (read()["confidence_interval"][end] for end in ("lower", "upper"))
     assert lower[0] <= 14.0 <= upper[0]
+
+
+def test_describe_writes_a_page(outputs):
+    options, read = outputs
+    call("describe", "--columns", "delay,distance", "--rho", "1", "--html", "page.html", *options)
+    released = {name: value for name, value in read().items() if name not in ("warnings", "confidence_interval")}
+    result = Description.from_json(json.dumps(released))
+    assert result.standard_deviation == pytest.approx([20.0, 3.0], rel=0.2)
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 2
+    assert "http" not in page
+    call("describe", "--columns", "delay", "--rho", "1", "--html", "no/page.html", code=2)
+    call("describe", "--columns", "delay", "--rho", "1", "--keys", "delay", code=2)
+
+
+def test_means_of_groups(outputs):
+    options, read = outputs
+    public = pd.DataFrame({"delay": [7.0, 12.0], "carrier": ["UA", "B6"]})
+    public.to_parquet("few_groups.parquet")
+    given = ("--public", "few_groups.parquet", "--by", "carrier", "--columns", "delay", "--rho", "1")
+    assert "(other)" in call("mean", *given, *options).stdout
+    released = {name: value for name, value in read().items() if name not in ("warnings", "confidence_interval")}
+    result = GroupMeans.from_json(json.dumps(released))
+    assert result.groups == ("B6", "UA", "(other)")
+    assert result.mean[:, 0] == pytest.approx([20.0] * 3, rel=0.3)
+    listed = call("mean", *given, "--groups", "UA,EV").stdout
+    assert "EV" in listed
 
 
 def test_counts(outputs):

@@ -278,10 +278,10 @@ def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
     with mock.patch.object(cells.CodeQuery, "answer", lambda self, counts: 2 * answer(self, counts)):
         raises(ReplayError, None, replayed)
 
-    code_of = module._code_of
+    code_of = module.code_of
 
     def overlapping(keys):  # planted: a row that is counted twice
         return lambda chunk: [np.repeat(code_of(keys)(chunk)[0], 2)]
 
-    with mock.patch.object(module, "_code_of", overlapping):
+    with mock.patch.object(module, "code_of", overlapping):
         raises(ReplayError, None, replayed)

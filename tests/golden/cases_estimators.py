@@ -105,9 +105,24 @@ def histograms() -> Iterator[Case]:
     yield public("DyadicBins edges", dyadic.edges, np.array([-1075, -1, 0, 5, 1023]), 0)
 
 
+def groups() -> Iterator[Case]:
+    by = {"by": -1, "groups": [-1, 1]}
+    rows, x_pub = (np.column_stack([each[:, :2], np.sign(each[:, 2])]) for each in (ROWS, PUBLIC))
+    for name, budget in BUDGETS.items():
+        yield private(f"estimate_mean by groups, {name}", fpp.estimate_mean, rows, x_pub=x_pub, budget=budget, **by)
+
+
 def quantiles() -> Iterator[Case]:
     for name, budget in BUDGETS.items():
         yield private(f"quantiles, {name}", fpp.quantiles, ROWS, x_pub=PUBLIC, budget=budget)
+
+
+def descriptions() -> Iterator[Case]:
+    signs = pd.DataFrame(ROWS[:, :2], columns=["a", "b"]).assign(c=np.where(ROWS[:, 2] > 0.0, "up", "down"))
+    x_pub = pd.DataFrame(PUBLIC[:, :2], columns=["a", "b"]).assign(c="up")
+    for name, budget in BUDGETS.items():
+        call = {"x_pub": x_pub, "keys": {"c": ["up", "down"]}, "budget": budget}
+        yield private(f"describe, {name}", fpp.describe, signs, **call)
 
 
 def counts() -> Iterator[Case]:
@@ -120,4 +135,4 @@ def counts() -> Iterator[Case]:
         yield private(f"value_counts, {name}", fpp.value_counts, whole, keys=[0, 1, -1], budget=budget, blas=False)
 
 
-CASES = [*counts(), *means(), *quantiles(), *gaussians(), *histograms()]
+CASES = [*counts(), *descriptions(), *means(), *groups(), *quantiles(), *gaussians(), *histograms()]

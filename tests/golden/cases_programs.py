@@ -50,6 +50,7 @@ def commands() -> Iterator[Case]:
     calls = {
         "mean, counts": ("mean", *two, *RHO),
         "quantiles": ("quantiles", *two, *RHO),
+        "describe": ("describe", *two, *RHO),
         "counts": ("counts", *alone, "--column", "age", "--keys", "1,2", *RHO),
         "crosstab": ("crosstab", *alone, "--columns", "age,height", "--keys", "age=1", "--keys", "height=2", *RHO),
         "gaussian": ("gaussian", *two, *RHO),
@@ -86,6 +87,11 @@ def drawn(figure: Any) -> dict[str, Any]:
     return found
 
 
+def by_sign(rows: np.ndarray) -> np.ndarray:
+    """Two columns, and the sign of the third as a group."""
+    return np.column_stack([rows[:, :2], np.sign(rows[:, 2])])
+
+
 def plots() -> Iterator[Case]:
     given: dict[str, Any] = {"random_state": 7, "threads": 1, "progress": False}
     budget = ZCDP(1)
@@ -105,6 +111,16 @@ def plots() -> Iterator[Case]:
         "count": (
             lambda: fpp.value_counts(np.floor(ROWS[:, 0]), keys=[0, 1], budget=budget, **given).plot(),
             (plotting.plot_counts,),
+        ),
+        "group mean": (
+            lambda: fpp.estimate_mean(
+                by_sign(ROWS), x_pub=by_sign(PUBLIC), by=-1, groups=[-1, 1], budget=budget, **given
+            ).plot(),
+            (plotting.plot_forest,),
+        ),
+        "description": (
+            lambda: fpp.describe(ROWS, x_pub=PUBLIC, budget=budget, **given).plot(),
+            (plotting.plot_description,),
         ),
         "mixture": (
             lambda: fpp.learn_axis_aligned_mixture(

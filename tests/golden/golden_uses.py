@@ -72,6 +72,19 @@ USES: dict[str, dict[str, Use]] = {
         "rank_interval": lambda result: list(result.rank_interval(0.9)),
         "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
     },
+    "GroupMeans": {
+        "standard_error": lambda result: result.standard_error,
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
+        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+    },
+    "Description": {
+        "standard_deviation": lambda result: result.standard_deviation,
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+        "numbers": lambda result: result.numbers,
+        "top": lambda result: result.top(result.texts[0].by[0]).counts,
+        "to_html": lambda result: result.to_html(level=0.9).startswith("<!doctype html>"),
+        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+    },
     "QuantileResult": {
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
         "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),

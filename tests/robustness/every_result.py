@@ -27,6 +27,10 @@ SECOND = "<script>alert('&')</script>"
 MADE = {
     "MeanResult": lambda: seeded(fpp.estimate_mean, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
     "ColumnReport": lambda: MADE["MeanResult"]().report,
+    "GroupMeans": lambda: seeded(
+        fpp.estimate_mean, np.column_stack([ROWS, np.sign(ROWS[:, 0] - 5.0)]), by=-1, groups=[-1, 1], budget=ZCDP(1),
+        x_pub=np.column_stack([PUBLIC, np.sign(PUBLIC[:, 0] - 5.0)]),
+    ),
     "CovarianceResult": lambda: seeded(fpp.coinpress_covariance, ROWS, budget=ZCDP(1), scale=400.0),
     "PCAResult": lambda: seeded(fpp.private_pca, ROWS, budget=ZCDP(1), center=[5.0, -7.0], radius=60.0, n_components=1),
     "GaussianResult": lambda: seeded(fpp.estimate_gaussian, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
@@ -43,6 +47,7 @@ MADE = {
         y_pub=PUBLIC @ [1.0, 0.1] + [0.1, -0.1] * (len(PUBLIC) // 2), budget=ZCDP(1), method="semi_dp",
     ),
     "QuantileResult": lambda: seeded(fpp.quantiles, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
+    "Description": lambda: seeded(fpp.describe, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
     "EdgeRanks": lambda: MADE["QuantileResult"]().ranks[0],
     "CountResult": lambda: seeded(
         fpp.crosstab, pd.DataFrame(np.sign(ROWS), columns=["age", SECOND]), columns=["age", SECOND],

@@ -27,6 +27,7 @@ from fastpubpriv import (
     coinpress_covariance,
     coinpress_mean,
     crosstab,
+    describe,
     estimate_gaussian,
     estimate_mean,
     learn_axis_aligned_mixture,
@@ -156,6 +157,15 @@ CALLS = {
             "steps": COUNTS, "mode": MODES
         },
     ),
+    "estimate_mean, groups": Call(
+        estimate_mean,
+        rows=np.column_stack([ROWS[:, 0], np.sign(ROWS[:, 1])]),
+        options={"x_pub": np.column_stack([PUBLIC[:, 0], np.sign(PUBLIC[:, 1])]), "by": -1, "groups": [-1.0, 1.0]},
+        hostile={
+            "x_pub": PUBLICS, "bounds": [*BOUNDS, (0.0, 1e-300), (-HUGE, HUGE)], "by": [-1, 0, "a", True, None],
+            "groups": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], list(range(100)), 7, "x", None],
+        },
+    ),
     "estimate_mean, public covariance": Call(
         estimate_mean,
         options={"x_pub": PUBLIC, "covariance": "public"},
@@ -258,6 +268,14 @@ CALLS = {
         hostile={
             "x_pub": PUBLICS, "bounds": BOUNDS,
             "q": [0.5, [0.1, 0.9], [0.5, 0.5], [0.9, 0.1], [0.0, 0.5], [TINY, 1.0 - 2.0**-53], [], [math.nan], "x", None],
+        },
+    ),
+    "describe": Call(
+        describe,
+        options={"x_pub": PUBLIC},
+        hostile={
+            "x_pub": PUBLICS, "bounds": BOUNDS, "q": [0.5, [0.1, 0.9], [0.9, 0.1], [], [math.nan], None], "top": COUNTS,
+            "keys": [{"a": [1.0]}, {}, [1.0], "x", None], "columns": [["a"], [], "a", None],
         },
     ),
     "value_counts": Call(

@@ -84,7 +84,10 @@ def estimators_of(dim):
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE}
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "missing": "neutral"}
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "clipping": "gaussian"}
+    groups = {"by": -1, "groups": [-1, 1], "x_pub": np.column_stack([one_public, np.sign(one_public[:, :1])])}
+    yield "estimate_mean", np.column_stack([one, np.sign(one[:, :1])]), {**groups, "budget": AMPLE}
     yield "quantiles", one, {"x_pub": one_public, "budget": AMPLE}
+    yield "describe", one, {"x_pub": one_public, "budget": AMPLE}
     signs = pd.DataFrame(np.sign(one), columns=[f"c{j}" for j in range(dim)])
     listed_signs = {name: [1, -1] for name in signs.columns[:3]}
     yield "value_counts", signs, {"column": "c0", "keys": [1, -1], "budget": AMPLE}

@@ -47,6 +47,7 @@ LISTED = (np.full((3, 2), 0.5), np.array([[[0.0], [40.0]], [[1.0], [39.0]], [[5.
 GAUSSIAN, APPROX = {"budget": ZCDP(0.5)}, {"budget": ApproxDP(1, 1e-6)}
 WITH_PUBLIC = {
     "estimate_mean": lambda x, p, **o: fpp.estimate_mean(x, x_pub=p, **GAUSSIAN, **o),
+    "describe": lambda x, p, **o: fpp.describe(x, x_pub=p, **GAUSSIAN, **o),
     "estimate_mean, public covariance": lambda x, p, **o: fpp.estimate_mean(
         x, x_pub=p, covariance="public", **GAUSSIAN, **o
     ),
@@ -97,8 +98,15 @@ def content(result):
     """A result without the names of its columns."""
     if not hasattr(result, "to_dict"):
         return repr(result)
+    return json.dumps(unnamed(result.to_dict()))
+
+
+def unnamed(value):
+    """Without names of columns, in results within results too."""
+    if not isinstance(value, dict):
+        return value
     named = ("by", "columns", "histograms", "design", "terms")
-    return json.dumps({key: value for key, value in result.to_dict().items() if key not in named})
+    return {key: unnamed(each) for key, each in value.items() if key not in named}
 
 
 def answer(call, *rows, **options):

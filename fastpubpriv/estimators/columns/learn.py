@@ -190,8 +190,13 @@ def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, 
     return np.asarray(np.clip(center, -largest, largest))
 
 
-def count(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool) -> tuple[list[Seen], Shares]:
-    """Release the counts and say what they show; what is left for the sum is in the shares that come back."""
+def count(
+    run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool, spare: bool = True
+) -> tuple[list[Seen], Shares]:
+    """Release the counts and say what they show; what is left for the sum is in the shares that come back.
+
+    `spare`: where the noise of the sum is far below the sampling error, more counts are paid for out of it.
+    """
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
         cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
@@ -211,7 +216,7 @@ def count(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutr
         columns = look(counts, public, shares, bounds)
     else:
         return columns, shares
-    share = spared(columns, shares)
+    share = spared(columns, shares) if spare else Fraction(0)
     if share:
         counts = counts.joined(ask(counts.center, shares.total * share))
         shares = replace(shares, total=shares.total * (1 - share))
@@ -467,6 +472,20 @@ def learn(
 ) -> MeanResult:
     """Release, clip, release, and say what came out; after the debit. `whole`: for the error of the whole vector in data units."""
     columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
+    return sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
+
+
+def sum_up(
+    run: Run,
+    public: FloatArray,
+    columns: list[Seen],
+    shares: Shares,
+    *,
+    bounds: Bounds,
+    neutral: bool,
+    whole: bool = False,
+) -> MeanResult:
+    """The mean of columns that have been counted, as `learn`."""
     columns = by_root_of_width(columns) if whole else columns
     totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
     # Where nothing is clipped there is nothing to ask: a function of released numbers, and nothing is refunded.

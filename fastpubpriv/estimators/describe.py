@@ -1,0 +1,387 @@
+"""A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of columns of text.
+
+All of it is one call that pays once: the counts of cells serve means, deviations and quantiles. Privacy notes of the releases:
+`mechanisms/notes/real_columns.md`, `cell_counts.md`, `vector_sum.md`, `group_moments.md`, `code_counts.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import session as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import quantiles
+from fastpubpriv.estimators.columns.clips import TINY
+from fastpubpriv.estimators.columns.learn import (
+    TAIL,
+    Bounds,
+    Seen,
+    count,
+    sum_up,
+    warn_about,
+    warn_before,
+    warn_if_bounds_are_wrong,
+)
+from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, Shares, check_grids, divide
+from fastpubpriv.estimators.columns.scales import draws as column_draws
+from fastpubpriv.estimators.group_means import Line, line_of
+from fastpubpriv.estimators.value_counts import Keys, code_of, count_result, keys_of
+from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
+from fastpubpriv.privacy import Budget, Ledger, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.describe import Description
+from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.key_counts import CountResult
+from fastpubpriv.session import Run
+from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import Rows, private_rows, refuse_shared_memory
+from fastpubpriv.sources.open import names_of_table, texts_of_column
+from fastpubpriv.sources.tables import TextColumns, TextsOrOther
+from fastpubpriv.sources.views import each_row
+from fastpubpriv.threads.guard import name_argument
+
+# What the cells leave of the part for numbers: the sum, the quantiles, and the squares.
+SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)
+INSIDE = 8  # points at which numbers of a cell are taken to lie
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """The budget of a call, divided; exact costs that add up to it."""
+
+    numbers: Shares | None  # cells, and as `total` the sum
+    ranks: Fraction
+    squares: Fraction
+    texts: Fraction
+
+    @classmethod
+    def of(cls, numbers: int, texts: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int) -> Parts:
+        """A column of numbers is worth two of text.
+
+        Examples
+        --------
+        >>> parts = Parts.of(2, 1, 10_000, Fraction(1), pure=False, n_pub=5)
+        >>> parts.texts, parts.numbers.cells + parts.numbers.shells + parts.numbers.total + parts.ranks + parts.squares
+        (Fraction(1, 5), Fraction(4, 5))
+        """
+        text = allowance * Fraction(texts, 2 * numbers + texts)
+        if not numbers:
+            return cls(numbers=None, ranks=Fraction(0), squares=Fraction(0), texts=text)
+        shares = divide(numbers, n, allowance - text, pure=pure, n_pub=n_pub)
+        left = shares.total
+        return cls(
+            numbers=replace(shares, total=left * SUM), ranks=left * RANKS, squares=left * SQUARES, texts=text
+        )  # fmt: skip
+
+    def check(self, draws: int, k: int) -> None:
+        """Raise now, before the debit, unless every release has a grid."""
+        if self.numbers is None:
+            return
+        shares = self.numbers
+        check_grids(shares)
+        check_grids(replace(shares, total=shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** MOST_MOVES))
+        quantiles.check_rank_grids(shares, self.ranks, k)
+        group_event(self.squares, 1, shares.dim, shares.n, pure=shares.pure)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SquaredDistance:
+    """Squared distance of the numbers of a row from `center`, in units of `reach`, at most 1; NaN for what is not finite."""
+
+    center: FloatArray
+    reach: FloatArray
+
+    def __call__(self, chunk: Any) -> Any:
+        """Each number by itself."""
+        with np.errstate(all="ignore"):
+            values = chunk.astype(np.float64, copy=False)
+            far = np.minimum(np.abs(values - self.center) / self.reach, 1.0)
+            return np.where(np.isfinite(values), far * far, np.nan)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneGroup:
+    """All rows are one group."""
+
+    def __call__(self, chunk: Any) -> list[IntArray]:
+        """Zeros."""
+        return [np.zeros(len(chunk), dtype=np.int64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reach:
+    """How far from its mean a column is cut before it is squared, for the least predicted error; in the units of its line.
+
+    `back` is put back for squares beyond, with a variance; `fourth` is the sum of fourth powers, and `tail` what squares of rows
+    that cannot be seen may add up to.
+    """
+
+    reach: float
+    back: float
+    variance: float
+    fourth: float
+    tail: float
+
+
+@np.errstate(all="ignore")
+def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> Reach:
+    """The reach of one column about its mean, from the counts of its cells; `noise` is that of a sum of squares in (0, 1)."""
+    part = (np.arange(INSIDE) + 0.5) / INSIDE
+    square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2  # (cells, points)
+    ends = np.unique(np.abs(line.edges - mean))
+    points = np.unique(np.interp(np.arange(INSIDE * len(ends)) / INSIDE, np.arange(len(ends)), ends))
+    points = points[points > 0.0] if (points > 0.0).any() else np.ones(1)
+    over = np.maximum(square - points[:, None, None] ** 2, 0.0)
+    first, second = over.mean(axis=2), (over**2).mean(axis=2)
+    excess = first @ line.mass
+    known = line.variance.copy()
+    known[[0, -1]] = line.mass[[0, -1]] * (
+        line.mass[[0, -1]] + 1.0
+    )  # a guess from the cells before them; else see `tail`
+    variance = first**2 @ known + (second - first**2) @ line.mass
+    back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
+    best = int(np.argmin((points**2 * noise) ** 2 + variance + back**2 / 20.0))
+    clip, far = seen.map.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
+    return Reach(
+        reach=float(points[best]),
+        back=float(back[best]),
+        variance=float(variance[best]),
+        fourth=float((square**2).mean(axis=1) @ line.mass),
+        tail=TAIL * max(clip.hidden_below, clip.hidden_above) * (far + float(points[best])),
+    )
+
+
+def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
+    """The variance of each column about its released mean, and the deviations of that, in squared data units."""
+    dim, n, pure = len(columns), run.rows.n, run.account.pure
+    bound, event = group_event(cost, 1, dim, n, pure=pure)
+    lines = [line_of(each) for each in columns]
+    rel = [math.ldexp(float(m) - line.center, -line.exponent) for m, line in zip(mean.mean, lines, strict=True)]
+    reaches = [
+        reach_of(line, each, at, event.noise_std / bound / 2.0)
+        for line, each, at in zip(lines, columns, rel, strict=True)
+    ]
+    absolute = np.array([float(line.absolute(np.array(each.reach))) for line, each in zip(lines, reaches, strict=True)])
+    squares = run.on(each_row(run.rows, SquaredDistance(mean.mean, np.maximum(absolute, TINY)), dim))
+    zeros, ones = np.zeros((1, dim)), np.ones((1, dim))
+    moments = squares.release(
+        GroupMoments(codes=OneGroup(), lower=zeros, upper=ones, row_cost=16 * dim),
+        name="squares about the means",
+        cost=cost,
+    )
+    rows = np.maximum(moments.count[0], 1.0)
+    y = np.clip(moments.total[0] / rows, -1.0, 1.0)
+    part = np.array([[each.back, math.sqrt(each.variance), each.fourth, each.tail] for each in reaches]).T
+    unit = np.array([each.reach for each in reaches]) ** 2
+    variance = (y + 1.0) / 2.0 + part[0] / rows / unit
+    noise = np.hypot(moments.noise_std, y * moments.count_std) / 2.0 / rows
+    fourth = part[2] / rows / unit**2
+    if moments.squares is not None:  # of rows within reach from the release, of those beyond from the counts
+        inside = np.maximum(moments.squares[0] / rows + 0.5 + 2.0 * y + 1.0, 0.0) / 4.0
+        fourth = np.maximum(inside, fourth)
+    sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
+    largest = np.finfo(np.float64).max
+    scaled = {
+        "variance": variance,
+        "variance_std": np.sqrt(noise**2 + sampling**2 + part[1] ** 2 / (rows * unit) ** 2),
+        "variance_tail": part[3] / rows / unit,
+    }
+    known = np.isin(mean.status, ["unresolved", "point_mass"], invert=True)
+    worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
+    return {
+        name: frozen(np.where(known, np.minimum(each * absolute**2, largest), worst[name]))
+        for name, each in scaled.items()
+    }
+
+
+def count_texts(run: Run, keys: Sequence[Keys], cost: Fraction, top: int) -> tuple[CountResult, ...]:
+    """The counts of the keys of each column, in one release."""
+    sizes = [each.size for each in keys]
+    codes = [code_of([each]) for each in keys]
+    measured = CodeCounts(
+        codes=EachCode(tuple(codes)), cells=sizes, row_cost=32 * len(keys), gaussian=not run.account.pure
+    )
+    released = run.release(measured, name="counts of texts", cost=cost)
+    parts = np.split(released.value, np.cumsum(sizes)[:-1])
+    return tuple(
+        count_result(run, [each], part, released.noise_std, top) for each, part in zip(keys, parts, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EachCode:
+    """The code of a row in each of several columns."""
+
+    codes: tuple[Any, ...]
+
+    def __call__(self, chunk: Any) -> list[IntArray]:
+        """Codes of a chunk, each row by itself."""
+        return [code(chunk[:, j : j + 1])[0] for j, code in enumerate(self.codes)]
+
+
+def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple[list[str] | None, list[Keys]]:
+    """Names of the columns of numbers, None for all of a source without names, and the keys of those that are counted."""
+    names = names_of_table(x_pub) if columns is None else list(columns)
+    if names is None:
+        if keys:
+            raise InputError("keys= names columns, and x_pub has no names")
+        return None, []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise InputError("columns must be names of columns, each once, at least one")
+    if not set(keys) <= set(names):
+        raise InputError("keys must map columns to lists of keys")
+    counted = [name for name in names if name in keys or texts_of_column(x_pub, name) is not None]
+    return [name for name in names if name not in counted], [keys_of(name, keys.get(name), x_pub) for name in counted]
+
+
+def _open_table(
+    x_priv: Any, x_pub: Any, names: list[str] | None, keys: list[Keys]
+) -> tuple[Rows | None, Any, Rows | None]:
+    """Private rows of the numbers, the public ones, and private rows of the texts; nothing private is read but the form."""
+    numbers, public, texts = None, None, None
+    if names is None or names:
+        numbers, public = running.open_rows(x_priv, x_pub, columns=names)
+    if keys:
+        levels = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
+        asked: Any = TextColumns([each.name for each in keys], levels)
+        texts = name_argument("x_priv", lambda: private_rows(x_priv, columns=asked))
+        refuse_shared_memory(x_priv, x_pub, columns=asked)
+    if numbers is not None and texts is not None and numbers.n != texts.n:
+        raise InputError("x_priv has changed while it was opened")
+    return numbers, public, texts
+
+
+@shared_docs
+def describe(
+    x_priv: Any,
+    *,
+    x_pub: Any,
+    budget: Budget,
+    q: Any = (0.25, 0.5, 0.75),
+    keys: Mapping[str, Any] | None = None,
+    top: int = 5,
+    bounds: Any = None,
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Description:
+    """Rows, means, deviations and quartiles of columns of numbers, and the commonest texts of others, in one call.
+
+    Parameters
+    ----------
+    {values}
+    x_pub : (n_pub, dim) array-like, path, frame or table
+        Public rows, at least one; numbers finite. A column in which it has text is counted, all others are numbers.
+    {budget}
+    q : float or sequence of float
+        Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
+    keys : mapping, optional
+        Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are those
+        of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
+    top : int
+        Show this many of the commonest texts. It changes nothing that is released.
+    bounds : None or (lowest, highest)
+        Numbers or vectors between which the values of the columns of numbers are known to lie.
+    {columns}
+        All of `x_pub`, of numbers or of text.
+    {ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    Description
+        A table with a row for each column; `means`, `quantiles` and `texts` are the results behind it.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbours: replace one private row. The releases of `estimate_mean`, of `quantiles` after their cells, which both read, of the
+    squared distances from the means (as one group: 4 dim S^2; 5/2 dim S), and one count of all columns of text (2 t S^2; 2 t
+    S). The exact costs add up to at most the budget. Public: n_priv, dim, x_pub, q, keys.
+
+    Notes
+    -----
+    Of t columns of text and d of numbers, texts get t / (2 d + t) of the budget. Of the rest a quarter or more goes into the
+    counts of cells; of what is left a third into the sum, 5/12 into quantiles and a quarter into squares. Means are about twice as
+    noisy as with the whole budget: ask for them alone where that matters.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas
+    >>> from fastpubpriv import ZCDP, describe
+    >>> rng = np.random.default_rng(0)
+    >>> table = pandas.DataFrame({"age": rng.normal(40, 12, 20_000), "ward": rng.choice(["north", "south"], 20_000)})
+    >>> result = describe(table[9:], x_pub=table[:9].copy(), budget=ZCDP(rho=0.5))
+    >>> bool(abs(result.standard_deviation[0] - 12) < 0.5), result.top("ward").by
+    (True, ('ward',))
+    """
+    listed = {} if keys is None else keys
+    if not isinstance(listed, Mapping):
+        raise InputError("keys must map columns to lists of keys")
+    qs, top = quantiles.shares_of_rows(q), validation.integer("top", top, minimum=1)
+    names, counted = columns_of_table(x_pub, listed, columns)
+    numbers, public, texts = _open_table(x_priv, x_pub, names, counted)
+    rows = texts if numbers is None else numbers
+    assert rows is not None
+    dim, cells = 0 if numbers is None else numbers.dim, sum(each.size for each in counted)
+    limits = validation.column_bounds(bounds, dim) if dim else None
+    most = column_draws(dim) + quantiles.draws(dim, len(qs)) + 3 * dim + cells
+    run = running.start("describe", rows, budget, draws=most, **running.asked(ledger, random_state, threads, progress))
+    pure, n_pub = run.account.pure, 0 if public is None else len(public)
+    parts = Parts.of(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
+    parts.check(most, len(qs))
+    if counted:
+        (laplace_count_grid if pure else gaussian_count_grid)(parts.texts / len(counted), cells, rows.n)
+    if parts.numbers is not None:
+        warn_before("describe", parts.numbers, n_pub)
+        warn_if_bounds_are_wrong("describe", public, limits, rows.columns)
+    with run.paid():
+        found = {} if parts.numbers is None else _numbers(run, public, parts, qs, limits)
+        of_texts = () if texts is None else count_texts(run.on(texts), counted, parts.texts, top)
+        of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
+        order = [*of_numbers, *(str(each.name) for each in counted)]
+        fields = {**run.fields(n_pub), "dim": len(order)}
+        shares = {name: float(part / run.account.allowance) for name, part in _shares(parts).items()}
+        result = Description(**found, texts=of_texts, shares=shares, columns=tuple(order), **fields)
+    if result.means is not None:
+        warn_about("describe", result.means)
+    return result
+
+
+def _shares(parts: Parts) -> dict[str, Fraction]:
+    """What each kind of release costs."""
+    found = {"texts": parts.texts} if parts.texts else {}
+    if parts.numbers is None:
+        return found
+    shares = parts.numbers
+    sums = {"cells": shares.cells, "means": shares.shells + shares.total}
+    return {**sums, "quantiles": parts.ranks, "deviations": parts.squares, **found}
+
+
+def _numbers(run: Run, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds) -> dict[str, Any]:
+    """All that is said of columns of numbers."""
+    assert parts.numbers is not None
+    columns, shares = count(run, public, parts.numbers, bounds=limits, neutral=False, spare=False)
+    means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)
+    places = quantiles.locate(
+        [each.column for each in columns], [each.scale for each in columns], [each.shares for each in columns]
+    )
+    ranks, std = quantiles.close_in(run, places, parts.ranks, shares, qs)
+    return {
+        "means": means,
+        "quantiles": quantiles.result_of(run, places, ranks, std, qs, limits, len(public)),
+        **deviations(run, columns, means, parts.squares),
+    }

@@ -1,0 +1,478 @@
+"""Means of groups of rows: where the numbers of all rows lie, counts of groups by cells, and one joint release under boxes of each.
+
+Each group is clipped where its own counts say; these are noisy, so that they are drawn towards the shape of all rows, as far as
+groups are seen to be alike. Privacy note: `mechanisms/notes/group_moments.md`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import session as running
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.estimators.columns.clips import TINY
+from fastpubpriv.estimators.columns.learn import DECIDES, NORMAL, TAIL, Bounds, Seen, count, warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.scales import (
+    MANY_ZEROS,
+    MOST_MOVES,
+    MOVE_COUNTS,
+    MOVE_SUM,
+    Shares,
+    check_grids,
+    divide,
+    doubtful_sum,
+    edges_of,
+    key_of,
+)
+from fastpubpriv.estimators.columns.scales import draws as column_draws
+from fastpubpriv.estimators.value_counts import Keys, code_of, listed_keys
+from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
+from fastpubpriv.privacy import Budget, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.group_means import GroupMeans
+from fastpubpriv.results.key_counts import MISSING, OTHER
+from fastpubpriv.session import Run
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.labelled import Taken, labelled_rows, public_labelled
+from fastpubpriv.sources.open import public_table_of, texts_of_column
+from fastpubpriv.sources.tables import TextsOrOther
+from fastpubpriv.sources.views import each_row
+
+MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
+ALL_SHARE = Fraction(1, 4)  # of the budget, of which the usual share goes into the cells of all rows
+CELL_SHARE = Fraction(2, 15)  # of the rest: groups x cells
+INNER, MIDDLE = 8, 0.9  # cells of equal mass in the middle of the rows
+OUTER = 7  # edges on each side of it
+OCTAVES_BELOW = 10  # of a side that are looked at
+MOST_EDGES = INNER + 1 + 2 * OUTER
+LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # relative variance between groups of the rows in a cell
+BIAS = 0.05  # squared share of what is put back that counts as an error
+FEW_STDS = 4.0  # of the noise of a count: a group with fewer rows has no mean
+LISTED = 0.95  # of the public rows that the groups must hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Line:
+    """Cells of one column, ascending, for all groups alike; lengths from the center in units of 2^exponent.
+
+    `low`, `high`, `mass`, `variance` (cells,): where the numbers of a cell are taken to lie, how many of all rows are there, and
+    how well that is known. The `edges` (cells - 1,) are what is counted between, in data units `cuts`. The tails of all rows are
+    believed to hold a row as far out as `reach`, below and above.
+    """
+
+    center: float
+    exponent: int
+    edges: FloatArray
+    cuts: FloatArray
+    low: FloatArray
+    high: FloatArray
+    mass: FloatArray
+    variance: FloatArray
+    reach: tuple[float, float]
+
+    @property
+    def width(self) -> FloatArray:
+        """Lengths of the cells."""
+        return np.maximum(self.high - self.low, TINY)
+
+    def absolute(self, lengths: FloatArray) -> FloatArray:
+        """Lengths in data units, finite."""
+        largest = np.finfo(np.float64).max
+        return np.asarray(np.clip(np.ldexp(lengths, self.exponent), -largest, largest))
+
+    def above(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean of what a number of each cell exceeds each point by, and of its square: (points, cells)."""
+        far, near = (np.maximum(each - points[:, None], 0.0) for each in (self.high, self.low))
+        return (far**2 - near**2) / (2.0 * self.width), (far**3 - near**3) / (3.0 * self.width)
+
+    def below(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same of what the points exceed numbers by."""
+        far, near = (np.maximum(points[:, None] - each, 0.0) for each in (self.low, self.high))
+        return (far**2 - near**2) / (2.0 * self.width), (far**3 - near**3) / (3.0 * self.width)
+
+
+def line_of(seen: Seen) -> Line:
+    """The cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
+    clip, shares, column = seen.map.clip, seen.shares, seen.column
+    sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
+    below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
+    inside, guessed, reach = [0.0, 0.0], [(0.0, 0.0)] * 2, [0.0, 0.0]
+    for place, counts, variances in ((0, column.below, column.below_var), (1, column.above, column.above_var)):
+        side, cut = clip.sides[place], clip.absolute((clip.below, clip.above)[place])
+        if side is None and not cut > 0.0:
+            continue
+        last = key_of(cut, shares.log2_parts) if side is None else side.last
+        start = max(0, last + 1 - OCTAVES_BELOW * shares.parts)
+        known = slice(start, last + 1)
+        cells = np.stack([sizes[known], sizes[start + 1 : last + 2], np.maximum(counts[known], 0.0), variances[known]])
+        if place:
+            above = cells
+        else:
+            below = np.stack([-cells[1], -cells[0], *cells[2:]])[:, ::-1]
+        beyond = np.zeros(0) if side is None else side.beyond
+        upper = sizes[last + 1 : last + 2 + len(beyond)]
+        beyond, rows = beyond[: len(upper) - 1], float(beyond[: len(upper) - 1].sum())
+        far = float((beyond * (upper[:-1] + upper[1:])).sum()) / (2.0 * rows) if rows > 0.0 else 1.5 * float(upper[0])
+        inside[place], guessed[place] = float(sizes[start]), (rows, far)
+        last_row = np.count_nonzero(np.cumsum(beyond[::-1])[::-1] >= 1.0)
+        reach[place] = float(upper[last_row])
+    outside = below[2].sum() + above[2].sum() + guessed[0][0] + guessed[1][0]
+    rest = np.array([[-inside[0]], [inside[1]], [max(clip.rows - outside, 0.0)], [shares.count_std**2]])
+    fine = np.concatenate([below, rest, above], axis=1)
+    points = np.append(fine[0], fine[1, -1])
+    ranks, noise = (np.append(0.0, np.cumsum(each)) for each in fine[2:])
+    part = (1.0 - MIDDLE) / 2.0 + MIDDLE * np.arange(INNER + 1) / INNER
+    inner = np.interp(part * ranks[-1], ranks + 1e-9 * clip.rows * np.arange(len(ranks)), points)
+    outer = [points[points < inner[0]], points[points > inner[-1]]]
+    thin = [each[np.linspace(0, len(each) - 1, min(OUTER, len(each))).round().astype(int)] for each in outer]
+    largest = np.finfo(np.float64).max
+    cuts = column.center + np.ldexp(np.concatenate([*thin, inner]), clip.exponent)
+    cuts = np.unique(np.clip(cuts, -largest, largest) + 0.0)
+    edges = np.ldexp(cuts - column.center, -clip.exponent)
+    spread = np.diff(np.interp(edges, points, noise))
+    beyond_var = shares.parts * shares.count_std**2
+    return Line(
+        center=column.center,
+        exponent=clip.exponent,
+        edges=edges,
+        cuts=cuts,
+        # What lies beyond an end is taken to lie evenly about its guessed mean.
+        low=np.append(min(edges[0], -2.0 * guessed[0][1] - edges[0]), edges),
+        high=np.append(edges, max(edges[-1], 2.0 * guessed[1][1] - edges[-1])),
+        mass=np.concatenate([[guessed[0][0]], np.diff(np.interp(edges, points, ranks)), [guessed[1][0]]]),
+        variance=np.concatenate([[beyond_var], np.maximum(spread, shares.count_std**2), [beyond_var]]),
+        reach=(reach[0], reach[1]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupCodes:
+    """The group of each row, from its last column; the last group holds all that are not listed."""
+
+    code: Any
+    groups: int
+
+    def __call__(self, chunk: Any) -> list[IntArray]:
+        """Numbers of groups, each row by itself."""
+        (found,) = self.code(chunk[:, -1:])
+        return [np.minimum(found, self.groups - 1)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupCells:
+    """For each column, the group of a row and its cell between the column's cuts in one number; -1 for what is not finite."""
+
+    codes: GroupCodes
+    cuts: tuple[FloatArray, ...]
+
+    def __call__(self, chunk: Any) -> list[IntArray]:
+        """Codes of a chunk for each column, each row by itself."""
+        (group,) = self.codes(chunk)
+        found = []
+        for j, cuts in enumerate(self.cuts):
+            column = chunk[:, j].astype(np.float64, copy=False)
+            place = np.searchsorted(cuts, column, side="right")
+            found.append(np.where(np.isfinite(column), group * (len(cuts) + 1) + place, -1))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Masses:
+    """Rows of each group in each cell of a column, (groups, cells): the best guess, and the variance of what may be there."""
+
+    rows: FloatArray
+    variance: FloatArray
+
+
+def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
+    """Counts (groups, cells) with noise `std` drawn towards the shape of all rows, as far as groups are seen to be alike.
+
+    How much groups differ in a cell is read off their counts, by the method of moments.
+    """
+    whole, noise = counts.sum(axis=0), len(counts) * std**2
+    weight = line.variance / (line.variance + noise)
+    pooled = np.maximum(weight * whole + (1.0 - weight) * line.mass, 0.0)
+    total = max(float(pooled.sum()), 1.0)
+    share, share_std = pooled / total, np.sqrt(weight * noise) / total
+    rows = np.maximum(counts.sum(axis=1), 0.0)[:, None]
+    prior, most = rows * share, rows * (share + share_std)
+    base = prior + std**2 * (1.0 + len(share) * share**2)
+    excess = ((counts - prior) ** 2 - base).sum(axis=0) + np.sqrt(2.0 * (base**2).sum(axis=0))
+    spread = np.clip(excess / np.maximum((prior**2).sum(axis=0), TINY), LEAST_SPREAD, MOST_SPREAD)
+    varies = spread * most**2 + most
+    trust = varies / (varies + std**2)
+    return Masses(rows=np.maximum(prior + trust * (counts - prior), 0.0), variance=trust * std**2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Boxes:
+    """Where the groups are clipped in one column, (groups,): ends, what is put back for the rest, and its variance."""
+
+    lower: FloatArray
+    upper: FloatArray
+    back: FloatArray
+    variance: FloatArray
+
+    @property
+    def middle(self) -> FloatArray:
+        """Middles of the boxes."""
+        return (self.lower + self.upper) / 2.0
+
+    @property
+    def radius(self) -> FloatArray:
+        """Half their lengths."""
+        return (self.upper - self.lower) / 2.0
+
+
+def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
+    """The box of least predicted error of each group, for a sum with `noise` times half of its length.
+
+    A larger group has a wider one.
+    """
+    points, groups = line.edges, np.arange(len(masses.rows))
+    sides = []
+    for over, square in (line.below(points), line.above(points)):
+        excess = masses.rows @ over.T
+        variance = masses.variance @ (over**2).T + masses.rows @ np.maximum(square - over**2, 0.0).T
+        # As `clips.put_back`: less the share of it that noise explains.
+        sides.append((np.maximum(excess - variance / np.maximum(excess, TINY), 0.0), variance))
+    (down, down_var), (up, up_var) = sides
+    radius = (points - points[:, None]) / 2.0  # lower end, upper end
+    error = np.where(radius >= 0.0, (radius * noise) ** 2, math.inf) + down_var[:, :, None] + up_var[:, None, :]
+    error += BIAS * (down[:, :, None] + up[:, None, :]) ** 2
+    low, high = np.unravel_index(error.reshape(len(groups), -1).argmin(axis=1), radius.shape)
+    return Boxes(
+        lower=points[low],
+        upper=points[high],
+        back=up[groups, high] - down[groups, low],
+        variance=down_var[groups, low] + up_var[groups, high],
+    )
+
+
+def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> FloatArray:
+    """Variance of the numbers of each group by its cells, (groups,), as they are or clipped to its box."""
+    low, high = (np.broadcast_to(each, masses.rows.shape) for each in (line.low, line.high))
+    if clipped:
+        low, high = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high))
+    total = np.maximum(masses.rows.sum(axis=1), 1.0)
+    mean = (masses.rows * (low + high) / 2.0).sum(axis=1) / total
+    square = (masses.rows * (low**2 + low * high + high**2) / 3.0).sum(axis=1) / total
+    return np.asarray(np.maximum(square - mean**2, 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Told:
+    """What comes out for one column, (groups,) each, in data units."""
+
+    mean: FloatArray
+    noise_std: FloatArray
+    sampling_std: FloatArray
+    clipping_std: FloatArray
+    tail_below: FloatArray
+    tail_above: FloatArray
+    status: tuple[str, ...]
+
+
+def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> Told:
+    """Means of the groups in column j, with all that their intervals hold, from the joint release."""
+    n = np.maximum(moments.count[:, j], 1.0)
+    y, radius = moments.total[:, j] / n, boxes.radius
+    mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
+    noise = radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
+    every, inside = (spread_of(line, masses, boxes, clipped=each) for each in (False, True))
+    variance = inside
+    if moments.squares is not None:
+        square = moments.squares[:, j] / n
+        error = radius**2 / n * moments.noise_std * np.sqrt(1.0 + 2.0 * square**2 + 8.0 * y**2)
+        trust = inside**2 / np.maximum(inside**2 + error**2, TINY)
+        variance = inside + trust * (radius**2 * (square + 0.5 - y**2) - inside)
+    variance = np.maximum(variance, 0.0) + np.maximum(every - inside, 0.0)
+    sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
+    clip = seen.map.clip
+    # Of what the tails of all rows may hide, a group has its share of the rows in the outermost cells.
+    ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
+    hidden = clip.hidden_below, clip.hidden_above
+    tails = [TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(hidden, ends, strict=True)]
+    half = NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
+    far = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper) / n  # what one row may do
+    doubt = math.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
+    sides = [side for side in clip.sides if side is not None]
+    whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
+    slow = any(side.heavy for side in sides) or TAIL * max(hidden) > DECIDES * whole
+    words = [
+        (np.full(len(n), not seen.scale.anchored or not sides), _unplaced(seen)),
+        (moments.count[:, j] < FEW_STDS * moments.count_std, "few_rows"),
+        ((doubt > half) | seen.scale.outlying | any(side.faint for side in sides), "faint"),
+        ((far > half) | (np.maximum(*tails) > half) | slow, "heavy_tail"),
+    ]
+    status = np.select([holds for holds, _ in words], [word for _, word in words], default="resolved")
+    unknown = np.isin(status, ["unresolved", "point_mass", "few_rows"])
+    mean = np.where(status == "point_mass", 0.0, np.where(unknown, np.nan, mean))
+    return Told(
+        mean=line.center + line.absolute(mean),
+        noise_std=line.absolute(noise),
+        sampling_std=line.absolute(sampling),
+        clipping_std=line.absolute(clipping),
+        tail_below=np.where(unknown, math.inf, line.absolute(tails[0])),
+        tail_above=np.where(unknown, math.inf, line.absolute(tails[1])),
+        status=tuple(status.tolist()),
+    )
+
+
+def _unplaced(seen: Seen) -> str:
+    """The word for a column whose counts show no place."""
+    constant = not seen.shares.blind and seen.scale.above is None and seen.scale.below is None
+    return "point_mass" if constant and seen.column.zero > MANY_ZEROS * seen.shares.n else "unresolved"
+
+
+def shares_of(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int) -> Shares:
+    """The allowance divided: cells of all rows as for a mean with a quarter of it, and the rest, for the groups, as `total`."""
+    shares = divide(dim, n, allowance * ALL_SHARE, pure=pure, n_pub=n_pub)
+    return replace(shares, shells=Fraction(0), total=allowance - shares.cells)
+
+
+def check_group_grids(shares: Shares, groups: int) -> None:
+    """Raise now, before the debit, unless every release has a grid."""
+    check_grids(shares)
+    least = shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** MOST_MOVES
+    cells = groups * shares.dim * (MOST_EDGES + 1)
+    (laplace_count_grid if shares.pure else gaussian_count_grid)(least * CELL_SHARE / shares.dim, cells, shares.n)
+    group_event(least * (1 - CELL_SHARE), groups, shares.dim, shares.n, pure=shares.pure)
+
+
+def learn(
+    run: Run, numbers: Run, public: FloatArray, shares: Shares, codes: GroupCodes, bounds: Bounds
+) -> dict[str, Any]:
+    """All releases, and the fields of the result that come of them."""
+    dim, pure = shares.dim, shares.pure
+    columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
+    lines = [line_of(each) for each in columns]
+    cells = [len(line.low) for line in lines]
+    measured = CodeCounts(
+        codes=GroupCells(codes, tuple(line.cuts for line in lines)), cells=[codes.groups * each for each in cells],
+        row_cost=16 * (dim + 1), gaussian=not pure,
+    )  # fmt: skip
+    released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
+    parts = np.split(released.value, np.cumsum([codes.groups * each for each in cells])[:-1])
+    masses = [
+        masses_of(line, part.reshape(codes.groups, -1), released.noise_std)
+        for line, part in zip(lines, parts, strict=True)
+    ]
+    cost = shares.total * (1 - CELL_SHARE)
+    bound, event = group_event(cost, codes.groups, dim, shares.n, pure=pure)
+    boxes = [boxes_of(line, each, event.noise_std / bound) for line, each in zip(lines, masses, strict=True)]
+    lower, upper = (
+        np.stack(
+            [line.center + line.absolute(getattr(each, end)) for line, each in zip(lines, boxes, strict=True)], axis=1
+        )
+        for end in ("lower", "upper")
+    )
+    if bounds is not None:
+        lower, upper = np.clip(lower, *bounds), np.clip(upper, *bounds)
+    moments = run.release(
+        GroupMoments(codes=codes, lower=lower, upper=upper, row_cost=16 * (dim + 1)),
+        name="moments of groups",
+        cost=cost,
+    )
+    told = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
+    names = ("noise_std", "sampling_std", "clipping_std", "tail_below", "tail_above")
+    mean = np.stack([each.mean for each in told], axis=1)
+    return {
+        "mean": frozen(mean if bounds is None else np.clip(mean, *bounds)),
+        "count": frozen(moments.count),
+        "count_noise_std": moments.count_std,
+        **{name: frozen(np.stack([getattr(each, name) for each in told], axis=1)) for name in names},
+        "status": tuple(zip(*(each.status for each in told), strict=True)),
+    }
+
+
+def groups_of(by: Any, groups: Any, x_pub: Any) -> Keys:
+    """The public list of groups: as given, or the distinct cells of the public rows."""
+    if not (isinstance(by, str) or (type(by) is int and by == -1)):
+        raise InputError("by must be the name of a column, or -1 for the last column of a source without names")
+    name = by if isinstance(by, str) else None
+    if groups is None:
+        texts = None if name is None else texts_of_column(x_pub, name)
+        if texts is not None:
+            groups = [text for text in texts if text not in (OTHER, MISSING)]
+        else:
+            column, _ = public_table_of(x_pub, columns=None if name is None else [name], finite=False)
+            groups = np.unique(column[np.isfinite(column[:, -1]), -1]).tolist()
+    keys = listed_keys(name, groups)
+    if len(keys.levels) > MOST_GROUPS:
+        raise InputError(f"at most {MOST_GROUPS:,} groups, got {len(keys.levels):,}: list those of interest in groups=")
+    return keys
+
+
+def _open_groups(x_priv: Any, x_pub: Any, by: Any, keys: Keys, columns: Any) -> tuple[Rows, FloatArray]:
+    """Private rows with the group as their last column, and public ones; nothing private is read but the form."""
+    texts: Any = {str(by): TextsOrOther(keys.levels)} if keys.is_text else None  # type: ignore[arg-type]
+    rows = labelled_rows(x_priv, None, label=by, columns=columns, texts=texts)
+    public = public_labelled(x_pub, None, label=by, columns=columns, private=rows, x_priv=x_priv, texts=texts)
+    if not len(public) or not np.isfinite(public[:, :-1]).all():
+        raise InputError("public rows must be finite beside their group: drop the others, or fill them in")
+    return rows, public
+
+
+def mean_of_groups(
+    private: Any, other: Any, budget: Budget, *, by: Any, groups: Any, columns: Any, bounds: Any, **asked: Any
+) -> GroupMeans:
+    """`estimate_mean` of private and `other`, public, rows with `by=`: check, pay, release."""
+    keys = groups_of(by, groups, other)
+    rows, public = _open_groups(private, other, by, keys, columns)
+    dim, codes = rows.dim - 1, GroupCodes(code_of([keys]), len(keys.levels) + 1)
+    numbers_of_groups = codes.groups * dim * (MOST_EDGES + 1)
+    if numbers_of_groups > MOST_NUMBERS:
+        raise InputError(
+            f"{codes.groups:,} groups of {dim} columns are too many: list fewer groups, or pass fewer columns"
+        )
+    limits = bounds(dim)
+    run = running.start(
+        "estimate_mean", rows, budget, draws=column_draws(dim) + numbers_of_groups + 3 * codes.groups * dim, **asked
+    )
+    shares = shares_of(dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
+    check_group_grids(shares, codes.groups)
+    names = None if rows.columns is None else rows.columns[:-1]
+    numbers = run.on(each_row(rows, Taken(tuple(range(dim))), dim, names))
+    _warn_before(shares, codes, public)
+    warn_if_bounds_are_wrong("estimate_mean", public[:, :-1], limits, names)
+    with run.paid():
+        found = learn(run, numbers, public[:, :-1], shares, codes, limits)
+        lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
+        return GroupMeans(
+            by=str(by) if isinstance(by, str) else "group",
+            groups=(*keys.levels, OTHER),
+            **found,
+            noise_law="laplace" if shares.pure else "gaussian",
+            lowest=frozen(lowest),
+            highest=frozen(highest),
+            columns=names,
+            provenance={"groups": "public rows" if groups is None else "argument", "clipping": "released"},
+            **numbers.fields(len(public)),
+        )
+
+
+def _warn_before(shares: Shares, codes: GroupCodes, public: FloatArray) -> None:
+    """Warn, from public numbers alone, about counts that will not show anything, and about a list that lacks groups."""
+    if shares.blind:
+        warnings.warn(
+            f"estimate_mean: {shares.n} private rows and this budget are too few to see where {shares.dim} columns lie; pass a "
+            "larger budget, more private rows or fewer columns",
+            AccuracyWarning,
+            stacklevel=4,
+        )
+    (found,) = codes(public)
+    if (found == codes.groups - 1).mean() > 1.0 - LISTED:
+        warnings.warn(
+            f"estimate_mean: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all groups in groups=",
+            AccuracyWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,168 @@
+"""Noisy counts, sums and sums of squares of the numbers of each group of rows, each clipped to a public box of its group.
+
+Privacy note: `notes/group_moments.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.mechanisms.sums import Measurement
+from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent, gaussian_sum_grid, laplace_count_grid
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+def count_weight(quant_bound: int, *, pure: bool) -> int:
+    """What a row adds to the count of its group, in grid steps: as much as is free beside the sum; a quarter under Laplace noise.
+
+    Examples
+    --------
+    >>> count_weight(1000, pure=False), count_weight(1000, pure=True)
+    (866, 250)
+    """
+    if pure:
+        return quant_bound // 4
+    return math.isqrt(quant_bound**2 - (quant_bound - quant_bound // 2) ** 2)
+
+
+def group_event(
+    cost: Fraction, groups: int, columns: int, n: int, *, pure: bool
+) -> tuple[int, GaussianEvent | LaplaceEvent]:
+    """Grid steps Q of half a box, and the event of a joint release of the moments of some columns by group at this cost.
+
+    Examples
+    --------
+    >>> bound, event = group_event(Fraction(1, 4), 51, 2, 1000, pure=False)
+    >>> event.rho <= Fraction(1, 4), event.draws
+    (True, 306)
+    """
+    share = cost / columns  # the columns' shares of the cost add up
+    if pure:
+        grid = laplace_count_grid(share, groups * columns * 2, n)
+        bound = max(2, grid.quant_bound * 4 // 5)
+        l1 = 2 * (bound + count_weight(bound, pure=True))
+        return bound, LaplaceEvent(l1 * columns, grid.log2_scale, groups * columns * 2)
+    grid = gaussian_sum_grid(share, 1, n)
+    return grid.quant_bound, GaussianEvent(4 * grid.quant_bound**2 * columns, grid.log2_scale, groups * columns * 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupMomentsQuery(Query):
+    """Of each group and column, how many numbers there are, times `weight`, the sum of q and that of q^2 // Q - Q // 2.
+
+    q is a number clipped to the box (lower, upper) of its group and column, (groups, columns) each, mapped to -Q ... Q and rounded.
+    `codes` gives each row its group, the rows' first columns are the numbers; one that is not finite adds nothing.
+    """
+
+    codes: Callable[[Any], list[IntArray]]
+    lower: FloatArray
+    upper: FloatArray
+    bound: int
+    weight: int
+    squares: bool
+    cost: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((3 if self.squares else 2, self.lower.shape[1], len(self.lower)), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        (found,) = self.codes(chunk)
+        groups, columns = self.lower.shape
+        with np.errstate(all="ignore"):
+            middle = self.lower / 2.0 + self.upper / 2.0
+            steps = np.minimum(
+                self.bound / (self.upper / 2.0 - self.lower / 2.0), _LARGEST
+            )  # 0 / 0 is none of the rows' doing
+            for j in range(columns):
+                column = chunk[:, j].astype(np.float64, copy=False)
+                here = np.isfinite(column) & (found >= 0) & (found < groups)
+                group, values = found[here], column[here]
+                values = np.clip(values, self.lower[group, j], self.upper[group, j])
+                scaled = np.rint((values - middle[group, j]) * steps[group, j])
+                fits = np.abs(scaled) <= self.bound  # carries the guarantee; not for a NaN
+                q = np.where(fits, scaled, 0.0).astype(np.int64)
+                # A chunk has at most 2^22 rows and |q| <= 2^26: these sums of doubles are exact.
+                sums = [
+                    np.bincount(group, minlength=groups) * self.weight,
+                    np.bincount(group, weights=q, minlength=groups),
+                ]
+                if self.squares:
+                    squares = q * q // self.bound - self.bound // 2
+                    sums.append(np.bincount(group, weights=squares, minlength=groups))
+                for place, each in enumerate(sums):
+                    accumulators[0][place, j] += each.astype(np.int64)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MomentsReleased:
+    """Released moments by group and column, (groups, columns) each, of numbers mapped to -1 ... 1 from their box.
+
+    `count` has noise of `count_std`; `total` and `squares`, the sum of y^2 - 1/2, have noise of `noise_std`. There are no squares
+    under Laplace noise.
+    """
+
+    count: FloatArray
+    total: FloatArray
+    squares: FloatArray | None
+    count_std: float
+    noise_std: float
+    event: Event
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        return {"noise_std": self.noise_std, "count_noise_std": self.count_std}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupMoments(Measurement[Fraction, MomentsReleased]):
+    """Release counts, sums and, under Gaussian noise, sums of squares of all groups and columns together, whatever their number.
+
+    `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
+    sums alone; 5/2 dim Q in l1, without squares. `codes` maps a chunk to the group of each row, each row by itself.
+    """
+
+    codes: Callable[[Any], list[IntArray]]
+    lower: FloatArray
+    upper: FloatArray
+    row_cost: int
+
+    def release(
+        self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> MomentsReleased:
+        """Charge `cost`, run the pass and add noise."""
+        pure, (groups, columns) = account.pure, self.lower.shape
+        bound, event = group_event(cost, groups, columns, rows.n, pure=pure)
+        weight = count_weight(bound, pure=pure)
+        moments = GroupMomentsQuery(
+            codes=self.codes, lower=self.lower, upper=self.upper, bound=bound, weight=weight, squares=not pure,
+            cost=self.row_cost,
+        )  # fmt: skip
+        query = partial(executor.run, moments, rows)
+        shape = (2 if pure else 3, columns, groups)
+        value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)
+        std, stretch = event.noise_std / bound, bound / weight
+        return MomentsReleased(
+            count=value[0].T * stretch, total=value[1].T, squares=None if pure else value[2].T, count_std=std * stretch,
+            noise_std=std, event=event,
+        )  # fmt: skip
