@@ -58,6 +58,12 @@ def test_page_runs(page, tmp_path, monkeypatch):
         exec(compile(cell, f"{page}, cell {index + 1}", "exec"), names)  # our own text
 
 
+def test_no_cell_hides_its_picture():
+    """A notebook shows no value of a line that ends in a semicolon."""
+    pages = {path.name: cells(path.read_text(encoding="utf-8")) for path in DOCS.rglob("*.md")}
+    assert [name for name, found in pages.items() if any(re.search(r"plot\(.*\);", cell) for cell in found)] == []
+
+
 def recipes() -> dict[str, str]:
     """Sections of the page of recipes, by their titles."""
     page = (DOCS / "guide" / "recipes.md").read_text(encoding="utf-8")
