@@ -46,13 +46,37 @@ def unlisted(docs: Path) -> set[str]:
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-def test_start_runs(tmp_path, monkeypatch):
+# A status such as "faint" is a matter of noise; the pages tell their readers to look at it.
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.parametrize("page", ["start.md", "which_function.md", "guide/recipes.md", "guide/gallery.md"])
+def test_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    start = cells((DOCS / "start.md").read_text(encoding="utf-8"))
-    assert start
-    for index, cell in enumerate(start):
-        exec(compile(cell, f"start.md, cell {index + 1}", "exec"), names)  # our own text
+    found = cells((DOCS / page).read_text(encoding="utf-8"))
+    assert found
+    for index, cell in enumerate(found):
+        exec(compile(cell, f"{page}, cell {index + 1}", "exec"), names)  # our own text
+
+
+def test_no_cell_hides_its_picture():
+    """A notebook shows no value of a line that ends in a semicolon."""
+    pages = {path.name: cells(path.read_text(encoding="utf-8")) for path in DOCS.rglob("*.md")}
+    assert [name for name, found in pages.items() if any(re.search(r"plot\(.*\);", cell) for cell in found)] == []
+
+
+def recipes() -> dict[str, str]:
+    """Sections of the page of recipes, by their titles."""
+    page = (DOCS / "guide" / "recipes.md").read_text(encoding="utf-8")
+    return dict(part.split("\n", 1) for part in re.split(r"(?m)^## ", page)[1:])
+
+
+def test_every_recipe_is_short_and_says_what_to_watch_for():
+    found = recipes()
+    assert 12 <= len(found) <= 20
+    assert {title: len(cells(text)) for title, text in found.items()} == dict.fromkeys(found, 1)
+    assert [title for title, text in found.items() if "*Watch for*" not in text] == []
+    lengths = {title: len(cells(text)[0].strip().splitlines()) for title, text in found.items()}
+    assert {title: length for title, length in lengths.items() if not 2 <= length <= 12} == {}
 
 
 def test_every_page_is_listed():

@@ -175,7 +175,7 @@ GROUPS = (
     Group(
         "local",
         "The local model",
-        "Users randomise their rows themselves; a server learns from the reports.",
+        "Users randomize their rows themselves; a server learns from the reports.",
         rest("fastpubpriv.local"),
     ),
     Group(

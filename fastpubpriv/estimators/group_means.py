@@ -201,7 +201,8 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     pooled = np.maximum(weight * whole + (1.0 - weight) * line.mass, 0.0)
     total = max(float(pooled.sum()), 1.0)
     share, share_std = pooled / total, np.sqrt(weight * noise) / total
-    rows = np.maximum(counts.sum(axis=1), 0.0)[:, None]
+    # At least the noise of their number: a group with no counted row lies where all rows do, and not at the first public one.
+    rows = np.maximum(counts.sum(axis=1), std * np.sqrt(counts.shape[1]))[:, None]
     prior, most = rows * share, rows * (share + share_std)
     base = prior + std**2 * (1.0 + len(share) * share**2)
     excess = ((counts - prior) ** 2 - base).sum(axis=0) + np.sqrt(2.0 * (base**2).sum(axis=0))
