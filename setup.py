@@ -1,6 +1,7 @@
 """Builds the C extension, its files side by side; everything else about the package is in pyproject.toml."""
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import setup
@@ -11,7 +12,13 @@ class BuildSideBySide(build_ext):
     """One compiler for each processor: setuptools compiles the files of an extension one after the other."""
 
     def build_extensions(self):
-        """Let the compiler take each source as a job of its own."""
+        """Let the compiler take each source as a job of its own; one sentence says if there is no compiler."""
+        command = getattr(self.compiler, "compiler_so", [""])[0]  # the compiler of Windows is found by setuptools
+        if command and shutil.which(command) is None:
+            raise SystemExit(
+                f"fastpubpriv needs a C compiler and {command!r} was not found: install the packages gcc and python3-dev "
+                "(Debian, Ubuntu), gcc and python3-devel (Fedora), or on macOS the command line tools (xcode-select --install)."
+            )
         compile_all = self.compiler.compile
 
         def compile_each(sources, **options):

@@ -5,8 +5,8 @@ numbers of both stand side by side: a / b. Each instruction set has a process of
 (`benchmarks/held.py`); polars and OpenDP cannot be. The two processes take turns, case by case. A time is the least of some runs, a
 ratio is to a time of the same process. Memory and first calls have the widest instructions alone.
 
-The table of the README and of the book: `python -m benchmarks.table --write README.md` on a machine that does nothing else, in an
-environment with the extra `bench`. It takes some minutes; `--quick` tries all of it on a hundredth of the rows.
+The table of the book, and the small one of the README: `python -m benchmarks.table --write` on a machine that does nothing else, in
+an environment with the extra `bench`. It takes some minutes; `--quick` tries all of it on a hundredth of the rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import held
+from benchmarks import held, readme
 from benchmarks.cases import calls, first_calls, geometry, limits, loops, memory, reports, training
 from benchmarks.goals import GOALS, NONE, verdict
 from fastpubpriv.cli.tools import describe_machine
@@ -31,7 +31,6 @@ from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.library import NAMES
 
 HEADER = ("hot loop or call", "ours", "x limit", "limit", "peer", "times faster", "goal")
-BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 SECTIONS = ("loops", "calls", "memory", "first")
 CASES = ("loops", "calls")  # the sections that are measured in a process for each instruction set
 QUICK = 0.01
@@ -191,14 +190,12 @@ def note(levels: Sequence[int], blas: Sequence[str]) -> str:
 
 
 def written(text: str, head: str, found: Sequence[Line]) -> str:
-    """The text with a table between the marks."""
-    body = "\n".join("| " + " | ".join(line) + " |" for line in [HEADER, ("---",) * len(HEADER), *found])
-    before, rest = text.split(BEGIN, 1)
-    return f"{before}{BEGIN}\n{head}\n\n{body}\n{END}{rest.split(END, 1)[1]}"
+    """The page with the table between its marks."""
+    return readme.replaced(text, "bench", f"{head}\n\n{readme.markdown([list(line) for line in (HEADER, *found)])}")
 
 
 def main() -> None:
-    """Print the table; with --write, put it between the marks of a Markdown file."""
+    """Print the table; with --write, put it into the book, and some of its rows into the README."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -206,10 +203,10 @@ def main() -> None:
     parser.add_argument("--isa", choices=("avx512", "avx2", "baseline"), help="one instruction set instead of two")
     parser.add_argument("--only", choices=SECTIONS, action="append", help="one section of the table")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows and one run: to try the command")
-    parser.add_argument("--write", type=Path, help=f"Markdown file with {BEGIN} and {END} marks")
+    parser.add_argument("--write", action="store_true", help="the table into docs/evidence/speed.md and README.md")
     given = parser.parse_args()
-    if given.write is not None and not {BEGIN, END} <= set(given.write.read_text(encoding="utf-8").split("\n")):
-        parser.error(f"{given.write} has no lines {BEGIN} and {END}")
+    if given.write and (given.quick or given.only is not None):
+        parser.error("--write needs the whole table: leave out --quick and --only")
     widest = lib.fpp_isa_detect()
     levels = [widest, *([1] if widest > 1 else [])]
     if given.isa is not None:
@@ -229,8 +226,9 @@ def main() -> None:
     Console(width=170).print(table)
     missed = sum("NOT MET" in line[-1] for line in found)
     print(f"{missed} of {sum(bool(line[-1]) for line in found)} rows with goals miss one")
-    if given.write is not None:
-        given.write.write_text(written(given.write.read_text(encoding="utf-8"), head, found), encoding="utf-8")
+    if given.write:
+        readme.SPEED.write_text(written(readme.SPEED.read_text(encoding="utf-8"), head, found), encoding="utf-8")
+        readme.main()
 
 
 if __name__ == "__main__":

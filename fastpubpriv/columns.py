@@ -56,13 +56,31 @@ def listed(names: Sequence[Any]) -> str:
     return shown if len(names) <= 50 else f"{shown}, and {len(names) - 50} more"
 
 
+def _names_of(rows: Any) -> list[str] | None:
+    """Names of the columns of a frame or table."""
+    labels = getattr(rows, "column_names", getattr(rows, "columns", None))
+    return None if labels is None or callable(labels) else [str(label) for label in labels]
+
+
+def _chosen(rows: Any, names: set[str]) -> Any:
+    """Columns of a frame or table."""
+    if hasattr(rows, "column_names"):
+        return rows.select([name for name in rows.column_names if name in names])
+    return rows[[label for label in rows.columns if str(label) in names]]
+
+
 def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
     """Rows (n, dim) or (dim,) at which something released is evaluated, float64, in the order of its columns.
 
     They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number, and the answer has
-    two. The names of a frame or table are matched with `columns`. InputError for what is no numbers, of another shape, with other
-    names, or not finite where `finite` asks for that.
+    two. The names of a frame or table are matched with `columns`, and columns of other names are left out. InputError for what is
+    no numbers, of another shape, without a column, or not finite where `finite` asks for that.
     """
+    names, order = _names_of(rows), None
+    if columns is not None and names is not None:
+        if set(columns) < set(names):  # what is not needed, as the label, may be text
+            return points(_chosen(rows, set(columns)), dim, columns, finite=finite)
+        order = column_order(columns, names, of="the result", within="the table of rows")
     try:
         array = np.asarray(rows)
         fine = array.dtype.kind in "biufO"
@@ -72,11 +90,8 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
         fine = False
     if not fine:
         raise InputError(f"rows must be an array of numbers of shape (n, {dim}), got {type(rows).__name__}") from None
-    labels = getattr(rows, "column_names", getattr(rows, "columns", None))
-    if columns is not None and array.ndim == 2 and labels is not None and not callable(labels):
-        names = [str(label) for label in labels]
-        order = column_order(columns, names, of="the result", within="the table of rows")
-        array = array if order is None else array[:, order]
+    if order is not None:
+        array = array[:, order]
     if array.ndim == 1 == dim:
         array = array.reshape(-1, 1)
     if array.ndim not in (1, 2) or array.shape[-1] != dim:

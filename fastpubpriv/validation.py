@@ -176,10 +176,14 @@ def choice(name: str, value: object, options: Iterable[S]) -> S:
             if option == value:
                 return option
     listed = ", ".join(repr(str(option)) for option in allowed)
-    near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
-    hint = f" (did you mean {str(near[0])!r}?)" if near else ""
     shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
-    raise InputError(f"{name} must be one of {listed}, got {shown}{hint}")
+    raise InputError(f"{name} must be one of {listed}, got {shown}{did_you_mean(value, allowed)}")
+
+
+def did_you_mean(value: object, options: Iterable[str]) -> str:
+    """Return a hint for a message: the option that a word is most like, or nothing."""
+    near = difflib.get_close_matches(value, list(options), n=1) if isinstance(value, str) else []
+    return f" (did you mean {str(near[0])!r}?)" if near else ""
 
 
 def path_name(path: object) -> str:

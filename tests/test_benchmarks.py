@@ -57,9 +57,9 @@ def test_a_row_of_the_table_holds_both_instruction_sets(monkeypatch):
     assert second == ("", "", "", "", "one thread", "3.0 / 1.5", "")
     assert goals.verdict(1.5, [1.4, 1.7], at_most=True) == "<= 1.5: met / NOT MET"
     assert all(len(line) == len(table.HEADER) for line in (first, second))
-    text = table.written(f"before\n{table.BEGIN}\nold\n{table.END}\nafter", "head", [first, second])
-    assert text.startswith(f"before\n{table.BEGIN}\nhead\n\n| hot loop or call |")
-    assert text.endswith(f"|\n{table.END}\nafter")
+    text = table.written("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter", "head", [first, second])
+    assert text.startswith("before\n<!-- bench -->\nhead\n\n| hot loop or call |")
+    assert text.endswith("|\n<!-- /bench -->\nafter")
     assert "old" not in text
 
 

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,15 +17,17 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import fastpubpriv
+from benchmarks import readme
 from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
 from fastpubpriv.planning.solve import TASKS, task_arguments
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md") if (ROOT / name).exists()]
+DOCUMENTS = [name for name in ("README.md", "docs/dev/adding.md") if (ROOT / name).exists()]
 # Examples of seeded runs warn on purpose; everything else that warns is a mistake in the document.
 SEEDED = "ignore::fastpubpriv.SeededNoiseWarning"
 # The estimators for scikit-learn count the fits of a process, and here one example follows the other.
@@ -60,8 +63,43 @@ def test_document_runs(document, tmp_path, monkeypatch):
         exec(compile(block, f"{document}, block {index + 1}", "exec"), names)  # our own text
 
 
-def test_readme_has_python():
-    assert len(blocks((ROOT / "README.md").read_text(encoding="utf-8"))) >= 3
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def without_numbers(text: str) -> str:
+    return " ".join(re.sub(r"-?\d[\d,.]*(e-?\d+)?", "#", text).split())
+
+
+def test_the_output_in_the_readme_is_what_its_code_prints(tmp_path, monkeypatch, capsys):
+    """But for the numbers, which are those of fresh noise."""
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks(README)[0], "README.md, block 1", "exec"), {})  # our own text
+    (shown,) = re.findall(r"(?ms)^```text\n(.*?)^```$", README)
+    printed = capsys.readouterr().out
+    assert without_numbers(shown) == without_numbers(printed)
+    assert without_numbers("a  1,000.5\nb -2e-6") == "a # b #"
+
+
+def test_commands_in_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    for name, n in (("visits.csv", 20_000), ("volunteers.csv", 12)):
+        rows = np.column_stack([rng.integers(18, 90, n), rng.lognormal(10.3, 0.6, n)])
+        np.savetxt(name, rows, fmt="%.1f", delimiter=",", header="age,income", comments="")
+    scripts = "\n".join(re.findall(r"(?ms)^```sh\n(.*?)^```$", README))
+    commands = re.findall(r"(?m)^fastpubpriv (.+)$", scripts)
+    assert len(commands) >= 3
+    for command in commands:
+        done = CliRunner().invoke(main, shlex.split(command))
+        assert done.exit_code == 0, done.output
+    assert {"mean.json", "mean.png", "model.json", "visits.ledger"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_small_tables_are_rows_of_the_long_ones():
+    texts = [path.read_text(encoding="utf-8") for path in (readme.README, readme.SPEED, readme.ACCURACY)]
+    assert readme.filled(*texts) == texts[0]
+    assert all(f"| {name} | " in texts[0] and f"| {peer} | " in texts[0] for name, peer in readme.SPEED_ROWS)
+    assert readme.filled(texts[0], texts[1].replace("AMD EPYC", "another"), texts[2]) != texts[0]
 
 
 @pytest.mark.filterwarnings(SEEDED, FITTED)
@@ -87,9 +125,17 @@ def broken_links(document: Path) -> list[str]:
     return [target for target in targets if not (document.parent / target).exists()]
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/dev/findings.md"]
+)
 def test_links_lead_somewhere(document):
     assert broken_links(ROOT / document) == []
+
+
+@pytest.mark.parametrize(("document", "most"), [("README.md", 220), ("CONTRIBUTING.md", 150), ("SECURITY.md", 150)])
+def test_what_people_read_first_stays_short(document, most):
+    """What does not fit belongs to the book."""
+    assert (ROOT / document).read_text(encoding="utf-8").count("\n") <= most
 
 
 def test_a_broken_link_is_noticed(tmp_path):

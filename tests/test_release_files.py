@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tarfile
 import tomllib
 from pathlib import Path
@@ -37,6 +40,12 @@ def test_one_version():
     assert project()["version"] == fastpubpriv.__version__
     assert version_in("CITATION.cff", r"^version: (.+)$") == fastpubpriv.__version__
     assert version_in("conda/meta.yaml", r'set version = "(.+)"') == fastpubpriv.__version__
+
+
+def test_the_citation_agrees_with_the_package():
+    assert version_in("CITATION.cff", r"^license: (.+)$") == project()["license"]
+    listed = text("CITATION.cff").split("keywords:\n")[1].split("references:")[0]
+    assert re.findall(r"- (.+)", listed) == project()["keywords"]
 
 
 def test_conda_asks_for_what_pip_asks_for():
@@ -106,6 +115,18 @@ def test_workflows_call_what_is_there(name):
 def test_steps_that_lead_nowhere_are_noticed():
     workflow = "      - run: make nothing\n      - run: bash .ci/run\n      - run: sh x\n          path: elsewhere/*\n"
     assert unknown_steps(workflow) == ["make nothing", "sh x", "elsewhere/*"]
+
+
+def test_a_missing_compiler_is_one_sentence(tmp_path):
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-temp", tmp_path, "--build-lib", tmp_path]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"CC": "absent-cc"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip().splitlines()[-1].startswith("fastpubpriv needs a C compiler and 'absent-cc' was not found")
+    )
+    assert "Traceback" not in done.stderr
 
 
 def test_an_archive_says_nothing_of_when_and_where_it_was_made(tmp_path):

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from benchmarks import readme
 from benchmarks.accuracy import coefficients, covariances, gaussians, means, mixtures, regressions, report, tables
 from benchmarks.accuracy.contestants import OURS, PEERS
 
@@ -114,14 +115,14 @@ ESTIMATORS = {
 }
 # What else belongs to an estimator: intervals on raw tables.
 INCLUDED = {"coefficients": "regression", "covariances": "gaussian"}
-# Marks in the README, and what stands between them.
-README_PARTS = {
-    "mean": ("accuracy", report.readme_table),
-    "gaussian": ("gaussians", report.readme_gaussians),
-    "mixture": ("mixtures", report.readme_mixtures),
-    "regression": ("regressions", report.readme_regressions),
-    "coefficients": ("coefficients", report.readme_coefficients),
-    "covariances": ("covariances", report.readme_covariances),
+# Marks in docs/evidence/accuracy.md, and what stands between them.
+PARTS = {
+    "mean": ("accuracy", report.mean_table),
+    "gaussian": ("gaussians", report.gaussians_table),
+    "mixture": ("mixtures", report.mixtures_table),
+    "regression": ("regressions", report.regressions_table),
+    "coefficients": ("coefficients", report.coefficients_table),
+    "covariances": ("covariances", report.covariances_table),
 }
 
 
@@ -160,7 +161,7 @@ def main() -> None:
         help="file of results as they come: what it holds, from the same code, is not measured again",
     )
     parser.add_argument("--json", type=Path, help="write every cell to this file")
-    parser.add_argument("--write", type=Path, help="Markdown file with marks such as <!-- accuracy -->, as the README")
+    parser.add_argument("--write", action="store_true", help="tables into docs/evidence/accuracy.md and README.md")
     parser.add_argument(
         "--read",
         type=Path,
@@ -179,16 +180,13 @@ def main() -> None:
     print("\n".join(pages))
     if options.json is not None:
         options.json.write_text(json.dumps(strict(found), indent=1) + "\n", encoding="utf-8")
-    if options.write is not None:
-        text = options.write.read_text(encoding="utf-8")
-        for name in found.keys() & README_PARTS.keys():
-            mark, write = README_PARTS[name]
-            if f"<!-- {mark} -->" not in text:
-                continue  # the README has all but the regressions, which stand in docs/evidence/accuracy.md
-            before, rest = text.split(f"<!-- {mark} -->", 1)
-            after = rest.split(f"<!-- /{mark} -->", 1)[1]
-            text = f"{before}<!-- {mark} -->\n{write(found[name])}\n<!-- /{mark} -->{after}"
-        options.write.write_text(text, encoding="utf-8")
+    if options.write:
+        text = readme.ACCURACY.read_text(encoding="utf-8")
+        for name in found.keys() & PARTS.keys():
+            mark, write = PARTS[name]
+            text = readme.replaced(text, mark, write(found[name]))
+        readme.ACCURACY.write_text(text, encoding="utf-8")
+        readme.main()
     if options.markdown is not None:
         options.markdown.write_text("\n".join(pages), encoding="utf-8")
 

@@ -178,7 +178,7 @@ def mean_report(cells: Cells) -> str:
     return "\n".join(parts) + "\n"
 
 
-def readme_table(cells: Cells) -> str:
+def mean_table(cells: Cells) -> str:
     """All contestants in a few columns: median and ninth decile of the error over that of the best radius, and coverage."""
     sizes = sorted({cell["n"] for cell in cells})
     found = {(line["contestant"], line["n"]): line for line in peers(cells)}
@@ -233,7 +233,7 @@ def regression_report(lines: list[dict[str, Any]]) -> str:
     )
 
 
-def readme_regressions(lines: list[dict[str, Any]]) -> str:
+def regressions_table(lines: list[dict[str, Any]]) -> str:
     """Errors of each method and peer, by table."""
     names = {"visits": "visits to a doctor", "flights": "arrival delay of flights"}
     order = list(dict.fromkeys(cell.table for cell in regressions.CELLS))
@@ -254,10 +254,10 @@ def readme_regressions(lines: list[dict[str, Any]]) -> str:
 
 def coefficient_report(lines: list[dict[str, Any]]) -> str:
     """The Markdown page of the coefficients."""
-    return f"## Coefficients\n\n{readme_coefficients(lines)}\n"
+    return f"## Coefficients\n\n{coefficients_table(lines)}\n"
 
 
-def readme_coefficients(lines: list[dict[str, Any]]) -> str:
+def coefficients_table(lines: list[dict[str, Any]]) -> str:
     """Coverage, width and excess of each setting, and what was asked for."""
     shown = [
         {
@@ -275,10 +275,10 @@ def readme_coefficients(lines: list[dict[str, Any]]) -> str:
 
 def covariance_report(lines: list[dict[str, Any]]) -> str:
     """The Markdown page of intervals of Gaussians."""
-    return f"## Intervals of Gaussians\n\n{readme_covariances(lines)}\n"
+    return f"## Intervals of Gaussians\n\n{covariances_table(lines)}\n"
 
 
-def readme_covariances(lines: list[dict[str, Any]]) -> str:
+def covariances_table(lines: list[dict[str, Any]]) -> str:
     """Coverage without and with a reason, and width over sampling, by kind of number."""
     shown = []
     for line in sorted(lines, key=lambda line: line["half"] != "report"):
@@ -332,7 +332,7 @@ def _with_error(line: dict[str, Any], word: str) -> str:
     return f"{line[f'{word} ratio']:.2f} +- {line[f'{word} ratio, standard error']:.2f}"
 
 
-def readme_gaussians(lines: list[dict[str, Any]]) -> str:
+def gaussians_table(lines: list[dict[str, Any]]) -> str:
     """Ratios to the better of two simple answers by kind of problem and budget, and every case above the limit."""
     text = []
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -370,7 +370,7 @@ def readme_gaussians(lines: list[dict[str, Any]]) -> str:
     )
 
 
-def readme_mixtures(found: dict[str, list[dict[str, Any]]]) -> str:
+def mixtures_table(found: dict[str, list[dict[str, Any]]]) -> str:
     """Errors of separated components beside those of the public rows, and mixtures of columns that are none."""
     names = {"mixture": "separated components", "ours": "ours", "public": "public rows", "non-private": "no privacy"}
     lines = [{shown: line[name] for name, shown in names.items()} for line in found["separated"]]

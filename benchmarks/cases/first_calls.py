@@ -158,7 +158,7 @@ SHOWN = (
     "linear_regression",
     "train, a loss of one's own",
     "supercluster",
-)  # in the table of the README
+)  # in the table of speed
 # The command line, in a folder that has these files.
 _TABLES = "--private x.csv --public p.csv"
 COMMANDS = {

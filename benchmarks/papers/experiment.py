@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import math
 import string
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
@@ -155,16 +159,15 @@ def side_by_side(
 
     Threads are enough: generators, kernels and NumPy let go of the interpreter's lock. Long tasks should come first.
     """
-    from tqdm import tqdm
-
-    hidden = None if progress is None else not progress  # None: tqdm hides itself where there is no terminal
+    hidden = not (sys.stderr.isatty() if progress is None else progress)
+    console = Console(stderr=True)
+    bar = partial(track, description=label, total=len(tasks), disable=hidden, transient=True, console=console)
     pool = ThreadPoolExecutor(min(checked_threads(threads), max(len(tasks), 1)), thread_name_prefix="experiment")
-    with seeded_quietly(), tqdm(total=len(tasks), desc=label, disable=hidden, delay=2.0, leave=False) as bar:
+    with seeded_quietly():
         try:
             futures = [pool.submit(function, task) for task in tasks]
-            for future in as_completed(futures):
+            for future in bar(as_completed(futures)):
                 future.result()
-                bar.update()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return [future.result() for future in futures]

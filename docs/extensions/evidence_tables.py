@@ -1,4 +1,4 @@
-"""Tables of evidence that are made from the tests, the audits that were kept, the guards of speed, and the README."""
+"""Tables of evidence that are made from the tests, the audits that were kept, the guards of speed, and other tables."""
 
 from __future__ import annotations
 
@@ -132,18 +132,12 @@ def guard_table() -> list[str]:
     return table(("loop", "compared with", *INSTRUCTION_SETS), rows)
 
 
-def readme_part(mark: str) -> list[str]:
-    """The lines between two marks of the README."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text.split(f"<!-- {mark} -->", 1)[1].split(f"<!-- /{mark} -->", 1)[0].strip().splitlines()
-
-
 def closer_table() -> list[str]:
     """From the accuracy table: who was closer than `estimate_mean` in the median, by number of rows."""
+    text = (ROOT / "docs" / "evidence" / "accuracy.md").read_text(encoding="utf-8")
+    text = text.split("<!-- accuracy -->", 1)[1].split("<!-- /accuracy -->", 1)[0]
     lines = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in readme_part("accuracy")
-        if line.startswith("|")
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")
     ]
     header, contestants = lines[0], lines[2:]
     ours = next(line for line in contestants if line[0] == "estimate_mean")
@@ -192,10 +186,6 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "tests": test_table,
     "audits": audit_table,
     "guards": guard_table,
-    "bench": lambda: readme_part("bench"),
-    "accuracy": lambda: readme_part("accuracy"),
-    "gaussians": lambda: readme_part("gaussians"),
-    "mixtures": lambda: readme_part("mixtures"),
     "closer": closer_table,
     "training, gradients": partial(training_table, "gradients"),
     "training, newton": partial(training_table, "newton"),

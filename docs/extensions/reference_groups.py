@@ -89,7 +89,7 @@ GROUPS = (
         top("estimate_mean", "weighted_mean", "coinpress_mean", "precondition", "Preconditioner", "MeanResult"),
     ),
     Group(
-        "quantiles",
+        "medians",
         "Quantiles",
         "Medians, quartiles and other quantiles of columns in any unit.",
         top("quantiles", "QuantileResult"),

@@ -14,7 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_table_of
-from fastpubpriv.sources.tables import TextColumns, data_columns, float_dtype, footer, ipc_reader, load_pyarrow
+from fastpubpriv.sources.tables import TextColumns, data_columns, float_dtype, footer, ipc_reader
 from fastpubpriv.sources.text_files import public_table
 
 TYPED = (".parquet", ".arrow", ".feather", ".ipc")
@@ -65,7 +65,8 @@ def _typed_schema(path: Path) -> dict[str, bool] | None:
     suffix = _suffix(path)
     if suffix not in TYPED:
         return None
-    pa = load_pyarrow()
+    import pyarrow as pa
+
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
     try:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
-from fastpubpriv.privacy.rationals import Number, exact, float_up, from_ratio, show, to_ratio
+from fastpubpriv.privacy.rationals import Number, exact, float_for, from_ratio, show, to_ratio
 
 # What "neighbouring data sets" means. Every sensitivity and every cost is relative to one of these.
 
@@ -53,7 +53,7 @@ def _in_range(name: str, value: object) -> Fraction:
                 f"delta must lie strictly between 0 and 1, got {show(number)}; pass something well below 1/n such as "
                 "1e-6, or use PureDP(epsilon) for delta = 0"
             )
-        if number < DELTA_MIN:
+        if number < exact(float(DELTA_MIN), name):
             raise BudgetError(
                 f"delta = {show(number)} is below 2^-100, the error of the noise samplers; pass at least 1e-30, "
                 "or use PureDP(epsilon)"
@@ -62,7 +62,7 @@ def _in_range(name: str, value: object) -> Fraction:
     low, high, text = _RANGES[name]
     if number <= 0:
         raise BudgetError(f"{name} must be > 0, got {show(number)}; pass for example {name}=1.0")
-    if not low <= number <= high:
+    if not exact(float(low), name) <= number <= high:
         why = "too small for any useful answer" if number < low else "too large to protect anybody"
         raise BudgetError(f"{name} = {show(number)} is outside {text}: {why}; pass a number in that range")
     return number
@@ -239,7 +239,7 @@ class ZCDP(Budget):
     Parameters
     ----------
     rho : int, float, Fraction, Decimal or NumPy number
-        In [2^-60, 1e6]. A float stands for its exact binary value.
+        In [2^-60, 1e6]. A float stands for its shortest decimal: 0.1 is one tenth.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def _to_dict(notion: type[Budget], amounts: tuple[Fraction, ...]) -> dict[str, A
     data: dict[str, Any] = {"notion": notion.__name__}
     for name, amount in zip(notion.parts, amounts, strict=True):
         data[name] = to_ratio(amount)
-        data[f"{name}_float"] = float_up(amount)
+        data[f"{name}_float"] = float_for(amount)
     return data
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.rationals import Number, exact, float_down, float_up, show, whole
+from fastpubpriv.privacy.rationals import Number, exact, float_down, float_for, float_up, show, whole
 
 _MARGIN = 4e-13  # relative; the formulas were compared with 60-digit arithmetic and stay below half of it
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -365,7 +365,7 @@ def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, fl
     pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in calls]
     if not pairs or any(e < 0 or d < 0 for e, d in pairs):
         raise BudgetError("basic_composition needs at least one (epsilon, delta) pair, none negative")
-    return float_up(sum((e for e, _ in pairs), Fraction(0))), float_up(sum((d for _, d in pairs), Fraction(0)))
+    return float_for(sum((e for e, _ in pairs), Fraction(0))), float_for(sum((d for _, d in pairs), Fraction(0)))
 
 
 def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import os
 from collections.abc import Iterator
@@ -376,6 +377,18 @@ class Ledger:
         _, count, spent = self._state
         return f"Ledger(total={self._total!r}, remaining={self._total - spent!r}, entries={count})"
 
+    def _repr_html_(self) -> str:
+        _, _, spent = self._state
+        share = max(float(a / b) for a, b in zip(spent.amounts, self._total.amounts, strict=True))
+        lines = "".join(
+            f"<tr><td>{entry.number}</td><td>{html.escape(entry.name)}</td><td>{html.escape(repr(entry.cost))}</td></tr>"
+            for entry in self._entries[-20:]
+        )
+        return (
+            f"<div><strong>Ledger {html.escape(self._label or '')}</strong> <progress value='{share:.4f}' max='1'></progress> "
+            f"{100 * share:.4g} % of {html.escape(repr(self._total))} spent<table>{lines}</table></div>"
+        )
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a Ledger cannot be pickled or copied: two copies could spend the same budget twice; share its path"
@@ -417,9 +430,18 @@ class Ledger:
     def _check_room(self, amount: Cost) -> None:
         spent = self._state[2]
         if not spent + amount <= self._total:
+            over = max(
+                Fraction(0), *(a - b for a, b in zip((spent + amount).amounts, self._total.amounts, strict=True))
+            )
+            tiny = over < max(self._total.amounts) * Fraction(1, 10**14)
             raise BudgetError(
-                f"the debit {amount!r} is larger than what remains, {self._total - spent!r} of {self._total!r}; "
-                "pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
+                f"the debit {amount!r} is larger than what remains, {self._total - spent!r} of {self._total!r}"
+                + (
+                    f" by {float(over):.1g}: a sum of rounded floats; pass 0.3 or a Fraction, not 0.1 + 0.2"
+                    if tiny
+                    else ""
+                )
+                + "; pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
             )
 
     def _refresh(self, held: OpenFile) -> None:

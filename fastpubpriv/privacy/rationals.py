@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv.errors import BudgetError
 
 Number: TypeAlias = int | float | Fraction | Decimal | np.floating[Any] | np.integer[Any]
-"""What a privacy parameter may be given as. A float stands for the exact binary number that it holds."""
+"""What a privacy parameter may be given as. A float stands for its shortest decimal: 0.1 is one tenth."""
 
 # A float of any size needs at most 2098 bits. The limit keeps a hostile Fraction or Decimal from filling the memory,
 # and keeps every number short enough for Python's own limit of 4300 digits in a decimal string.
@@ -34,7 +34,7 @@ def exact(value: object, name: str) -> Fraction:
     elif isinstance(value, float | np.floating):
         if not math.isfinite(value):
             raise BudgetError(f"{name} must be finite, got {float(value)}; pass a finite number")
-        number = Fraction(*value.as_integer_ratio())
+        number = Fraction(str(value))  # str() of a NumPy scalar is the shortest text of its own type
     elif isinstance(value, Decimal):
         if not value.is_finite():
             raise BudgetError(f"{name} must be finite, got Decimal('{value}'); pass a finite number")
@@ -63,24 +63,34 @@ def whole(value: object, name: str, *, at_least: int = 1) -> int:
 
 
 def float_down(value: Fraction) -> float:
-    """The largest float that is not above `value`."""
-    nearest = float(value)
-    return math.nextafter(nearest, -math.inf) if Fraction(nearest) > value else nearest
+    """Return the largest float that is not above `value`, read as its binary number or as its shortest decimal."""
+    found = float(value)
+    while not math.isinf(found) and max(Fraction(found), Fraction(str(found))) > value:
+        found = math.nextafter(found, -math.inf)
+    return found
 
 
 def float_up(value: Fraction) -> float:
-    """The smallest float that is not below `value`."""
+    """Return the smallest float that is not below `value`, read as its binary number or as its shortest decimal."""
+    found = float(value)
+    while not math.isinf(found) and min(Fraction(found), Fraction(str(found))) < value:
+        found = math.nextafter(found, math.inf)
+    return found
+
+
+def float_for(value: Fraction) -> float:
+    """Return the float that stands for `value`, or the smallest that is not below it if none does."""
     nearest = float(value)
-    return math.nextafter(nearest, math.inf) if Fraction(nearest) < value else nearest
+    return nearest if Fraction(str(nearest)) == value else float_up(value)
 
 
 def show(value: Fraction) -> str:
-    """A short text for messages and reprs: the float when it is exact, else six digits."""
+    """A short text for messages and reprs: the float that stands for the number, or six digits if none does."""
     try:
         nearest = float(value)
     except OverflowError:
         return "more than 1e308"
-    return repr(nearest) if Fraction(nearest) == value else f"{nearest:.6g}"
+    return repr(nearest) if Fraction(str(nearest)) == value else f"{nearest:.6g}"
 
 
 def to_ratio(value: Fraction) -> str:

@@ -347,7 +347,8 @@ def _multiplier(value: Number) -> float:
     number = exact(value, "noise_multiplier")
     if not _MULTIPLIERS[0] <= number <= _MULTIPLIERS[1]:
         raise BudgetError("noise_multiplier must be between 0.01 and 1e9")
-    return float_down(number)
+    nearest = float(number)  # the caller's own float; every cost has a margin far above its last bit
+    return nearest if exact(nearest, "noise_multiplier") == number else float_down(number)
 
 
 def _checked_steps(sampling: Sampling, steps: int, relation: Neighbors) -> int:

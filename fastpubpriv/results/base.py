@@ -6,6 +6,7 @@ import dataclasses
 import html
 import json
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import listed
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP, best_epsilon
 from fastpubpriv.public_draws import normal_quantile
@@ -37,11 +39,14 @@ def shortened(name: str) -> str:
 
 
 def read_json(text: Any, kind: str) -> dict[str, Any]:
-    """The object in a JSON text; InputError for anything else."""
-    if not isinstance(text, str | bytes):
-        raise InputError(
-            f"from_json reads the text that to_json returns, got {type(text).__name__}: pass path.read_text()"
-        )
+    """Return the object in a JSON text, or in the file that a path names; InputError for anything else."""
+    if not isinstance(text, str | bytes | os.PathLike):
+        raise InputError(f"from_json reads the text that to_json returns, or a path to it, got {type(text).__name__}")
+    if not isinstance(text, bytes) and not str(text).lstrip().startswith(("{", "[")):
+        try:
+            text = Path(validation.path_name(text)).read_bytes()
+        except (OSError, ValueError):
+            raise InputError(f"this is neither the JSON text of a {kind} nor a file that can be read") from None
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -524,9 +529,23 @@ class Value:
             Path(validation.path_name(path)).write_text(text + "\n", encoding="utf-8")
         return text
 
+    def __getitem__(self, name: Any) -> Any:
+        """Return the line of `to_frame()` that has this label, a mapping; InputError if none has."""
+        table = self._table()
+        labels = list(table.labels)
+        if name not in labels:
+            raise InputError(
+                f"no {table.index} is called {shortened(str(name))}: pass one of {listed(labels)}"
+                + validation.did_you_mean(name, map(str, labels))
+            )
+        at = labels.index(name)
+        return MappingProxyType({column.name: plain(column.values[at]) for column in table.parts()})
+
+    __iter__: ClassVar[None] = None  # a result is no sequence of its lines
+
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read back what `to_json` wrote; InputError for any other text."""
+    def from_json(cls, text: str | os.PathLike[str]) -> Self:
+        """Read back what `to_json` returned, or wrote to a path; InputError for anything else."""
         found = cls(**cls._fields_of(read_json(text, cls.__name__)))
         found._refuse_nonsense()
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -177,6 +177,9 @@ class HistogramResult(Result):
 
     def __getitem__(self, index: int) -> Histogram:
         return self.histograms[index]
+
+    def __iter__(self) -> Iterator[Histogram]:  # type: ignore[override]
+        return iter(self.histograms)
 
     def __len__(self) -> int:
         return len(self.histograms)

@@ -30,7 +30,6 @@ from fastpubpriv.sources.tables import (
     is_frame,
     is_lazy,
     is_series,
-    load_pyarrow,
     names_of_columns,
     plain_text,
     series_as_row,
@@ -236,7 +235,6 @@ def _file(path: Any, name: str | None = None) -> Any:
     lower = str(path).lower()
     if lower.endswith((".csv", ".csv.gz", ".csv.bz2")):
         return public_table(path)
-    load_pyarrow()
     if lower.endswith(".parquet") or os.path.isdir(path):
         import pyarrow.dataset
 

@@ -22,7 +22,6 @@ from fastpubpriv.sources.tables import (
     checked_schema,
     choose,
     float_dtype,
-    load_pyarrow,
     name_of,
     polars_frame_rows,
 )
@@ -253,7 +252,6 @@ class RestartedRows(Rows):
 
 def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
     """Rows of the Parquet files under a directory, in the order of their names; keys of "key=value" folders are columns too."""
-    load_pyarrow()
     import pyarrow.dataset
 
     name = path_name(path)
@@ -322,7 +320,7 @@ def dataset_rows(
 
 def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> Any:
     """The types in which a file holds the columns: to cast them to those of the first file may fail, for some values only."""
-    pa = load_pyarrow()
+    import pyarrow as pa
     import pyarrow.dataset
 
     own = call_guarded(lambda: fragment.physical_schema, f"{what} cannot be read")
@@ -337,7 +335,8 @@ def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> 
 
 def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Rows:
     """Rows of the Arrow stream that `factory` opens for each pass. They are counted now, in a pass of their own."""
-    pa = load_pyarrow()
+    import pyarrow as pa
+
     what = "the Arrow stream"
 
     def reader() -> Any:

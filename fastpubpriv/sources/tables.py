@@ -6,7 +6,6 @@ too, becomes NaN. What a cell becomes depends on that cell and on the list alone
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import sys
@@ -294,15 +293,6 @@ _F64 = np.dtype(np.float64)
 _F32 = np.dtype(np.float32)
 
 
-def load_pyarrow() -> ModuleType:
-    """The pyarrow module, or an InputError that says how to install it."""
-    with contextlib.suppress(ImportError):
-        import pyarrow
-
-        return pyarrow  # type: ignore[no-any-return]
-    raise InputError("Parquet, Arrow and CSV input needs pyarrow: pip install fastpubpriv[io]")
-
-
 def is_arrow(obj: object) -> bool:
     """True for a pyarrow Table, RecordBatch, RecordBatchReader or Dataset."""
     pa = sys.modules.get("pyarrow")
@@ -321,7 +311,8 @@ def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
     Dictionary encoding of numbers is a way of storing numbers, so it is read. A column of Arrow's type null is refused: nothing
     says that it would hold numbers.
     """
-    types = load_pyarrow().types
+    from pyarrow import types
+
     if types.is_dictionary(arrow_type):
         return float_dtype(arrow_type.value_type)
     if types.is_float32(arrow_type):
@@ -332,7 +323,8 @@ def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
 
 def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """An Array or ChunkedArray as a one-dimensional float array; null is NaN, and no value makes it fail."""
-    pa = load_pyarrow()
+    import pyarrow as pa
+
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     target = pa.float32() if dtype == _F32 else pa.float64()
@@ -348,7 +340,8 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def is_text(arrow_type: Any) -> bool:
     """Whether a column of this Arrow type holds text."""
-    types = load_pyarrow().types
+    from pyarrow import types
+
     if types.is_dictionary(arrow_type):
         return is_text(arrow_type.value_type)
     kinds = ("is_string", "is_large_string", "is_string_view")
@@ -367,7 +360,8 @@ def column_reader(column: Any, label: Any = None, what: str = "the Arrow table")
 
 def column_memory(column: Any) -> list[NDArray[Any]]:
     """NumPy views of the values of a column of fixed-width numbers, for the shared-memory check."""
-    pa = load_pyarrow()
+    import pyarrow as pa
+
     views: list[NDArray[Any]] = []
     for piece in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         buffers = piece.buffers()
@@ -405,7 +399,8 @@ def arrow_rows(
     source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
 ) -> Rows:
     """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file; `what` it is for messages."""
-    pa = load_pyarrow()
+    import pyarrow as pa
+
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
@@ -474,7 +469,6 @@ class ParquetRows(Rows):
         cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool
     ) -> ParquetRows:
         """Check the footers of all files; no row is read."""
-        load_pyarrow()
         if isinstance(path, list | tuple):
             paths = [path_name(item) for item in plain_list(path)]
         else:

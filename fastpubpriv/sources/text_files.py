@@ -44,7 +44,6 @@ from fastpubpriv.sources.tables import (
     arrow_words,
     assemble,
     choose,
-    load_pyarrow,
     name_of,
     trimmed_texts,
 )
@@ -202,7 +201,8 @@ def _covered(n: int, begin: Positions, end: Positions) -> BoolArray:
 
 def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
     """The cells codes[begin:end], which follow each other, as Arrow text; an empty one is missing."""
-    pa = load_pyarrow()
+    import pyarrow as pa
+
     # Cells and what lies between them are one array of texts over the same bytes; every second text is kept.
     bounds = np.stack([begin, end], axis=1).astype(np.int32).ravel()
     missing = np.ones(len(bounds), bool)
@@ -230,7 +230,8 @@ def _places(texts: Any, levels: TextRule) -> FloatArray:
 
 def _numbers(texts: Any) -> FloatArray:
     """The number in each of the texts; NaN where there is none."""
-    pa = load_pyarrow()
+    import pyarrow as pa
+
     parsed = _parsed(pa, texts) if _is_simple(texts) else None
     if parsed is None:
         texts = _numerals(pa, texts)
@@ -283,7 +284,6 @@ class CsvRows(Rows):
     def from_path(cls, path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> CsvRows:
         """Read the header, choose the columns, and count the lines."""
         name = existing_file(path)
-        load_pyarrow()
         message = (
             f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
             "in UTF-8 and ending in a line feed"
@@ -326,7 +326,6 @@ class CsvRows(Rows):
 
 def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
     """Chunks of the chosen columns of a CSV text that can be read only once, such as the standard input."""
-    load_pyarrow()
     message = "the rows must begin with a header: a line with the names of the columns, in UTF-8"
     pieces = iterate_guarded(read_lines(path))
     first: Lines | None = next(pieces, None)
@@ -362,10 +361,10 @@ def _looks_like_a_number(cell: str) -> bool:
 
 def public_table(path: PathLike, texts: Iterable[str] = ()) -> Any:
     """A public CSV file as an Arrow table, types inferred but for columns of text; errors quote what Arrow says."""
-    name = existing_file(path)
-    pa = load_pyarrow()
+    import pyarrow as pa
     import pyarrow.csv
 
+    name = existing_file(path)
     try:
         as_text = pyarrow.csv.ConvertOptions(column_types={label: pa.string() for label in texts})
         table = pyarrow.csv.read_csv(name, convert_options=as_text)

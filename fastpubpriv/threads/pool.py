@@ -238,6 +238,7 @@ if hasattr(os, "register_at_fork"):
 # A progress bar for long passes: by default only on a terminal, and only after two seconds.
 
 DELAY_SECONDS = 2.0
+_REDRAW_SECONDS = 0.1
 
 
 class Progress:
@@ -253,14 +254,13 @@ class Progress:
 
     def at(self, done: int) -> None:
         """Show how many rows are done."""
-        if not self.wanted:
-            return
-        if self._bar is None and time.monotonic() < self._show_at:
+        if not self.wanted or time.monotonic() < self._show_at:
             return
         try:
             if self._bar is None:
                 self._bar = _bar(self._total)
-            self._bar.update(done - self._bar.n)
+            self._bar.update(self._bar.task_ids[0], completed=done, refresh=True)
+            self._show_at = time.monotonic() + _REDRAW_SECONDS
         except (
             Exception
         ):  # for example a closed terminal: a pass that has been paid for must not fail because of its bar
@@ -270,18 +270,23 @@ class Progress:
         """Remove the bar."""
         if self._bar is not None:
             with contextlib.suppress(Exception):
-                self._bar.close()
+                self._bar.stop()
 
 
 def _bar(total: int) -> Any:
-    from tqdm import tqdm
+    from rich import progress
+    from rich.console import Console
 
-    class Bar(tqdm):  # type: ignore[misc]
-        """A bar without the monitor thread of tqdm: to start that may fail, or wait forever where memory is short."""
-
-        monitor_interval = 0
-
-    return Bar(total=total, unit=" rows", unit_scale=True, leave=False, file=sys.stderr)
+    # The caller has decided to show the bar, so that a notebook or a log file is treated as a terminal. `auto_refresh` would
+    # start a thread: that may fail, or wait forever where memory is short.
+    bar = progress.Progress(
+        progress.MofNCompleteColumn(), "rows", progress.BarColumn(), progress.TimeRemainingColumn(),
+        console=Console(stderr=True, force_terminal=True, force_jupyter=False),
+        auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False,
+    )  # fmt: skip
+    bar.start()
+    bar.add_task("", total=total)
+    return bar
 
 
 def _on_terminal() -> bool:

@@ -259,7 +259,7 @@ def test_a_single_row_shows_at_the_declared_rate(law):
 
 
 def released_count(values, runs, budget):
-    """The noisy counts of the bin of 0 over many runs, zero where it is hidden."""
+    """Return the noisy counts of the bin (0, 1] over many runs, zero where it is hidden."""
     counts = np.zeros(runs)
     for index in range(runs):
         item = stable_histogram(values, bins=BinGrid(width=1.0), budget=budget, threads=1, progress=False)[0]
@@ -282,7 +282,7 @@ def epsilon_bound_of_histograms(one, other, delta):
 
 @pytest.mark.audit
 def test_neighbours_are_no_easier_to_tell_apart_than_declared(monkeypatch):
-    budget, runs, values = ApproxDP(1, 1e-3), 6000, np.zeros(40)
+    budget, runs, values = ApproxDP(1, 1e-3), 6000, np.full(40, 0.5)
     neighbour = values.copy()
     neighbour[0] = 1e6
     pairs = released_count(values, runs, budget), released_count(neighbour, runs, budget)

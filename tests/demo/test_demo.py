@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import fastpubpriv as fpp
-from examples import new_york
+from examples import new_york, picture
 from examples.demo import __main__ as demo
 from examples.demo import flights, weather
 
@@ -49,6 +49,20 @@ def test_flights_are_cut_by_the_number_of_the_row():
     assert (groups == -1).sum() == 336_776 - 327_346 - (3_368 - 3_274)
     assert 50_000 < (groups == 1).sum() < 60_000
     assert 500 < (groups == 2).sum() < 1_000
+
+
+def test_the_picture_of_the_readme_shows_what_its_words_say(tmp_path):
+    delays = new_york.load_delays()
+    ours, intervals, least = picture.fits(delays)
+    (_, lower, upper), (_, left, right) = intervals
+    assert np.all((lower < least) & (least < upper))
+    assert np.median((right - left) / (upper - lower)) == pytest.approx(4.5, abs=0.1)
+    words = (picture.FILE.parents[2] / "README.md").read_text(encoding="utf-8")
+    assert f"{ours.n_priv:,} flights, helped by {ours.n_pub:,} public ones" in words
+    assert "private intervals are 4.5 times narrower" in words
+    assert f"({picture.FILE.relative_to(picture.FILE.parents[2]).as_posix()})" in words
+    picture.draw(delays, ours, intervals, least, tmp_path / "picture.png")
+    assert picture.FILE.read_bytes()[:24] == (tmp_path / "picture.png").read_bytes()[:24]
 
 
 def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Budgets: exact amounts, refusal of bad parameters, arithmetic that never drifts."""
 
 import copy
+import math
 import pickle
 import warnings
 from decimal import Decimal
@@ -10,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from helpers.errors import raises
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
@@ -30,6 +31,7 @@ from fastpubpriv.privacy import (
     total_variation,
     zcdp_epsilon,
 )
+from fastpubpriv.privacy.rationals import exact, float_down, float_up
 
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
 
@@ -43,11 +45,38 @@ def test_every_exact_number_is_taken(value):
     assert type(ZCDP(value).rho) is Fraction
 
 
+def test_a_float_stands_for_its_shortest_decimal():
+    """Three debits of .1 are one of .3, whatever type the numbers have; planted: a float taken for its binary number."""
+    for tenth in (0.1, np.float64(0.1), np.float32(0.1), np.float16(0.1), np.longdouble("0.1")):
+        assert ZCDP(tenth).rho == Fraction(1, 10) != Fraction(float(tenth))
+    assert sum(ZCDP(0.1).rho for _ in range(3)) == ZCDP(0.3).rho != 3 * Fraction(0.1)
+    assert ZCDP(0.1 + 0.2).rho == Fraction("0.30000000000000004")
+    assert repr(ZCDP(0.1)) == "ZCDP(rho=0.1)"
+    assert ZCDP(0.3).to_dict()["rho_float"] == 0.3
+
+
+@settings(deadline=None)
+@given(st.floats(min_value=5e-324, max_value=1.7e308), st.floats(min_value=2.0**-10, max_value=1e4, width=16))
+@example(5e-324, 0.5)
+@example(1.7976931348623157e308, 0.5)
+def test_a_float_comes_back(value, half):
+    assert float(exact(value, "x")) == value
+    assert np.float16(float(exact(np.float16(half), "x"))) == np.float16(half)
+
+
+@settings(deadline=None)
+@given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12))
+def test_rounded_floats_are_safe_in_both_readings(value):
+    for found, side in ((float_down(value), 1), (float_up(value), -1)):
+        readings = [Fraction(found), Fraction(str(found))]
+        assert all(side * (value - reading) >= 0 for reading in readings)
+        assert abs(found - float(value)) <= math.ulp(float(value))
+
+
 def test_numbers_are_kept_exactly():
-    assert ZCDP(0.1).rho == Fraction(0.1) != Fraction(1, 10)
     assert ZCDP(Decimal("0.1")).rho == Fraction(1, 10)
     assert PureDP(np.int64(3)).epsilon == 3
-    assert ApproxDP(1, np.float32(1e-6)).delta == Fraction(float(np.float32(1e-6)))
+    assert ApproxDP(1, np.float32(1e-6)).delta == Fraction(1, 10**6)
 
 
 @pytest.mark.parametrize("value", [
@@ -71,10 +100,11 @@ def test_bad_delta_is_refused(value):
 
 
 def test_range_ends_are_allowed():
-    assert PureDP(2.0**-30).epsilon == Fraction(1, 2**30)
+    assert PureDP(Fraction(1, 2**30)).epsilon == Fraction(1, 2**30)
+    assert PureDP(2.0**-30).epsilon == Fraction(str(2.0**-30))
     assert PureDP(2**10).epsilon == 1024
     assert ZCDP(1e6).rho == 10**6
-    assert ZCDP(2.0**-60).rho == Fraction(1, 2**60)
+    assert ZCDP(2.0**-60).rho == Fraction(str(2.0**-60))
 
 
 def test_messages_say_what_to_pass_instead():

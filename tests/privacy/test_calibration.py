@@ -133,7 +133,7 @@ def test_laplace_epsilon_by_notion():
     assert laplace_epsilon(ApproxDP(1, 1e-6), 5) == 1
     for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
         epsilon = laplace_epsilon(ZCDP(rho), 1)
-        assert pure_to_zcdp_exact(epsilon) <= Fraction(rho) < pure_to_zcdp_exact(epsilon * Fraction(1 + 1e-9))
+        assert pure_to_zcdp_exact(epsilon) <= Fraction(str(rho)) < pure_to_zcdp_exact(epsilon * Fraction(1 + 1e-9))
     raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
     raises(BudgetError, None, laplace_epsilon, 1.0, 1)
 
@@ -651,14 +651,14 @@ def log_gaussian(epsilon, mu):
 @pytest.mark.parametrize("m", [1, 2, 7, 130])
 def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
     event = stable_event(epsilon, delta, histograms=m, n=10**6, draws=10)
-    assert event.delta <= Fraction(delta)
+    assert event.delta <= Fraction(str(delta))
     tighter = stable_delta(
         event.law, m, event.step, event.threshold - max(1, event.threshold // 1000), event.log2_scale, event.epsilon
     )
     if event.threshold - max(1, event.threshold // 1000) > event.step:
         assert Fraction(tighter) > Fraction(delta)
     assert event.step * 10**6 + 128 * 2**event.log2_scale < 2**62
-    assert event.cost.amounts == (Fraction(epsilon), event.delta)
+    assert event.cost.amounts == (Fraction(str(epsilon)), event.delta)
 
 
 def test_blocks_of_cases_are_an_upper_bound(monkeypatch):

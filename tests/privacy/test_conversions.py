@@ -273,11 +273,12 @@ def test_composition_reports():
 @pytest.mark.parametrize("epsilon", [2.0**-30, 1e-6, 1e-3, 0.1, 1, 4, 20, 100, 1024])
 def test_pure_to_zcdp_bound(epsilon):
     with mpmath.workdps(60):
-        exact = epsilon * mpmath.tanh(mpmath.mpf(epsilon) / 2)
+        given = mpmath.mpf(str(epsilon))
+        exact = given * mpmath.tanh(given / 2)
         bound = pure_to_zcdp_exact(epsilon)
         assert exact <= mpmath.mpf(bound.numerator) / bound.denominator <= exact * (1 + mpmath.mpf(10) ** -14)
     assert Fraction(pure_to_zcdp(epsilon)) >= bound
-    assert bound <= Fraction(epsilon) ** 2 / 2
+    assert bound <= Fraction(str(epsilon)) ** 2 / 2
     assert type(bound) is Fraction
 
 

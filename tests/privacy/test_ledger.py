@@ -28,12 +28,20 @@ ROOT = Path(fastpubpriv.__file__).parents[1]
 
 def test_debits_add_up_exactly(place):
     ledger = Ledger(ZCDP(Fraction(3, 10)), label="set A", **place)
-    assert [ledger.debit(ZCDP(Fraction(1, 10)), name=f"query {k}") for k in range(3)] == [1, 2, 3]
+    assert [ledger.debit(ZCDP(0.1), name=f"query {k}") for k in range(3)] == [1, 2, 3]
     assert ledger.remaining.is_zero
     assert ledger.spent == ledger.total.cost
     assert [(e.number, e.name) for e in ledger.entries] == [(1, "query 0"), (2, "query 1"), (3, "query 2")]
     raises(BudgetError, r"what remains, Cost\(ZCDP, rho=0.0\)", ledger.debit, ZCDP(2.0**-60), name="one too many")
     assert len(ledger.entries) == 3
+
+
+def test_a_sum_of_floats_that_is_just_too_large_is_named(place):
+    ledger = Ledger(ZCDP(0.3), **place)
+    raises(BudgetError, "by 4e-17: a sum of rounded floats", ledger.debit, ZCDP(0.1 + 0.2), name="x")
+    for k in range(3):
+        ledger.debit(ZCDP(0.1), name=f"tenth {k}")
+    assert ledger.remaining.is_zero
 
 
 def test_every_part_of_the_total_is_checked(place):
@@ -66,7 +74,7 @@ def test_other_notions_get_advice():
         Ledger(ApproxDP(1, 1e-6)).debit(GaussianEvent(1, 8, 1), name="x")
     ledger = Ledger(ApproxDP(1, 1e-6))
     ledger.debit(LaplaceEvent(128, 8, 1, delta=1e-7), name="with a delta")
-    assert ledger.spent == Cost(ApproxDP, (Fraction(1, 2), Fraction(1e-7)))
+    assert ledger.spent == Cost(ApproxDP, (Fraction(1, 2), Fraction(1, 10**7)))
 
 
 def test_relations_never_mix(place):

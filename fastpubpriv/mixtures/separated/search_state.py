@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -198,8 +199,8 @@ class ClusterTree(Value):
             raise InputError("this is not what ClusterTree.to_dict writes") from None
 
     @classmethod
-    def from_json(cls, text: str) -> ClusterTree:
-        """Read back what `to_json` wrote."""
+    def from_json(cls, text: str | os.PathLike[str]) -> ClusterTree:
+        """Read back what `to_json` returned, or wrote to a path."""
         return cls.from_dict(read_json(text, cls.__name__))
 
     def _table(self) -> Table:

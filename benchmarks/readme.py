@@ -1,0 +1,91 @@
+"""`python -m benchmarks.readme`: the two small tables of the README, from rows of the long ones in the book.
+
+`benchmarks.table --write` and `benchmarks.accuracy --write` do the same once they have written the long tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README, SPEED, ACCURACY = (ROOT / name for name in ("README.md", "docs/evidence/speed.md", "docs/evidence/accuracy.md"))
+
+# A row of the long table of speed and one of its peers: the closest that a user would call, also where it is faster.
+SPEED_ROWS = (
+    ("exact Gaussian noise, 1e+06 draws", "numpy (insecure)"),
+    ("exact Gaussian noise, 1e+06 draws", "OpenDP integer"),
+    ("stable_histogram, 1e7", "polars, one thread"),
+    ("weighted_mean, 1e6 x 50", "NumPy in row blocks, 1 passes"),
+    ("estimate_mean, 1e6 x 50", "NumPy in row blocks, 4 passes"),
+    ("estimate_gaussian, 1e6 x 50", "np.cov"),
+    ("coinpress_mean, 1e5 x 50, 4 rounds", "the published script"),
+    ("linear_regression, 5e5 x 20", "scikit-learn (not private)"),
+    ("learn_separated_mixture, 1e6 x 16, 8 components", "scikit-learn (not private), a tenth of the rows, 5 steps"),
+    ("estimate_mean, 1,000 x 5", "np.mean"),
+)
+ACCURACY_ROWS = (
+    "estimate_mean", "coinpress_mean, loose bounds", "OpenDP, true range", "OpenDP, public range", "public rows alone",
+    "no privacy at all",
+)  # fmt: skip
+
+
+def part(text: str, mark: str) -> str:
+    """What stands between two marks of a Markdown file."""
+    return text.split(f"<!-- {mark} -->\n", 1)[1].split(f"\n<!-- /{mark} -->", 1)[0]
+
+
+def replaced(text: str, mark: str, body: str) -> str:
+    """The file with other text between two marks."""
+    before, rest = text.split(f"<!-- {mark} -->", 1)
+    return f"{before}<!-- {mark} -->\n{body}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->', 1)[1]}"
+
+
+def cells(body: str) -> Iterator[list[str]]:
+    """The rows of the table in a text, its header first; the line below the header is left out."""
+    for line in body.splitlines():
+        if line.startswith("|") and not line.startswith("| ---"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def markdown(rows: list[list[str]]) -> str:
+    """A table; the first row is its header."""
+    rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def short_speed(body: str) -> str:
+    """The processor, and the chosen rows beside one peer each."""
+    found, name, ours = {}, "", ""
+    for row in list(cells(body))[1:]:
+        name, ours = (row[0], row[1]) if row[0] else (name, ours)
+        found[name, row[4]] = (ours, row[5])
+    kinds = re.search(r"with ([\w-]+(?: / [\w-]+)*)[:.]", body.replace("\n", " "))
+    sets = "" if kinds is None else f" with {kinds[1]}"
+    rows = [[row[0], found[row][0], row[1], found[row][1]] for row in SPEED_ROWS if row in found]  # peers may be absent
+    head = f"{body.split(';')[0]}; one thread{sets}."
+    return f"{head}\n\n{markdown([['call, rows x columns', 'time', 'beside', 'times as fast'], *rows])}"
+
+
+def short_accuracy(body: str) -> str:
+    """The chosen contestants."""
+    header, *rows = cells(body)
+    known = {row[0]: row for row in rows}
+    return markdown([header, *(known[name] for name in ACCURACY_ROWS if name in known)])
+
+
+def filled(readme: str, speed: str, accuracy: str) -> str:
+    """The text of the README with both tables, from the texts of two pages of the book."""
+    readme = replaced(readme, "speed", short_speed(part(speed, "bench")))
+    return replaced(readme, "accuracy", short_accuracy(part(accuracy, "accuracy")))
+
+
+def main() -> None:
+    """Write the README."""
+    texts = [path.read_text(encoding="utf-8") for path in (README, SPEED, ACCURACY)]
+    README.write_text(filled(*texts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
