@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,25 +23,42 @@ PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 MAX_PAIRED = 5
 # Panels of histograms.
 MAX_PANELS = 12
-# Means: panels, beyond so many columns small ones, and beyond more one line over their numbers.
-MAX_LARGE_PANELS, MAX_SMALL_PANELS = 12, 60
-MAX_BARS = 60  # of counts of keys
+# Lines of a forest plot, inches of its width, and the size of its letters: a phone shows the width in half.
+MOST_LINES, WIDTH, FONT = 60, 5.8, 9.0
+# One axis serves all where each group takes this share of it; an axis may be so many times as long as its surest part.
+LEAST_OF_AXIS, MOST_OF_AXIS = 0.01, 10.0
 # Beyond so many columns names overlap, then numbers do.
 MAX_NAMED, MAX_NUMBERED = 40, 12
 
 
 # Lowest and highest values of the columns, (dim,) each.
 Box = tuple[FloatArray, FloatArray]
+# Titles, and the places of lines under them.
+Groups = list[tuple[str, list[int]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """One labelled estimate; `lower` and `upper` are None when it has no interval."""
+    """Labelled numbers, each on a line: that of its own place, or one of `rows`; `lower` and `upper` are None without intervals."""
 
     label: str
     mean: FloatArray
     lower: FloatArray | None = None
     upper: FloatArray | None = None
+    rows: Any = None
+    look: Literal["point", "tick", "bar"] = "point"
+
+    @property
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, those of no interval at the number itself."""
+        return (self.mean, self.mean) if self.lower is None or self.upper is None else (self.lower, self.upper)
+
+    def on(self, places: Sequence[int]) -> Estimate:
+        """What is on these lines, by ascending place, its rows counted among them."""
+        rows = np.arange(len(self.mean)) if self.rows is None else self.rows
+        chosen = np.flatnonzero(np.isin(rows, places))
+        lower, upper = (end[chosen] for end in self.ends)
+        return Estimate(self.label, self.mean[chosen], lower, upper, np.searchsorted(places, rows[chosen]), self.look)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,164 +108,144 @@ def heading(name: str, width: int) -> str:
     return "\n".join(lines if len(lines) <= 2 else [lines[0], lines[1][: width - 3] + "..."])
 
 
-def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidden: tuple[int, ...] = ()) -> None:
-    """Coordinate `j` of the estimates side by side; `hidden` ones keep their place on the axis and are not drawn."""
-    for i, estimate in enumerate(estimates):
-        if i in hidden:
-            continue
-        colour = PALETTE[i % len(PALETTE)]
-        if estimate.lower is not None and estimate.upper is not None:
-            reach = np.array([estimate.mean[j] - estimate.lower[j], estimate.upper[j] - estimate.mean[j]])
-            span = np.where(np.isfinite(reach), reach, 0.0).reshape(2, 1)
-            axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour, label=estimate.label)
-            for infinite, marker in zip(~np.isfinite(reach), "v^", strict=True):
-                if infinite:  # an end without a bound is drawn as an arrow
-                    axes.plot(i, estimate.mean[j], marker, ms=11, mfc="none", color=colour)
-        else:
-            axes.plot(i, estimate.mean[j], "D", ms=5, color=colour, label=estimate.label)
-    axes.set_xlim(-0.6, len(estimates) - 0.4)
-    axes.set_xticks(range(len(estimates)))
-    axes.set_xticklabels([estimate.label for estimate in estimates], rotation=40, ha="right", fontsize=7)
-    axes.set_title(heading(title, 30), fontsize=9)
-    axes.tick_params(axis="y", labelsize=7)
-    axes.grid(axis="y", alpha=0.3, lw=0.5)
-
-
-def plot_means(
-    estimates: list[Estimate],
-    *,
-    columns: tuple[str, ...] | None = None,
-    path: str | Path | None = None,
-    level: float = 0.95,
-    quantity: str = "mean",
-) -> Any:
-    """One panel per coordinate in its own unit, the estimates side by side; of very many one line over their numbers."""
-    dim = len(estimates[0].mean)
-    title = f"{quantity.capitalize()}, with {level:.0%} intervals"
-    names = columns if columns is not None else tuple(f"x{j}" for j in range(dim))
-    if dim > MAX_SMALL_PANELS:
-        figure = new_figure(9.0, 4.0)
-        axes = figure.subplots()
-        for colour, estimate in zip(PALETTE, estimates, strict=False):
-            axes.plot(np.arange(dim), estimate.mean, color=colour, lw=1.2, label=estimate.label)
-            if estimate.lower is not None and estimate.upper is not None:
-                axes.fill_between(np.arange(dim), estimate.lower, estimate.upper, color=colour, alpha=0.2, lw=0)
-        axes.set_xlabel("coordinate")
-        axes.set_ylabel(quantity)
-        axes.legend(frameon=False)
-        axes.set_title(title)
-        return save(figure, path)
-    large = dim <= MAX_LARGE_PANELS
-    across = min(dim, 5) if large else math.ceil(math.sqrt(1.4 * dim))
-    down = math.ceil(dim / across)
-    figure = new_figure((2.3 if large else 1.5) * across + 0.4, (2.9 if large else 1.45) * down + 0.5)
-    grid = figure.subplots(down, across, squeeze=False)
-    for j, axes in enumerate(grid.ravel()):
-        if j >= dim:
-            axes.set_axis_off()
-            continue
-        draw_panel(axes, estimates, j, names[j])
-        if not large:
-            axes.set_title(heading(names[j], 20), fontsize=7)
-            axes.set_xticks([])
-            axes.locator_params(axis="y", nbins=3)
-            axes.tick_params(axis="y", labelsize=6)
-            axes.yaxis.offsetText.set_fontsize(6)
-    if not large:
-        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(title, fontsize=10)
-    return save(figure, path)
-
-
-def plot_counts(
-    names: Sequence[str],
-    counts: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    title: str,
-    *,
-    path: str | Path | None = None,
-) -> Any:
-    """A bar for each key, from the top down, with its interval."""
-    figure = new_figure(6.0, 0.6 + 0.24 * max(len(names), 4))
-    axes = figure.subplots()
-    places = np.arange(len(names))
-    axes.barh(places, np.maximum(counts, 0.0), color=PALETTE[0], alpha=0.75, lw=0)
-    axes.hlines(places, lower, upper, color=PALETTE[1], lw=1.5)
-    axes.set_yticks(places)
-    axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("rows", fontsize=8)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.grid(axis="x", alpha=0.3, lw=0.5)
-    axes.set_title(heading(title, 60), fontsize=9)
-    return save(figure, path)
-
-
 def plot_forest(
+    estimates: Sequence[Estimate],
     names: Sequence[str],
-    columns: Sequence[str],
-    values: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    title: str,
     *,
+    label: str,
+    groups: Groups | None = None,
+    apart: bool = False,
+    zero: bool = False,
     path: str | Path | None = None,
 ) -> Any:
-    """One panel for each column, and in it a line for each name, from the top down: a point and its interval; all (names, columns).
+    """Draw a line for each name, from the top down, and on it the estimates below each other, with one legend; return the figure.
 
-    An infinite end goes on to the edge of the panel.
+    `groups` are names that share a unit, by title; without them every name has its own. All share one axis where each can be read
+    on it, unless they are to be `apart`; else every group has an axis in its unit. `zero` draws a line at zero.
+    An interval that is far longer than all else, or has no end, goes on to the edge as an arrow.
     """
-    shown = min(len(columns), MAX_LARGE_PANELS)
-    figure = new_figure(1.4 + 3.0 * shown, 0.8 + 0.2 * max(len(names), 4))
-    places = np.arange(len(names))
-    for j, axes in enumerate(figure.subplots(1, shown, squeeze=False, sharey=True)[0]):
-        ends = np.concatenate([each[:, j][np.isfinite(each[:, j])] for each in (values, lower, upper)])
-        low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
-        room = 0.04 * (high - low) or 1.0
-        axes.set_xlim(low - room, high + room)
-        axes.hlines(
-            places, np.maximum(lower[:, j], low - room), np.minimum(upper[:, j], high + room), color=PALETTE[0], lw=1.5
-        )
-        axes.plot(values[:, j], places, "o", ms=3.5, color=PALETTE[1])
-        axes.set_yticks(places)
-        axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
-        axes.tick_params(axis="x", labelsize=7)
-        axes.grid(axis="x", alpha=0.3, lw=0.5)
-        axes.set_title(heading(columns[j], 30), fontsize=9)
-    figure.axes[0].invert_yaxis()
-    figure.suptitle(heading(title, 60), fontsize=9)
+    numbered = groups is None and len(names) > MOST_LINES
+    groups, left_out = _shortened(estimates[0], groups or [("", [place]) for place in range(len(names))], zero, numbered)
+    ends = [_axis_ends([each.on(places) for each in estimates], zero) for _, places in groups]
+    whole = _axis_ends([each.on([place for _, places in groups for place in places]) for each in estimates], zero)
+    least = min(high - low for low, high in ends)
+    if numbered or not apart and least >= LEAST_OF_AXIS * (whole[1] - whole[0]):
+        ends = [whole] * len(groups)
+        if not any(title for title, _ in groups):
+            groups = [("", [place for _, places in groups for place in places])]
+    line = min(0.08 + 0.14 * len(estimates), 9.0 / len(names) if numbered else np.inf)  # inches
+    heights = [line * len(places) + 0.3 + 0.2 * (title != "") for title, places in groups]
+    figure = new_figure(WIDTH, sum(heights) + 0.7)
+    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
+    shown: dict[str, Any] = {}
+    for axes, (title, places), (low, high) in zip(grid, groups, ends, strict=False):
+        parts = [(i, each.on(places)) for i, each in enumerate(estimates)]
+        parts = [(i, part) for i, part in parts if len(part.mean)]
+        if zero or any(part.look == "bar" for _, part in parts):
+            axes.axvline(0.0, color="0.6", lw=0.8, zorder=0)
+        for order, (i, part) in enumerate(parts):
+            shift = 0.64 * (order - (len(parts) - 1) / 2.0) / len(parts)
+            shown[part.label] = _draw(axes, part, shift, PALETTE[i % len(PALETTE)], (low, high))
+        axes.set_xlim(low, high)
+        axes.set_ylim(max(len(places), 1) - 0.5, -0.5)
+        if numbered:
+            axes.set_ylabel("number of the column", fontsize=FONT)
+        else:
+            axes.set_yticks(range(len(places)), [heading(names[place], 20) for place in places])
+        axes.set_title(heading(title, 40), fontsize=FONT, loc="left", weight="bold")
+        _tidy(axes, "x")
+    if len(shown) > 1:
+        figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=3, frameon=False, fontsize=FONT)
+    figure.supxlabel(heading(label + left_out, 64), fontsize=FONT)
     return save(figure, path)
+
+
+def _shortened(first: Estimate, groups: Groups, zero: bool, numbered: bool) -> tuple[Groups, str]:
+    """The groups with at most `MOST_LINES` lines, those that are farthest from zero in their intervals if it counts, and a note."""
+    places = np.array([place for _, each in groups for place in each])
+    if len(places) <= MOST_LINES or numbered:
+        return groups, ""
+    strength = -places.astype(np.float64)
+    if zero and first.lower is not None:
+        with np.errstate(all="ignore"):
+            strength = np.nan_to_num(np.abs(first.mean) / np.maximum(first.mean - first.lower, 1e-300), nan=0.0)[places]
+    kept = set(places[np.argsort(-strength, kind="stable")[:MOST_LINES]].tolist())
+    chosen = [(title, [place for place in each if place in kept]) for title, each in groups]
+    kind = "strongest" if zero else "first"
+    return [each for each in chosen if each[1]], f" (the {kind} {MOST_LINES} of {len(places)})"
+
+
+def _axis_ends(parts: Sequence[Estimate], zero: bool) -> tuple[float, float]:
+    """Ends of an axis: the first estimate and the shorter half of its intervals; what else is there, unless it is far longer."""
+    parts = [part for part in parts if len(part.mean)]
+    spans, points = [], []
+    for part in parts:
+        span = np.column_stack([np.where(np.isfinite(end), end, part.mean) for end in part.ends])
+        span = span[np.isfinite(span).all(axis=1)]
+        spans.append(span[np.argsort(span[:, 1] - span[:, 0], kind="stable")])
+        points.append(part.mean[np.isfinite(part.mean)])
+    half = -(-len(spans[0]) // 2) if parts else 0
+    sure = np.concatenate([points[0], spans[0][:half].ravel()]) if parts else np.zeros(0)
+    rest = [*spans[0][half:], *([x, x] for each in points[1:] for x in each), *(x for each in spans[1:] for x in each)] if parts else []
+    low, high = (sure.min(), sure.max()) if len(sure) else (0.0, 1.0)
+    if zero or any(part.look == "bar" for part in parts):
+        low, high = min(low, 0.0), max(high, 0.0)
+    for begin, end in rest:
+        wider = min(low, begin), max(high, end)
+        if low == high or wider[1] - wider[0] <= MOST_OF_AXIS * (high - low):
+            low, high = wider
+    room = 0.04 * (high - low) or 0.04 * abs(high) or 1.0
+    return float(low - room), float(high + room)
+
+
+def _draw(axes: Any, part: Estimate, shift: float, colour: str, ends: tuple[float, float]) -> Any:
+    """Draw an estimate on its lines, cut to the axis, and return what the legend shows of it."""
+    rows, (lower, upper), (low, high) = part.rows + shift, part.ends, ends
+    size = 4.5 if len(rows) <= MOST_LINES else 2.0
+    if part.look == "bar":
+        axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=colour, alpha=0.35, lw=0)
+    axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=colour, lw=0.4 * size)
+    for beyond, end, marker in ((np.fmin(lower, part.mean) < low, low, "<"), (np.fmax(upper, part.mean) > high, high, ">")):
+        if beyond.any():
+            axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=colour, clip_on=False, zorder=5)
+    marker, size = ("|", 2.0 * size) if part.look == "tick" else ("o", size)
+    return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=colour)[0]
+
+
+def _tidy(axes: Any, grid: str | None = None) -> None:
+    """The size of numbers, and thin lines behind them."""
+    axes.tick_params(labelsize=FONT)
+    axes.set_axisbelow(True)
+    if grid is not None:
+        axes.grid(axis=grid, alpha=0.3, lw=0.5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
 
 
 def plot_description(described: Any, *, path: str | Path | None = None, level: float = 0.95) -> Any:
-    """A panel for each column of a Description: quantiles, and below them the mean; or bars of the commonest texts."""
-    shown = described.labels[:MAX_SMALL_PANELS]
-    figure = new_figure(6.4, 0.5 + 0.75 * len(shown))
-    grid = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
-    for j, axes in enumerate(grid):
-        axes.set_ylabel(heading(shown[j], 14), rotation=0, ha="right", va="center", fontsize=8)
-        axes.set_yticks([])
-        axes.tick_params(axis="x", labelsize=7)
-        if j >= described.numbers:
-            counts = described.texts[j - described.numbers]
-            keys = counts.named[: counts.top]
-            lower, upper = (ends[keys] / max(counts.n_priv, 1) for ends in counts.confidence_interval(level))
-            axes.bar(np.arange(len(keys)), counts.share[keys], color=PALETTE[0], alpha=0.75)
-            axes.vlines(np.arange(len(keys)), lower, upper, color=PALETTE[1])
-            axes.set_xticks(np.arange(len(keys)), [heading(counts._label(key), 14) for key in keys])
-            continue
-        for name, values, ends, place in (
-            ("quantiles", described.quantiles.quantile[j], described.quantiles.confidence_interval(level), 0.5),
-            ("mean", described.means.mean[[j]], described.means.confidence_interval(level), 0.0),
-        ):
-            colour = PALETTE[0] if name == "quantiles" else PALETTE[1]
-            low, high = (np.where(np.isfinite(end[j]), end[j], values) for end in ends)
-            axes.hlines(np.full(len(values), place), low, high, color=colour, lw=2.5, alpha=0.5)
-            axes.plot(values, np.full(len(values), place), "|" if name == "quantiles" else "o", ms=9, color=colour)
-        axes.set_ylim(-0.5, 1.0)
-    figure.suptitle(f"Quantiles (|), means (o) and shares, with {level:.0%} intervals", fontsize=9)
-    return save(figure, path)
+    """Quantiles and mean of each column of a Description on one line, and lines of the commonest texts; each in its own unit."""
+    d, quantiles, means = described.numbers, described.quantiles, described.means
+    names, estimates = list(described.labels[:d]), []
+    groups: Groups = [("", [j]) for j in range(d)]
+    if d:
+        k, ends = len(quantiles.q), quantiles.confidence_interval(level)
+        shares = ", ".join(f"{q:g}" for q in quantiles.q)
+        lower, upper = (end.ravel() for end in ends)
+        places = np.repeat(np.arange(d), k)
+        estimates = [
+            Estimate(f"quantiles {shares}", quantiles.quantile.ravel(), lower, upper, places, "tick"),
+            Estimate("mean", means.mean, *means.confidence_interval(level)),
+        ]
+    chosen = []
+    for counts in described.texts:
+        keys = counts.named[: counts.top]
+        groups.append((f"{counts.by[0]}, shares of the rows", list(range(len(names), len(names) + len(keys)))))
+        names += [counts._label(key) for key in keys]
+        chosen.append([each[keys] / max(counts.n_priv, 1) for each in (counts.counts, *counts.confidence_interval(level))])
+    if chosen:
+        estimates.append(Estimate("share", *np.concatenate(chosen, axis=1), np.arange(d, len(names)), "bar"))
+    label = f"with {level:.0%} intervals"
+    return plot_forest(estimates, names, groups=[each for each in groups if each[1]], apart=True, label=label, path=path)
 
 
 def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = None) -> Any:
@@ -416,74 +413,6 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
     axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
     return save(figure, path)
-
-
-# Coefficients with their intervals, one strip for each column: columns have units of their own, the levels of one share theirs.
-
-MOST_STRIPS = 60  # lines of text that a figure has room for
-_APART = 0.32  # of a line, between estimates of the same term
-
-
-def strips(terms: tuple[str, ...], source: list[int] | None, levels: list[bool]) -> list[tuple[str, list[int]]]:
-    """Terms that share a unit, by title: the levels of a column, and every other term by itself."""
-    found: list[tuple[str, list[int]]] = []
-    last = None
-    for place, name in enumerate(terms):
-        column = None if source is None or not levels[place] else source[place]
-        if column is not None and column == last:
-            found[-1][1].append(place)
-        else:
-            found.append((name.partition("=")[0] if column is not None else name, [place]))
-        last = column
-    return found
-
-
-def plot_coefficients(
-    estimates: list[Estimate],
-    *,
-    terms: tuple[str, ...],
-    groups: list[tuple[str, list[int]]],
-    title: str,
-    unit: str,
-    path: str | Path | None = None,
-) -> Any:
-    """One strip for each group, its terms below each other; of more than `MOST_STRIPS` terms those with the strongest estimate."""
-    groups, left_out = _strongest(estimates[0], groups)
-    heights = [len(places) + 1.1 for _, places in groups]
-    figure = new_figure(7.2, 0.21 * sum(heights) + 1.0)
-    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, (_, places) in zip(grid, groups, strict=True):
-        axes.axvline(0.0, color="0.6", lw=0.8)
-        lines = np.arange(len(places), dtype=np.float64)
-        for i, estimate in enumerate(estimates):
-            _draw(axes, estimate, np.array(places), lines + _APART * (i - (len(estimates) - 1) / 2.0), PALETTE[i])
-        axes.set_yticks(lines, [terms[place] for place in places], fontsize=7)
-        axes.set_ylim(len(places) - 0.4, -0.6)
-        axes.tick_params(axis="x", labelsize=6.5, pad=1.5)
-        axes.grid(axis="x", alpha=0.3, lw=0.5)
-    grid[0].legend(frameon=False, fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1)
-    grid[-1].set_xlabel(unit, fontsize=8)
-    figure.suptitle(title + (f" (the {left_out} weakest terms are left out)" if left_out else ""), fontsize=10)
-    return save(figure, path)
-
-
-def _draw(axes: Any, estimate: Estimate, places: Any, lines: Any, colour: str) -> None:
-    mean, reach = estimate.mean[places], None
-    if estimate.lower is not None and estimate.upper is not None:
-        reach = np.nan_to_num(np.array([mean - estimate.lower[places], estimate.upper[places] - mean]), posinf=0.0)
-    axes.errorbar(mean, lines, xerr=reach, fmt="o", ms=3.0, lw=1.2, capsize=1.5, color=colour, label=estimate.label)
-
-
-def _strongest(first: Estimate, groups: list[tuple[str, list[int]]]) -> tuple[list[tuple[str, list[int]]], int]:
-    """Groups with the terms that are longest in their intervals, in their order, and how many terms are left out."""
-    size = len(first.mean)
-    if size <= MOST_STRIPS or first.lower is None:
-        return groups, 0
-    with np.errstate(all="ignore"):
-        strength = np.nan_to_num(np.abs(first.mean) / np.maximum(first.mean - first.lower, 1e-300), nan=0.0)
-    kept = set(np.argsort(-strength, kind="stable")[:MOST_STRIPS].tolist())
-    shown = [(title, [place for place in places if place in kept]) for title, places in groups]
-    return [each for each in shown if each[1]], size - MOST_STRIPS
 
 
 # Drawing a released mixture: densities in one column, else a plane with ellipses, released balls and public rows.
