@@ -21,12 +21,15 @@ from fastpubpriv.results.gaussians import circle, clipped, correlation_of, ellip
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 # Beyond so many columns pairs of ellipses get too small to read.
 MAX_PAIRED = 5
-# Panels of histograms.
+# Panels of histograms, and the noise on their bars.
 MAX_PANELS = 12
+NOISE_LOOK: dict[str, Any] = {"fmt": "none", "ecolor": PALETTE[1], "elinewidth": 1.2, "capsize": 3.0}
 # Lines of a forest plot, inches of its width, and the size of its letters: a phone shows the width in half.
 MOST_LINES, WIDTH, FONT = 60, 5.8, 9.0
 # One axis serves all where each group takes this share of it; an axis may be so many times as long as its surest part.
 LEAST_OF_AXIS, MOST_OF_AXIS = 0.01, 10.0
+# The same of mixtures, whose light components, by the heaviest, do not decide.
+MOST_OF_PLANE, LIGHT = 2.0, 0.05
 # Beyond so many columns names overlap, then numbers do.
 MAX_NAMED, MAX_NUMBERED = 40, 12
 
@@ -63,12 +66,12 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """The bins of one histogram: ends and shares of the rows, (b,) each."""
+    """The bins of one histogram by ascending place: ends, and released counts, (b,) each."""
 
-    title: str
+    name: str
     lower: FloatArray
     upper: FloatArray
-    frequency: FloatArray
+    counts: FloatArray
 
 
 def public_estimate(rows: FloatArray, level: float) -> Estimate:
@@ -147,6 +150,8 @@ def plot_forest(
             shift = 0.64 * (order - (len(parts) - 1) / 2.0) / len(parts)
             shown[part.label] = _draw(axes, part, shift, PALETTE[i % len(PALETTE)], (low, high))
         axes.set_xlim(low, high)
+        axes.locator_params(axis="x", nbins=6)
+        axes.ticklabel_format(axis="x", useOffset=False)
         axes.set_ylim(max(len(places), 1) - 0.5, -0.5)
         if numbered:
             axes.set_ylabel("number of the column", fontsize=FONT)
@@ -175,7 +180,7 @@ def _shortened(first: Estimate, groups: Groups, zero: bool, numbered: bool) -> t
     return [each for each in chosen if each[1]], f" (the {kind} {MOST_LINES} of {len(places)})"
 
 
-def _axis_ends(parts: Sequence[Estimate], zero: bool) -> tuple[float, float]:
+def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS) -> tuple[float, float]:
     """Ends of an axis: the first estimate and the shorter half of its intervals; what else is there, unless it is far longer."""
     parts = [part for part in parts if len(part.mean)]
     spans, points = [], []
@@ -192,7 +197,7 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool) -> tuple[float, float]:
         low, high = min(low, 0.0), max(high, 0.0)
     for begin, end in rest:
         wider = min(low, begin), max(high, end)
-        if low == high or wider[1] - wider[0] <= MOST_OF_AXIS * (high - low):
+        if low == high or wider[1] - wider[0] <= most * (high - low):
             low, high = wider
     room = 0.04 * (high - low) or 0.04 * abs(high) or 1.0
     return float(low - room), float(high + room)
@@ -248,10 +253,12 @@ def plot_description(described: Any, *, path: str | Path | None = None, level: f
     return plot_forest(estimates, names, groups=[each for each in groups if each[1]], apart=True, label=label, path=path)
 
 
-def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = None) -> Any:
-    """One panel for each one-dimensional histogram: released bins as bars of density, on a log axis where they spread far.
+def plot_histograms(
+    drawn: list[Bars], *, noise: float, level: float, threshold: float, path: str | Path | None = None
+) -> Any:
+    """One panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes if they spread far.
 
-    Bins without a bar had no row, or too few for the threshold. `path` is written when given; returns the figure.
+    Bins without a bar had no row, or fewer than the `threshold`. `path` is written when given; returns the figure.
     """
     if not drawn:
         raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
@@ -259,28 +266,61 @@ def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = 
         raise InputError(
             f"{len(drawn)} histograms are too many to draw, at most {MAX_PANELS}: ask for fewer columns or levels"
         )
-    across = min(len(drawn), 3)
-    down = math.ceil(len(drawn) / across)
-    figure = new_figure(4.2 * across + 0.4, 2.8 * down + 0.5)
-    grid = figure.subplots(down, across, squeeze=False)
-    for axes, item in zip(grid.ravel(), drawn, strict=False):
-        axes.set_title(item.title, fontsize=9)
-        axes.tick_params(labelsize=7)
-        if len(item.lower) == 0:
-            continue
-        lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
-        width = upper - lower
-        axes.bar(lower, item.frequency / width, width=width, align="edge", color=PALETTE[0], alpha=0.75, lw=0)
-        span = np.abs(np.concatenate([lower, upper]))
-        smallest = float(span[span > 0.0].min())
-        if float(span.max()) > 1e4 * max(smallest, float(width.min())):
-            axes.set_xscale("symlog", linthresh=max(smallest, float(width.min())))
-            axes.set_yscale("log")
-        axes.set_ylabel("share of the rows per unit", fontsize=8)
-    for axes in grid.ravel()[len(drawn) :]:
-        axes.set_axis_off()
-    figure.suptitle(title, fontsize=10)
+    figure = new_figure(WIDTH, 2.5 * len(drawn) + 0.4)
+    for axes, item in zip(figure.subplots(len(drawn), 1, squeeze=False)[:, 0], drawn, strict=True):
+        axes.set_xlabel(heading(item.name, 60), fontsize=FONT)
+        _tidy(axes, "y")
+        if len(item.lower):
+            _bars(axes, item, noise, threshold)
+    handles = [figure.axes[0].errorbar([], [], [], **NOISE_LOOK), *figure.axes[0].plot([], [], ":", color="0.3", lw=1.0)]
+    labels = [f"{level:.0%} of the noise", f"below {threshold:.0f} rows a bin is hidden"]
+    figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT)
     return save(figure, path)
+
+
+def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
+    """The bars of one histogram: rows, or rows per unit where bins differ in width."""
+    lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
+    width = upper - lower
+    equal = bool(np.ptp(width) <= 1e-6 * width.max())
+    unit = np.ones_like(width) if equal else width
+    least, most = np.maximum(item.counts - noise, 0.0) / unit, (item.counts + noise) / unit
+    span = np.abs(np.concatenate([lower, upper]))
+    smallest = max(float(span[span > 0.0].min()), float(width.min()))
+    axes.set_ylabel("rows" if equal else "rows per unit", fontsize=FONT)
+    axes.bar(lower, item.counts / unit, width=width, align="edge", color=PALETTE[0], alpha=0.55, lw=0)
+    if equal:
+        axes.axhline(threshold, color="0.3", lw=1.0, ls=":")
+    else:
+        axes.hlines(threshold / unit, lower, upper, color="0.3", lw=1.0, ls=":")
+    if float(span.max()) > 1e4 * smallest and not equal:
+        axes.set_xscale("symlog", linthresh=smallest)
+        axes.set_yscale("log")
+        middle = np.where(lower > 0.0, np.sqrt(np.maximum(lower, smallest)) * np.sqrt(upper), (lower + upper) / 2.0)
+        least = np.maximum(least, 0.5 * threshold / unit)
+    else:
+        middle = (lower + upper) / 2.0
+        _leave_out(axes, item)
+    axes.errorbar(middle, item.counts / unit, (item.counts / unit - least, most - item.counts / unit), **NOISE_LOOK)
+
+
+def _leave_out(axes: Any, item: Bars) -> None:
+    """End the axis where few rows lie far from the others, and say how many."""
+    before = np.cumsum(item.counts) / item.counts.sum()
+    core = (before >= 0.05) & (before - item.counts / item.counts.sum() <= 0.95)
+    low, high = item.lower[core].min(), item.upper[core].max()
+    reach = high - low
+    sides = ((item.upper < low - reach, 0.01, "left", "← {} below"), (item.lower > high + reach, 0.99, "right", "{} above →"))
+    near = ~(sides[0][0] | sides[1][0])
+    ends = item.lower[near].min(), item.upper[near].max()
+    axes.set_xlim(ends[0] - 0.02 * (ends[1] - ends[0]), ends[1] + 0.02 * (ends[1] - ends[0]))
+    for far, place, side, text in sides:
+        if far.any():
+            value = f"{(item.upper[far].max() if side == 'left' else item.lower[far].min()):g}"
+            axes.text(
+                place, 0.97, text.format(f"{item.counts[far].sum():,.0f} rows") + f" ({value})", ha=side, va="top",
+                transform=axes.transAxes, fontsize=FONT,
+            )  # fmt: skip
 
 
 def plot_ellipses(
@@ -299,8 +339,8 @@ def plot_ellipses(
     With public rows `points` behind them, cut to the `box` of what the columns can hold, and with intervals of correlations.
     """
     dim = len(mean)
-    side = 2.1 if dim > 2 else 2.9
-    figure = new_figure(side * dim + 0.8, side * dim + 0.7)
+    side = max(1.7, (WIDTH - 0.6) / max(dim, 2))
+    figure = new_figure(side * dim + 0.6, side * dim + 0.6)
     grid = figure.subplots(dim, dim, squeeze=False)
     spread = np.sqrt(np.diag(covariance))
     correlation = correlation_of(covariance)
@@ -308,8 +348,12 @@ def plot_ellipses(
     for row in range(dim):
         for column in range(dim):
             axes = grid[row, column]
-            if column > row:
+            if column > row:  # what is known of the correlation stands across from its ellipse
                 axes.set_axis_off()
+                text = f"r = {correlation[row, column]:+.2f}"
+                if correlations is not None:
+                    text += f"\n{correlations[0][row, column]:+.2f} to {correlations[1][row, column]:+.2f}"
+                axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=FONT)
                 continue
             chosen = [column, row]
             ends = None if box is None else (box[0][chosen], box[1][chosen])
@@ -322,15 +366,6 @@ def plot_ellipses(
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
                 _ellipse(axes, mean[chosen], outline, ends, seen)
                 _limits(axes.set_ylim, mean[row], reach * spread[row], ends, 1)
-                tilt = correlation[row, column]
-                between = ""
-                if correlations is not None:
-                    between = f"\n{correlations[0][row, column]:+.2f} to {correlations[1][row, column]:+.2f}"
-                # In the upper corner that the ellipse leans away from.
-                axes.text(
-                    0.04 if tilt >= 0.0 else 0.96, 0.96, f"r = {tilt:+.2f}{between}", transform=axes.transAxes,
-                    ha="left" if tilt >= 0.0 else "right", va="top", fontsize=7, color="#444444",
-                )  # fmt: skip
             axes.tick_params(labelsize=7)
             axes.locator_params(nbins=4)
             if row == dim - 1:
@@ -475,19 +510,33 @@ def plot_mixture(
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
     if points is not None and len(points) > MOST_POINTS:
         points = points[:: -(-len(points) // MOST_POINTS)]
-    figure = new_figure(6.4, 4.6)
+    figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
     axes = figure.subplots()
     if result.dim == 1:
         _densities(axes, result, points, box)
     else:
         _plane(axes, result, points, level, balls, box)
-    axes.tick_params(labelsize=8)
+    _tidy(axes)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=FONT)
     return save(figure, path)
+
+
+def _shown_part(result: Drawn, centers: FloatArray, low: FloatArray, high: FloatArray, box: Any) -> tuple[float, float]:
+    """Ends of an axis on which components reach from `low` to `high`: light ones far from all others do not stretch it."""
+    light = result.weights < LIGHT * result.weights.max()
+    parts = [Estimate("", np.append(low[~light], high[~light])), Estimate("", centers[light], low[light], high[light])]
+    low_end, high_end = _axis_ends(parts, False, MOST_OF_PLANE)
+    if box is None:
+        return low_end, high_end
+    room = 0.02 * (high_end - low_end)  # that the ends are seen to be ends
+    begin, end = max(low_end, float(box[0]) - room), min(high_end, float(box[1]) + room)
+    return (begin, end) if begin < end else (low_end, high_end)
 
 
 def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | None) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
-    low, high = float((means - 4.0 * spreads).min()), float((means + 4.0 * spreads).max())
+    ends = None if box is None else (box[0][0], box[1][0])
+    low, high = _shown_part(result, means, means - 4.0 * spreads, means + 4.0 * spreads, ends)
     # Fine enough for the narrowest component, wherever it is.
     steps = np.unique(
         np.concatenate(
@@ -499,6 +548,7 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | N
     )
     if box is not None:
         steps = np.unique(np.clip(steps, box[0][0], box[1][0]))
+    axes.set_xlim(low, high)
     total = np.zeros_like(steps)
     for index in range(len(result.weights)):
         z = (steps - means[index]) / spreads[index]
@@ -510,11 +560,9 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | N
     axes.plot(steps, total, color="#222222", lw=1.0, ls="--", label="mixture")
     if points is not None:
         axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label="public rows")
-    axes.set_xlabel((result.columns or ("x0",))[0], fontsize=9)
-    axes.set_ylabel("density", fontsize=9)
+    axes.set_xlabel((result.columns or ("x0",))[0], fontsize=FONT)
+    axes.set_ylabel("density", fontsize=FONT)
     axes.set_ylim(bottom=0.0)
-    axes.legend(frameon=False, fontsize=8)
-    axes.set_title(f"Released mixture of {len(result.weights)}", fontsize=10)
 
 
 def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
@@ -539,16 +587,18 @@ def _plane(
         seen = (points - middle) @ plane.T
         axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label="public rows")
     around = circle(level)
+    curves: list[Any] = []
+    extents = np.empty((3, len(result.weights), 2))
     for index in range(len(result.weights)):
         colour = PALETTE[index % len(PALETTE)]
         center = plane @ (result.means[index] - middle)
         values, vectors = np.linalg.eigh(plane @ result.covariances[index] @ plane.T)
         ellipse = center + (around * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        extents[:, index] = center, ellipse.min(axis=0), ellipse.max(axis=0)
         ellipse = ellipse if box is None else clipped(ellipse, *box)
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
-        axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
+        curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
         axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)
-    limits = axes.get_xlim(), axes.get_ylim()
     angle = np.linspace(0.0, 2.0 * math.pi, 181)
     turn = np.column_stack([np.cos(angle), np.sin(angle)])
     shown = False
@@ -558,13 +608,15 @@ def _plane(
             at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=None if shown else "released ball"
         )
         shown = True
-    # A ball may be many times larger than the components that it separates.
-    axes.set_xlim(limits[0])
-    axes.set_ylim(limits[1])
+    # Released balls and public rows may lie far outside of the components.
+    for j, set_limits in enumerate((axes.set_xlim, axes.set_ylim)):
+        low, high = _shown_part(result, *extents[:, :, j], None if box is None else (box[0][j], box[1][j]))
+        set_limits(low, high)
+        for index in np.flatnonzero((extents[2, :, j] < low) | (extents[1, :, j] > high)):
+            curves[index].set_label(f"{result.labels[index]}, far away")
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
-    axes.set_xlabel(labels[0], fontsize=9)
-    axes.set_ylabel(labels[1], fontsize=9)
+    axes.set_xlabel(labels[0], fontsize=FONT)
+    axes.set_ylabel(labels[1], fontsize=FONT)
     axes.grid(alpha=0.3, lw=0.5)
-    axes.legend(framealpha=0.85, edgecolor="none", fontsize=8)  # ellipses may fill the whole picture
-    axes.set_title(f"Released mixture of {len(result.weights)}, {level:.0%} ellipses", fontsize=10)
+    axes.set_title(f"Ellipses hold {level:.0%} of a component", fontsize=FONT)
