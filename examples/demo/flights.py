@@ -184,16 +184,12 @@ def report_once(rows, public, seed_of):
 
 
 def draw_ways(ways, truth, path):
-    """All ways side by side, one panel for each column, with the truth as a line."""
+    """All ways below each other, an axis for each column, with the truth as a line."""
     estimates = [plots.Estimate(label.split(":")[0], m, m - WIDTH * e, m + WIDTH * e) for label, m, e in ways]
-    figure = plots.new_figure(10.0, 6.4)
-    panels = figure.subplots(2, 2).ravel()
-    for j, name in enumerate(columns_of(new_york.FLIGHTS)):
-        plots.draw_panel(panels[j], estimates, j, name)
-        panels[j].axhline(truth[j], color="0.6", lw=0.8, ls=":", zorder=0)
-        panels[j].tick_params(labelbottom=j >= 2)
-    title = f"{CLIENTS:,} simulated clients, epsilon {EPSILON:g} each: 95 % intervals; dotted, NOT PRIVATE: their rows"
-    figure.suptitle(title, fontsize=10)
+    label = f"{CLIENTS:,} simulated clients, epsilon {EPSILON:g} each: 95 % intervals; dotted, NOT PRIVATE: their rows"
+    figure = plots.plot_forest(estimates, columns_of(new_york.FLIGHTS), label=label, apart=True)
+    for axes, center in zip(figure.axes, truth, strict=True):
+        axes.axvline(center, color="0.6", lw=0.8, ls=":", zorder=0)
     plots.save(figure, path)
 
 

@@ -128,11 +128,13 @@ def plot_forest(
     An interval that is far longer than all else, or has no end, goes on to the edge as an arrow.
     """
     numbered = groups is None and len(names) > MOST_LINES
-    groups, left_out = _shortened(estimates[0], groups or [("", [place]) for place in range(len(names))], zero, numbered)
+    groups, left_out = _shortened(
+        estimates[0], groups or [("", [place]) for place in range(len(names))], zero, numbered
+    )
     ends = [_axis_ends([each.on(places) for each in estimates], zero) for _, places in groups]
     whole = _axis_ends([each.on([place for _, places in groups for place in places]) for each in estimates], zero)
     least = min(high - low for low, high in ends)
-    if numbered or not apart and least >= LEAST_OF_AXIS * (whole[1] - whole[0]):
+    if numbered or (not apart and least >= LEAST_OF_AXIS * (whole[1] - whole[0])):
         ends = [whole] * len(groups)
         if not any(title for title, _ in groups):
             groups = [("", [place for _, places in groups for place in places])]
@@ -191,7 +193,11 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
         points.append(part.mean[np.isfinite(part.mean)])
     half = -(-len(spans[0]) // 2) if parts else 0
     sure = np.concatenate([points[0], spans[0][:half].ravel()]) if parts else np.zeros(0)
-    rest = [*spans[0][half:], *([x, x] for each in points[1:] for x in each), *(x for each in spans[1:] for x in each)] if parts else []
+    rest = (
+        [*spans[0][half:], *([x, x] for each in points[1:] for x in each), *(x for each in spans[1:] for x in each)]
+        if parts
+        else []
+    )
     low, high = (sure.min(), sure.max()) if len(sure) else (0.0, 1.0)
     if zero or any(part.look == "bar" for part in parts):
         low, high = min(low, 0.0), max(high, 0.0)
@@ -206,15 +212,21 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
 def _draw(axes: Any, part: Estimate, shift: float, colour: str, ends: tuple[float, float]) -> Any:
     """Draw an estimate on its lines, cut to the axis, and return what the legend shows of it."""
     rows, (lower, upper), (low, high) = part.rows + shift, part.ends, ends
-    size = 4.5 if len(rows) <= MOST_LINES else 2.0
+    size, depth = (
+        4.5 if len(rows) <= MOST_LINES else 2.0,
+        3.0 - PALETTE.index(colour) / len(PALETTE),
+    )  # the first is in front
     if part.look == "bar":
         axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=colour, alpha=0.35, lw=0)
-    axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=colour, lw=0.4 * size)
-    for beyond, end, marker in ((np.fmin(lower, part.mean) < low, low, "<"), (np.fmax(upper, part.mean) > high, high, ">")):
+    axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=colour, lw=0.4 * size, zorder=depth)
+    for beyond, end, marker in (
+        (np.fmin(lower, part.mean) < low, low, "<"),
+        (np.fmax(upper, part.mean) > high, high, ">"),
+    ):
         if beyond.any():
             axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=colour, clip_on=False, zorder=5)
     marker, size = ("|", 2.0 * size) if part.look == "tick" else ("o", size)
-    return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=colour)[0]
+    return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=colour, zorder=depth)[0]
 
 
 def _tidy(axes: Any, grid: str | None = None) -> None:
@@ -246,17 +258,21 @@ def plot_description(described: Any, *, path: str | Path | None = None, level: f
         keys = counts.named[: counts.top]
         groups.append((f"{counts.by[0]}, shares of the rows", list(range(len(names), len(names) + len(keys)))))
         names += [counts._label(key) for key in keys]
-        chosen.append([each[keys] / max(counts.n_priv, 1) for each in (counts.counts, *counts.confidence_interval(level))])
+        chosen.append(
+            [each[keys] / max(counts.n_priv, 1) for each in (counts.counts, *counts.confidence_interval(level))]
+        )
     if chosen:
         estimates.append(Estimate("share", *np.concatenate(chosen, axis=1), np.arange(d, len(names)), "bar"))
     label = f"with {level:.0%} intervals"
-    return plot_forest(estimates, names, groups=[each for each in groups if each[1]], apart=True, label=label, path=path)
+    return plot_forest(
+        estimates, names, groups=[each for each in groups if each[1]], apart=True, label=label, path=path
+    )
 
 
 def plot_histograms(
     drawn: list[Bars], *, noise: float, level: float, threshold: float, path: str | Path | None = None
 ) -> Any:
-    """One panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes if they spread far.
+    """One panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes where needed.
 
     Bins without a bar had no row, or fewer than the `threshold`. `path` is written when given; returns the figure.
     """
@@ -272,7 +288,10 @@ def plot_histograms(
         _tidy(axes, "y")
         if len(item.lower):
             _bars(axes, item, noise, threshold)
-    handles = [figure.axes[0].errorbar([], [], [], **NOISE_LOOK), *figure.axes[0].plot([], [], ":", color="0.3", lw=1.0)]
+    handles = [
+        figure.axes[0].errorbar([], [], [], **NOISE_LOOK),
+        *figure.axes[0].plot([], [], ":", color="0.3", lw=1.0),
+    ]
     labels = [f"{level:.0%} of the noise", f"below {threshold:.0f} rows a bin is hidden"]
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT)
     return save(figure, path)
@@ -310,7 +329,10 @@ def _leave_out(axes: Any, item: Bars) -> None:
     core = (before >= 0.05) & (before - item.counts / item.counts.sum() <= 0.95)
     low, high = item.lower[core].min(), item.upper[core].max()
     reach = high - low
-    sides = ((item.upper < low - reach, 0.01, "left", "← {} below"), (item.lower > high + reach, 0.99, "right", "{} above →"))
+    sides = (
+        (item.upper < low - reach, 0.01, "left", "← {} below"),
+        (item.lower > high + reach, 0.99, "right", "{} above →"),
+    )
     near = ~(sides[0][0] | sides[1][0])
     ends = item.lower[near].min(), item.upper[near].max()
     axes.set_xlim(ends[0] - 0.02 * (ends[1] - ends[0]), ends[1] + 0.02 * (ends[1] - ends[0]))
@@ -609,9 +631,15 @@ def _plane(
         )
         shown = True
     # Released balls and public rows may lie far outside of the components.
-    for j, set_limits in enumerate((axes.set_xlim, axes.set_ylim)):
-        low, high = _shown_part(result, *extents[:, :, j], None if box is None else (box[0][j], box[1][j]))
-        set_limits(low, high)
+    shown_part = [
+        _shown_part(result, *extents[:, :, j], None if box is None else (box[0][j], box[1][j])) for j in (0, 1)
+    ]
+    longest = max(high - low for low, high in shown_part)
+    for j, (low, high) in enumerate(shown_part):
+        room = (
+            (longest - high + low) / 2.0 if result.dim > 2 else 0.0
+        )  # a square, in which directions keep their angles
+        (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
         for index in np.flatnonzero((extents[2, :, j] < low) | (extents[1, :, j] > high)):
             curves[index].set_label(f"{result.labels[index]}, far away")
     if result.dim > 2:
