@@ -200,7 +200,7 @@ def test_bars_of_a_histogram_end_where_few_rows_are_far_off():
     assert axes.get_xlabel() == "age"
     assert axes.get_ylabel() == "rows"
     assert axes.get_xlim()[1] < 25.0
-    assert [text.get_text() for text in axes.texts] == ["30 rows above → (9999)"]
+    assert [text.get_text() for text in axes.texts] == ["30 rows from 9999 on"]
     noise = next(each for each in axes.collections if hasattr(each, "get_segments"))
     assert np.allclose(np.ptp(np.array(noise.get_segments())[:, :, 1], axis=1), 10.0)
     assert [20.0, 20.0] in [list(line.get_ydata()) for line in axes.lines]

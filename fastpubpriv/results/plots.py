@@ -128,16 +128,18 @@ def plot_forest(
     An interval that is far longer than all else, or has no end, goes on to the edge as an arrow.
     """
     numbered = groups is None and len(names) > MOST_LINES
-    groups, left_out = _shortened(
-        estimates[0], groups or [("", [place]) for place in range(len(names))], zero, numbered
-    )
+    groups = groups or [("", [place]) for place in range(len(names))]
+    if len(names) > MOST_LINES and not numbered:
+        groups, left_out = _shortened(estimates[0], groups, zero)
+        label += left_out
+    together = [place for _, places in groups for place in places]
+    low, high = _axis_ends([each.on(together) for each in estimates], zero)
     ends = [_axis_ends([each.on(places) for each in estimates], zero) for _, places in groups]
-    whole = _axis_ends([each.on([place for _, places in groups for place in places]) for each in estimates], zero)
-    least = min(high - low for low, high in ends)
-    if numbered or (not apart and least >= LEAST_OF_AXIS * (whole[1] - whole[0])):
-        ends = [whole] * len(groups)
+    least = min(end - begin for begin, end in ends)
+    if numbered or (not apart and least >= LEAST_OF_AXIS * (high - low)):
+        ends = [(low, high)] * len(groups)
         if not any(title for title, _ in groups):
-            groups = [("", [place for _, places in groups for place in places])]
+            groups = [("", together)]
     line = min(0.08 + 0.14 * len(estimates), 9.0 / len(names) if numbered else np.inf)  # inches
     heights = [line * len(places) + 0.3 + 0.2 * (title != "") for title, places in groups]
     figure = new_figure(WIDTH, sum(heights) + 0.7)
@@ -163,45 +165,38 @@ def plot_forest(
         _tidy(axes, "x")
     if len(shown) > 1:
         figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=3, frameon=False, fontsize=FONT)
-    figure.supxlabel(heading(label + left_out, 64), fontsize=FONT)
+    figure.supxlabel(heading(label, 64), fontsize=FONT)
     return save(figure, path)
 
 
-def _shortened(first: Estimate, groups: Groups, zero: bool, numbered: bool) -> tuple[Groups, str]:
-    """The groups with at most `MOST_LINES` lines, those that are farthest from zero in their intervals if it counts, and a note."""
+def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str]:
+    """The first lines of all groups, or, where zero counts, those that are farthest from it in their intervals; and a note."""
     places = np.array([place for _, each in groups for place in each])
-    if len(places) <= MOST_LINES or numbered:
-        return groups, ""
-    strength = -places.astype(np.float64)
-    if zero and first.lower is not None:
+    if zero:
         with np.errstate(all="ignore"):
-            strength = np.nan_to_num(np.abs(first.mean) / np.maximum(first.mean - first.lower, 1e-300), nan=0.0)[places]
-    kept = set(places[np.argsort(-strength, kind="stable")[:MOST_LINES]].tolist())
+            strength = np.nan_to_num(np.abs(first.mean) / (first.mean - first.ends[0]), nan=0.0)
+        places = places[np.argsort(-strength[places], kind="stable")]
+    kept = set(places[:MOST_LINES].tolist())
     chosen = [(title, [place for place in each if place in kept]) for title, each in groups]
-    kind = "strongest" if zero else "first"
-    return [each for each in chosen if each[1]], f" (the {kind} {MOST_LINES} of {len(places)})"
+    note = f" (the {'strongest' if zero else 'first'} {MOST_LINES} of {len(places)})"
+    return [each for each in chosen if each[1]], note
 
 
 def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS) -> tuple[float, float]:
     """Ends of an axis: the first estimate and the shorter half of its intervals; what else is there, unless it is far longer."""
     parts = [part for part in parts if len(part.mean)]
-    spans, points = [], []
+    zeros = [0.0] * (zero or any(part.look == "bar" for part in parts))
+    points, spans = [], []
     for part in parts:
         span = np.column_stack([np.where(np.isfinite(end), end, part.mean) for end in part.ends])
         span = span[np.isfinite(span).all(axis=1)]
         spans.append(span[np.argsort(span[:, 1] - span[:, 0], kind="stable")])
         points.append(part.mean[np.isfinite(part.mean)])
-    half = -(-len(spans[0]) // 2) if parts else 0
-    sure = np.concatenate([points[0], spans[0][:half].ravel()]) if parts else np.zeros(0)
-    rest = (
-        [*spans[0][half:], *([x, x] for each in points[1:] for x in each), *(x for each in spans[1:] for x in each)]
-        if parts
-        else []
-    )
+    half = (len(spans[0]) + 1) // 2 if parts else 0
+    sure = np.concatenate([zeros, *points[:1], *(span[:half].ravel() for span in spans[:1])])
     low, high = (sure.min(), sure.max()) if len(sure) else (0.0, 1.0)
-    if zero or any(part.look == "bar" for part in parts):
-        low, high = min(low, 0.0), max(high, 0.0)
-    for begin, end in rest:
+    others = [np.column_stack([each, each]) for each in points[1:]]
+    for begin, end in np.concatenate([np.empty((0, 2)), *(span[half:] for span in spans[:1]), *others, *spans[1:]]):
         wider = min(low, begin), max(high, end)
         if low == high or wider[1] - wider[0] <= most * (high - low):
             low, high = wider
@@ -212,17 +207,13 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
 def _draw(axes: Any, part: Estimate, shift: float, colour: str, ends: tuple[float, float]) -> Any:
     """Draw an estimate on its lines, cut to the axis, and return what the legend shows of it."""
     rows, (lower, upper), (low, high) = part.rows + shift, part.ends, ends
-    size, depth = (
-        4.5 if len(rows) <= MOST_LINES else 2.0,
-        3.0 - PALETTE.index(colour) / len(PALETTE),
-    )  # the first is in front
+    size = 4.5 if len(rows) <= MOST_LINES else 2.0
+    depth = 3.0 - PALETTE.index(colour) / len(PALETTE)  # the first is in front
     if part.look == "bar":
         axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=colour, alpha=0.35, lw=0)
     axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=colour, lw=0.4 * size, zorder=depth)
-    for beyond, end, marker in (
-        (np.fmin(lower, part.mean) < low, low, "<"),
-        (np.fmax(upper, part.mean) > high, high, ">"),
-    ):
+    below, above = np.fmin(lower, part.mean) < low, np.fmax(upper, part.mean) > high
+    for beyond, end, marker in ((below, low, "<"), (above, high, ">")):
         if beyond.any():
             axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=colour, clip_on=False, zorder=5)
     marker, size = ("|", 2.0 * size) if part.look == "tick" else ("o", size)
@@ -245,10 +236,9 @@ def plot_description(described: Any, *, path: str | Path | None = None, level: f
     names, estimates = list(described.labels[:d]), []
     groups: Groups = [("", [j]) for j in range(d)]
     if d:
-        k, ends = len(quantiles.q), quantiles.confidence_interval(level)
         shares = ", ".join(f"{q:g}" for q in quantiles.q)
-        lower, upper = (end.ravel() for end in ends)
-        places = np.repeat(np.arange(d), k)
+        lower, upper = (end.ravel() for end in quantiles.confidence_interval(level))
+        places = np.repeat(np.arange(d), len(quantiles.q))
         estimates = [
             Estimate(f"quantiles {shares}", quantiles.quantile.ravel(), lower, upper, places, "tick"),
             Estimate("mean", means.mean, *means.confidence_interval(level)),
@@ -258,15 +248,13 @@ def plot_description(described: Any, *, path: str | Path | None = None, level: f
         keys = counts.named[: counts.top]
         groups.append((f"{counts.by[0]}, shares of the rows", list(range(len(names), len(names) + len(keys)))))
         names += [counts._label(key) for key in keys]
-        chosen.append(
-            [each[keys] / max(counts.n_priv, 1) for each in (counts.counts, *counts.confidence_interval(level))]
-        )
+        numbers = counts.counts, *counts.confidence_interval(level)
+        chosen.append([each[keys] / max(counts.n_priv, 1) for each in numbers])
     if chosen:
-        estimates.append(Estimate("share", *np.concatenate(chosen, axis=1), np.arange(d, len(names)), "bar"))
-    label = f"with {level:.0%} intervals"
-    return plot_forest(
-        estimates, names, groups=[each for each in groups if each[1]], apart=True, label=label, path=path
-    )
+        share, lower, upper = np.concatenate(chosen, axis=1)
+        estimates.append(Estimate("share", share, lower, upper, np.arange(d, len(names)), "bar"))
+    groups = [each for each in groups if each[1]]
+    return plot_forest(estimates, names, groups=groups, apart=True, label=f"with {level:.0%} intervals", path=path)
 
 
 def plot_histograms(
@@ -288,10 +276,8 @@ def plot_histograms(
         _tidy(axes, "y")
         if len(item.lower):
             _bars(axes, item, noise, threshold)
-    handles = [
-        figure.axes[0].errorbar([], [], [], **NOISE_LOOK),
-        *figure.axes[0].plot([], [], ":", color="0.3", lw=1.0),
-    ]
+    first = figure.axes[0]
+    handles = [first.errorbar([], [], [], **NOISE_LOOK), *first.plot([], [], ":", color="0.3", lw=1.0)]
     labels = [f"{level:.0%} of the noise", f"below {threshold:.0f} rows a bin is hidden"]
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT)
     return save(figure, path)
@@ -325,24 +311,19 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
 
 def _leave_out(axes: Any, item: Bars) -> None:
     """End the axis where few rows lie far from the others, and say how many."""
-    before = np.cumsum(item.counts) / item.counts.sum()
-    core = (before >= 0.05) & (before - item.counts / item.counts.sum() <= 0.95)
+    share = item.counts / item.counts.sum()
+    before = np.cumsum(share)
+    core = (before >= 0.05) & (before - share <= 0.95)
     low, high = item.lower[core].min(), item.upper[core].max()
-    reach = high - low
-    sides = (
-        (item.upper < low - reach, 0.01, "left", "← {} below"),
-        (item.lower > high + reach, 0.99, "right", "{} above →"),
-    )
-    near = ~(sides[0][0] | sides[1][0])
-    ends = item.lower[near].min(), item.upper[near].max()
-    axes.set_xlim(ends[0] - 0.02 * (ends[1] - ends[0]), ends[1] + 0.02 * (ends[1] - ends[0]))
-    for far, place, side, text in sides:
+    below, above = item.upper < 2.0 * low - high, item.lower > 2.0 * high - low
+    near = ~(below | above)
+    low, high = item.lower[near].min(), item.upper[near].max()
+    axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+    for far, place, side, value in ((below, 0.01, "left", item.upper), (above, 0.99, "right", item.lower)):
         if far.any():
-            value = f"{(item.upper[far].max() if side == 'left' else item.lower[far].min()):g}"
-            axes.text(
-                place, 0.97, text.format(f"{item.counts[far].sum():,.0f} rows") + f" ({value})", ha=side, va="top",
-                transform=axes.transAxes, fontsize=FONT,
-            )  # fmt: skip
+            end = f"up to {value[far].max():g}" if side == "left" else f"from {value[far].min():g} on"
+            text = f"{item.counts[far].sum():,.0f} rows {end}"
+            axes.text(place, 0.97, text, ha=side, va="top", transform=axes.transAxes, fontsize=FONT)
 
 
 def plot_ellipses(
@@ -454,9 +435,7 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
     colours.ax.tick_params(labelsize=7)
     if dim <= MAX_NAMED:
         small = 8 if dim <= 20 else 6
-        axes.set_xticks(
-            range(dim), names, rotation=90 if dim > 8 else 40, ha="center" if dim > 8 else "right", fontsize=small
-        )
+        axes.set_xticks(range(dim), names, rotation=90, fontsize=small)
         axes.set_yticks(range(dim), names, fontsize=small)
     else:
         axes.set_xlabel("column")
@@ -543,31 +522,22 @@ def plot_mixture(
     return save(figure, path)
 
 
-def _shown_part(result: Drawn, centers: FloatArray, low: FloatArray, high: FloatArray, box: Any) -> tuple[float, float]:
+def _shown_part(result: Drawn, low: FloatArray, high: FloatArray, box: Box | None, j: int = 0) -> tuple[float, float]:
     """Ends of an axis on which components reach from `low` to `high`: light ones far from all others do not stretch it."""
     light = result.weights < LIGHT * result.weights.max()
-    parts = [Estimate("", np.append(low[~light], high[~light])), Estimate("", centers[light], low[light], high[light])]
-    low_end, high_end = _axis_ends(parts, False, MOST_OF_PLANE)
-    if box is None:
-        return low_end, high_end
-    room = 0.02 * (high_end - low_end)  # that the ends are seen to be ends
-    begin, end = max(low_end, float(box[0]) - room), min(high_end, float(box[1]) + room)
-    return (begin, end) if begin < end else (low_end, high_end)
+    sure, rest = np.append(low[~light], high[~light]), ((low + high)[light] / 2.0, low[light], high[light])
+    first, last = _axis_ends([Estimate("", sure), Estimate("", *rest)], False, MOST_OF_PLANE)
+    room = 0.02 * (last - first)  # that the ends are seen to be ends
+    begin, end = (first, last) if box is None else (max(first, box[0][j] - room), min(last, box[1][j] + room))
+    return (float(begin), float(end)) if begin < end else (first, last)
 
 
 def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | None) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
-    ends = None if box is None else (box[0][0], box[1][0])
-    low, high = _shown_part(result, means, means - 4.0 * spreads, means + 4.0 * spreads, ends)
+    low, high = _shown_part(result, means - 4.0 * spreads, means + 4.0 * spreads, box)
     # Fine enough for the narrowest component, wherever it is.
-    steps = np.unique(
-        np.concatenate(
-            [
-                np.linspace(low, high, 400),
-                *(m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True)),
-            ]
-        )
-    )
+    narrow = (m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True))
+    steps = np.unique(np.concatenate([np.linspace(low, high, 400), *narrow]))
     if box is not None:
         steps = np.unique(np.clip(steps, box[0][0], box[1][0]))
     axes.set_xlim(low, high)
@@ -610,38 +580,32 @@ def _plane(
         axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label="public rows")
     around = circle(level)
     curves: list[Any] = []
-    extents = np.empty((3, len(result.weights), 2))
+    extents = np.empty((2, len(result.weights), 2))
     for index in range(len(result.weights)):
         colour = PALETTE[index % len(PALETTE)]
         center = plane @ (result.means[index] - middle)
         values, vectors = np.linalg.eigh(plane @ result.covariances[index] @ plane.T)
         ellipse = center + (around * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-        extents[:, index] = center, ellipse.min(axis=0), ellipse.max(axis=0)
+        extents[:, index] = ellipse.min(axis=0), ellipse.max(axis=0)
         ellipse = ellipse if box is None else clipped(ellipse, *box)
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
         curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
         axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)
     angle = np.linspace(0.0, 2.0 * math.pi, 181)
     turn = np.column_stack([np.cos(angle), np.sin(angle)])
-    shown = False
-    for ball in balls:
+    for i, ball in enumerate(balls):
         at = _outline(ball, middle, plane, turn)
-        axes.plot(
-            at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=None if shown else "released ball"
-        )
-        shown = True
+        label = "released ball" if i == 0 else None
+        axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
     # Released balls and public rows may lie far outside of the components.
-    shown_part = [
-        _shown_part(result, *extents[:, :, j], None if box is None else (box[0][j], box[1][j])) for j in (0, 1)
-    ]
-    longest = max(high - low for low, high in shown_part)
-    for j, (low, high) in enumerate(shown_part):
-        room = (
-            (longest - high + low) / 2.0 if result.dim > 2 else 0.0
-        )  # a square, in which directions keep their angles
+    ends = [_shown_part(result, extents[0, :, j], extents[1, :, j], box, j) for j in (0, 1)]
+    longest = max(high - low for low, high in ends)
+    for j, (low, high) in enumerate(ends):
+        # Directions keep their angles in a square.
+        room = (longest - high + low) / 2.0 if result.dim > 2 else 0.0
         (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
-        for index in np.flatnonzero((extents[2, :, j] < low) | (extents[1, :, j] > high)):
-            curves[index].set_label(f"{result.labels[index]}, far away")
+        for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)):
+            curves[far].set_label(f"{result.labels[far]}, far away")
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
     axes.set_xlabel(labels[0], fontsize=FONT)
