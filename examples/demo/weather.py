@@ -7,7 +7,7 @@ import numpy as np
 
 import fastpubpriv as fpp
 from examples.demo.page import LEVEL, NOT_PRIVATE, answer, columns_of, happened, heard, say, seeds, show, write
-from examples.new_york import WEATHER, WIND, complete, impossible, load_weather
+from examples.new_york import POSSIBLE, WEATHER, WIND, complete, impossible, load_weather
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import plots
 
@@ -151,4 +151,4 @@ def gaussian(budget, seed, out):
         f"alone spoils the ordinary covariance by {gust:.2f}."
     )
     beside = {label: {"covariance_error": first, "mean_error": second} for label, first, second, _ in found}
-    return write("demo-gaussian", out, named.plot, data, beside)
+    return write("demo-gaussian", out, lambda path: named.plot(path, bounds=POSSIBLE), data, beside)

@@ -604,7 +604,7 @@ def _plane(
         # Directions keep their angles in a square.
         room = (longest - high + low) / 2.0 if result.dim > 2 else 0.0
         (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
-        for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)):
+        for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)).tolist():
             curves[far].set_label(f"{result.labels[far]}, far away")
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
