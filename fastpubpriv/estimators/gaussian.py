@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.bounded import Box, bounded_gaussian, checked_bounds, narrowed
 from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
 from fastpubpriv.estimators.ladder.learn import ladder
@@ -196,7 +195,7 @@ def estimate_gaussian(
 def _warn(messages: tuple[str, ...]) -> None:
     """Say, in the caller's name, what public numbers give reason to."""
     for message in messages:
-        warnings.warn(message, AccuracyWarning, stacklevel=3)
+        warn(message)
 
 
 ROW_FAILURE = 0.1
@@ -353,11 +352,9 @@ def coinpress_covariance(
     clip = chi_radius(dim, failure)
     predicted = _predicted_error(run, budget_shares(steps)[-1], clip)
     if not predicted < HOPELESS:
-        warnings.warn(
+        warn(
             f"coinpress_covariance: predicted relative error {predicted:.3g}, noise as large as the covariance; pass a larger "
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
-            AccuracyWarning,
-            stacklevel=2,
         )
     with run.paid():
         covariance, released = coinpress_rounds(
