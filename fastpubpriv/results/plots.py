@@ -164,7 +164,7 @@ def plot_forest(
         axes.set_title(heading(title, 40), fontsize=FONT, loc="left", weight="bold")
         _tidy(axes, "x")
     if len(shown) > 1:
-        figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=3, frameon=False, fontsize=FONT)
+        _legend(figure, shown.values(), shown.keys(), "upper")
     figure.supxlabel(heading(label, 64), fontsize=FONT)
     return save(figure, path)
 
@@ -230,6 +230,12 @@ def _tidy(axes: Any, grid: str | None = None) -> None:
         axes.spines[side].set_visible(False)
 
 
+def _legend(figure: Any, handles: Any, labels: Any, side: str) -> None:
+    """The one legend of a figure, beside its panels, in as many columns as the longest label leaves room for."""
+    across = max(1, min(3, 84 // (max(map(len, labels)) + 9)))
+    figure.legend(handles, labels, loc=f"outside {side} center", ncols=across, frameon=False, fontsize=FONT)
+
+
 def plot_description(described: Any, *, path: str | Path | None = None, level: float = 0.95) -> Any:
     """Quantiles and mean of each column of a Description on one line, and lines of the commonest texts; each in its own unit."""
     d, quantiles, means = described.numbers, described.quantiles, described.means
@@ -279,7 +285,7 @@ def plot_histograms(
     first = figure.axes[0]
     handles = [first.errorbar([], [], [], **NOISE_LOOK), *first.plot([], [], ":", color="0.3", lw=1.0)]
     labels = [f"{level:.0%} of the noise", f"below {threshold:.0f} rows a bin is hidden"]
-    figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT)
+    _legend(figure, handles, labels, "upper")
     return save(figure, path)
 
 
@@ -518,7 +524,7 @@ def plot_mixture(
     else:
         _plane(axes, result, points, level, balls, box)
     _tidy(axes)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=FONT)
+    _legend(figure, *axes.get_legend_handles_labels(), "lower")
     return save(figure, path)
 
 
