@@ -13,6 +13,8 @@ from fastpubpriv.errors import InputError
 
 # Column -> unit.
 WEATHER = {"temp": "°F", "dewp": "°F", "humid": "%", "wind_speed": "mph", "visib": "miles"}
+# What these columns can hold; visibility is not measured beyond ten miles.
+POSSIBLE = [-np.inf, -np.inf, 0.0, 0.0, 0.0], [np.inf, np.inf, 100.0, np.inf, 10.0]
 FLIGHTS = {"air_time": "min", "distance": "miles", "dep_delay": "min", "arr_delay": "min"}
 LABEL, NUMBERS, CODED = "arr_delay", ("dep_delay", "distance", "hour"), ("carrier", "origin")
 FEATURES = (*NUMBERS, *CODED)

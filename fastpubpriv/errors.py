@@ -1,5 +1,13 @@
 """Exceptions and warnings. Their text may quote public values, shapes and dtypes, never the content of a private row."""
 
+import contextlib
+import os
+import sys
+import warnings
+
+# Frames in which a warning is not the caller's: this package, and what runs the halves of its `with` blocks.
+_OWN_FRAMES = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
+
 
 class FastPubPrivError(Exception):
     """Base of every error that this library raises on purpose.
@@ -216,3 +224,11 @@ class ExperimentalWarning(UserWarning):
     >>> warnings.simplefilter("error", fpp.ExperimentalWarning)  # for those who want none of it
     >>> warnings.resetwarnings()
     """
+
+
+def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
+    """Warn at the line that called this package: the innermost frame outside of it, however deep the call went."""
+    frame, depth = sys._getframe(0), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FRAMES):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(text, category, stacklevel=depth)

@@ -6,9 +6,8 @@ import hashlib
 import numbers
 import os
 import threading
-import warnings
 
-from fastpubpriv.errors import BudgetError, EntropyError, InputError, SeededNoiseWarning
+from fastpubpriv.errors import BudgetError, EntropyError, InputError, SeededNoiseWarning, warn
 from fastpubpriv.processes import here
 
 KEY_BYTES = 32
@@ -138,10 +137,9 @@ def key_source(random_state: int | None) -> KeySource:
         raise InputError(
             f"random_state must be below 2^{_MOST_SEED_BITS}; pass None for private noise, or a smaller int"
         )
-    warnings.warn(
+    warn(
         "random_state is an int: the noise can be repeated by anyone who knows it, so the result is not private; "
         "pass random_state=None for a release",
         SeededNoiseWarning,
-        stacklevel=3,
     )
     return KeySource(seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -14,7 +13,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError, OutOfMemoryError
+from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, PureDP, gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodePayer
@@ -174,18 +173,16 @@ def require_squares(name: str, dim: int, count: int) -> None:
 def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
     """Warn, from public numbers alone, when the public rows by themselves are predicted to be closer."""
     if predicted > public_only:
-        warnings.warn(
+        warn(
             f"{name}: predicted error {predicted:.3g} exceeds the {public_only:.3g} of the public rows alone "
             "(in standard deviations); pass a larger budget or more private rows, or use weighted_mean",
-            AccuracyWarning,
-            stacklevel=3,
         )
 
 
 def warn_after(text: str) -> None:
     """Warn about released numbers. They are paid for, so the result must not be lost where the user turns warnings into errors."""
     with contextlib.suppress(Warning):
-        warnings.warn(text, AccuracyWarning, stacklevel=3)
+        warn(text)
 
 
 class _AfterDebit(np.errstate):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
@@ -29,7 +28,7 @@ from sklearn.utils.validation import _num_features, check_is_fitted, validate_da
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import MISSING, NUMBER
-from fastpubpriv.errors import InputError, PrivacyWarning
+from fastpubpriv.errors import InputError, PrivacyWarning, warn
 from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
 from fastpubpriv.privacy import Budget, Ledger
@@ -117,11 +116,10 @@ class PublicPrivateEstimator(BaseEstimator):
             _spent.append(self.budget)  # type: ignore[arg-type]
             number, listed = len(_spent), _spent[-3:]
         if number > 1:
-            warnings.warn(
+            warn(
                 f"this was fit number {number} of this process without a ledger, and each spent its budget again (the last: "
                 f"{', '.join(map(repr, listed))}): if they read the same rows, these add up. Pass ledger=PATH to count them",
                 PrivacyWarning,
-                stacklevel=4,
             )
 
     def _rows(self, x: Any) -> FloatArray:

@@ -52,7 +52,7 @@ def test_a_grid_of_ellipses(dim, tmp_path):
         lower, upper = (end[row, column] for end in found.confidence_interval(of="correlation"))
         value = found.correlation[row, column]
         assert lower <= value <= upper
-        assert axes.texts[0].get_text() == f"r = {value:+.2f}\n{lower:+.2f} to {upper:+.2f}"
+        assert figure.axes[column * dim + row].texts[0].get_text() == f"r = {value:+.2f}\n{lower:+.2f} to {upper:+.2f}"
     assert next(pairs, None) is None
 
 
@@ -112,30 +112,98 @@ def mean(dim=2, columns=("a", "b")):
     )  # fmt: skip
 
 
+def forest(figure):
+    """Of each panel its names, and for each estimate (points, segments), as drawn."""
+    return [
+        (
+            [label.get_text() for label in axes.get_yticklabels()],
+            [line.get_xydata() for line in axes.lines if line.get_marker() in "o|"],
+            [np.array(lines.get_segments()) for lines in axes.collections],
+        )
+        for axes in figure.axes
+    ]
+
+
 def test_a_mean_beside_the_public_rows(tmp_path):
     figure = mean().plot(tmp_path / "mean.png", x_pub=PUBLIC)
     assert (tmp_path / "mean.png").stat().st_size > 5000
-    for j, axes in enumerate(figure.axes):
-        assert [label.get_text() for label in axes.get_xticklabels()] == ["private", "public rows"]
-        private, public = axes.containers
-        assert private.lines[0].get_ydata()[0] == mean().mean[j]
-        assert public.lines[0].get_ydata()[0] == pytest.approx(PUBLIC[:, j].mean())
-        low, high = public.lines[2][0].get_segments()[0][:, 1]
-        half = 2.0227 * PUBLIC[:, j].std(ddof=1) / np.sqrt(40)  # Student's quantile for 39 degrees of freedom
-        assert (high - low) / 2.0 == pytest.approx(half, rel=1e-4)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["private", "public rows"]
+    ((names, (private, public), (_, reach)),) = forest(figure)
+    assert names == ["a", "b"]
+    assert private[:, 0].tolist() == mean().mean.tolist()
+    assert np.allclose(public[:, 0], PUBLIC.mean(axis=0))
+    assert np.all((private[:, 1] < public[:, 1]) & (np.round(public[:, 1]) == [0, 1]))
+    half = 2.0227 * PUBLIC.std(axis=0, ddof=1) / np.sqrt(40)  # Student's quantile for 39 degrees of freedom
+    assert np.allclose(np.ptp(reach[:, :, 0], axis=1) / 2.0, half, rtol=1e-4)
 
 
 def test_public_rows_of_a_frame_are_found_by_name():
     frame = pd.DataFrame({"b": PUBLIC[:, 1], "other": 0.0, "a": PUBLIC[:, 0]})
-    for j, axes in enumerate(mean().plot(x_pub=frame).axes):
-        assert axes.containers[1].lines[0].get_ydata()[0] == pytest.approx(PUBLIC[:, j].mean())
+    assert np.allclose(forest(mean().plot(x_pub=frame))[0][1][1][:, 0], PUBLIC.mean(axis=0))
     raises(InputError, "3", mean().plot, x_pub=np.zeros((5, 3)))
+
+
+def arrows(axes):
+    return [(line.get_marker(), *np.round(line.get_ydata())) for line in axes.lines if line.get_marker() in "<>"]
 
 
 def test_an_endless_interval_is_an_arrow():
     figure = dataclasses.replace(mean(), sampling_std=np.array([np.inf, 0.2])).plot()
-    assert [line.get_marker() for line in figure.axes[0].lines][-2:] == ["v", "^"]
-    assert "v" not in [line.get_marker() for line in figure.axes[1].lines]
+    assert arrows(figure.axes[0]) == [("<", 0), (">", 0)]
+
+
+def test_an_axis_is_that_of_what_is_known_best():
+    """A public interval that is far longer, and a public row far off, go on to the edge; a few times longer is shown whole."""
+    numbers = np.array([5.0])
+    ours = plotting.Estimate("ours", numbers, numbers - 0.1, numbers + 0.1)
+    for reach, wanted in ((0.5, []), (30.0, [("<", 0), (">", 0)])):
+        public = plotting.Estimate("public", numbers, numbers - reach, numbers + reach)
+        axes = plotting.plot_forest([ours, public], ["a"], label="").axes[0]
+        assert arrows(axes) == wanted
+        assert np.ptp(axes.get_xlim()) < 1.3
+    far = plotting.plot_forest([ours, plotting.Estimate("public", numbers + 100.0)], ["a"], label="").axes[0]
+    assert arrows(far) == [(">", 0)]
+    assert far.get_xlim()[1] < 6.0
+
+
+def test_columns_share_an_axis_unless_their_units_differ_too_much():
+    alike = plotting.Estimate("", np.array([1.0, 2.0]), np.array([0.9, 1.9]), np.array([1.1, 2.1]))
+    figure = plotting.plot_forest([alike], ["a", "b"], label="mean")
+    assert [names for names, *_ in forest(figure)] == [["a", "b"]]
+    assert not figure.legends  # of a single estimate
+    scale = np.array([1.0, 1000.0])
+    units = plotting.Estimate("", alike.mean * scale, alike.lower * scale, alike.upper * scale)
+    figure = plotting.plot_forest([units], ["a", "b"], label="mean")
+    assert [names for names, *_ in forest(figure)] == [["a"], ["b"]]
+    assert np.all(np.ptp([axes.get_xlim() for axes in figure.axes], axis=1) < [0.3, 300.0])
+    grouped = plotting.plot_forest([alike], ["a", "b"], groups=[("first", [0]), ("second", [1])], label="")
+    assert [axes.get_title(loc="left") for axes in grouped.axes] == ["first", "second"]
+    assert grouped.axes[0].get_xlim() == grouped.axes[1].get_xlim()
+
+
+def test_of_many_coefficients_the_strongest_are_named():
+    many = np.arange(100.0)
+    named = plotting.Estimate("", many, many - 1.0, many + 1.0)
+    names = [str(place) for place in range(100)]
+    figure = plotting.plot_forest([named], names, groups=[("", list(range(100)))], zero=True, label="log-odds")
+    assert forest(figure)[0][0] == names[40:]
+    assert "60 of 100" in figure._supxlabel.get_text()
+    # Columns without groups are all there, by number.
+    assert len(forest(plotting.plot_forest([named], names, label=""))[0][1][0]) == 100
+
+
+def test_bars_of_a_histogram_end_where_few_rows_are_far_off():
+    lower = np.append(np.arange(20.0), 9999.0)
+    bars = plotting.Bars("age", lower, lower + 1.0, np.append(np.full(20, 100.0), 30.0))
+    figure = plotting.plot_histograms([bars], noise=5.0, level=0.95, threshold=20.0)
+    axes = figure.axes[0]
+    assert axes.get_xlabel() == "age"
+    assert axes.get_ylabel() == "rows"
+    assert axes.get_xlim()[1] < 25.0
+    assert [text.get_text() for text in axes.texts] == ["30 rows from 9999 on"]
+    noise = next(each for each in axes.collections if hasattr(each, "get_segments"))
+    assert np.allclose(np.ptp(np.array(noise.get_segments())[:, :, 1], axis=1), 10.0)
+    assert [20.0, 20.0] in [list(line.get_ydata()) for line in axes.lines]
 
 
 def test_cutting_an_outline():
@@ -211,6 +279,18 @@ def test_two_columns_are_drawn_as_they_are():
     assert len(circles) == 2
     x, y = circles[0].get_data()
     assert np.allclose(np.hypot(x - 4.0, y - 6.0), 5.0)
+
+
+def test_light_components_and_public_rows_far_off_do_not_stretch_the_plane():
+    result = dataclasses.replace(
+        mixture(2), weights=np.array([0.6, 0.39, 0.01]), means=np.array([[0.0, 0.0], [9.0, 9.0], [5000.0, 0.0]])
+    )
+    figure = result.plot(x_pub=np.full((2, 2), -3000.0), bounds=(-1.0, np.inf))
+    axes = figure.axes[0]
+    assert -1.5 < axes.get_xlim()[0] < axes.get_xlim()[1] < 30.0
+    assert "2: 1.0%, far away" in labels(figure)
+    one = dataclasses.replace(mixture(1), weights=result.weights, means=np.array([[0.0], [9.0], [5000.0]]))
+    assert one.plot().axes[0].get_xlim()[1] < 40.0
 
 
 @pytest.mark.parametrize("dim", [3, 40])

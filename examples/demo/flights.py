@@ -97,7 +97,7 @@ def mixture(budget, seed, out):
     names = ("groups_found", "western_flights_kept_together", "western_share_of_that_group")
     beside = {case[0]: dict(zip(names, case[1:], strict=False)) for case in found}
     public = flights.public[:, :TRIP] * unit
-    return write("demo-mixture", out, lambda path: shown.plot(path, x_pub=public), data, beside)
+    return write("demo-mixture", out, lambda path: shown.plot(path, x_pub=public, bounds=(0.0, np.inf)), data, beside)
 
 
 def minutes():
@@ -184,16 +184,12 @@ def report_once(rows, public, seed_of):
 
 
 def draw_ways(ways, truth, path):
-    """All ways side by side, one panel for each column, with the truth as a line."""
+    """All ways below each other, an axis for each column, with the truth as a line."""
     estimates = [plots.Estimate(label.split(":")[0], m, m - WIDTH * e, m + WIDTH * e) for label, m, e in ways]
-    figure = plots.new_figure(10.0, 6.4)
-    panels = figure.subplots(2, 2).ravel()
-    for j, name in enumerate(columns_of(new_york.FLIGHTS)):
-        plots.draw_panel(panels[j], estimates, j, name)
-        panels[j].axhline(truth[j], color="0.6", lw=0.8, ls=":", zorder=0)
-        panels[j].tick_params(labelbottom=j >= 2)
-    title = f"{CLIENTS:,} simulated clients, epsilon {EPSILON:g} each: 95 % intervals; dotted, NOT PRIVATE: their rows"
-    figure.suptitle(title, fontsize=10)
+    label = f"{CLIENTS:,} simulated clients, epsilon {EPSILON:g} each: 95 % intervals; dotted, NOT PRIVATE: their rows"
+    figure = plots.plot_forest(estimates, columns_of(new_york.FLIGHTS), label=label, apart=True)
+    for axes, center in zip(figure.axes, truth, strict=True):
+        axes.axvline(center, color="0.6", lw=0.8, ls=":", zorder=0)
     plots.save(figure, path)
 
 
@@ -283,25 +279,15 @@ def fit(delays, seed):
 
 
 def draw_carriers(delays, found, path):
-    """Left, what each carrier adds to the delay, with intervals; right, errors above that of least squares without privacy."""
-    figure = plots.new_figure(11.0, 4.8)
-    left, right = figure.subplots(1, 2, width_ratios=(2.6, 1.0))
-    places = np.arange(len(found[0][1]), dtype=np.float64)
-    for i, (label, carriers, width, _, _) in enumerate(found):
-        look = {"fmt": "o", "ms": 3.0, "lw": 1.2, "color": plots.PALETTE[i]}
-        left.errorbar(places + 0.2 * (i - 1.5), carriers, yerr=width, label=label, **look)
-    left.set_xticks(places, delays.names["carrier"])
-    left.axhline(0.0, color="0.6", lw=0.8, ls=":")
-    left.set(xlabel="carrier", ylabel="arrival delay beyond that of the average carrier (min)")
-    left.legend(frameon=False, fontsize=8)
-    labels = [case[0].replace(", ", ",\n").replace(" only", "\nonly") for case in found[:-1]]
-    right.bar(labels, [100.0 * case[3] for case in found[:-1]], color=plots.PALETTE[:3], width=0.6)
-    right.set_ylabel("error above least squares (%)")
-    right.tick_params(axis="x", labelsize=8)
-    title = f"Arrival delay of New York's flights, 2013: ε = {SMALL.epsilon}, every {new_york.PUBLIC_DELAYS_EVERY}th row public "
-    title += f"({LEVEL:.0%} intervals); for demonstration only, what else one could have done"
-    figure.suptitle(title, fontsize=10)
-    plots.save(figure, path)
+    """What each carrier adds to the delay, with intervals, by every way; and its error above that of least squares."""
+    estimates = [
+        plots.Estimate(f"{way}: +{100.0 * excess:.2g}%", *((c,) if width is None else (c, c - width, c + width)))
+        for way, c, width, excess, _ in found
+    ]
+    names = [str(name) for name in delays.names["carrier"]]
+    label = f"minutes of arrival delay beyond the average carrier, ε = {SMALL.epsilon}, with {LEVEL:.0%} intervals; "
+    label += "above, the error beyond least squares"
+    plots.plot_forest(estimates, names, groups=[("", list(range(len(names))))], zero=True, label=label, path=path)
 
 
 def training(_, seed, out):

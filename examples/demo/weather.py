@@ -7,7 +7,7 @@ import numpy as np
 
 import fastpubpriv as fpp
 from examples.demo.page import LEVEL, NOT_PRIVATE, answer, columns_of, happened, heard, say, seeds, show, write
-from examples.new_york import WEATHER, WIND, complete, impossible, load_weather
+from examples.new_york import POSSIBLE, WEATHER, WIND, complete, impossible, load_weather
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import plots
 
@@ -37,33 +37,25 @@ def shifts(ours, means):
 
 
 def draw_means(ours, means, weather, path):
-    """All estimates side by side, one panel for each column, and the wind speed closer."""
+    """All estimates below each other, an axis for each column, and the wind speed once more without what is far off."""
     public, true = means[1], means[4]
     wide = normal_quantile(0.5 + LEVEL / 2.0) * weather.public.std(axis=0, ddof=1) / math.sqrt(len(weather.public))
-    estimates = [
-        plots.Estimate("private answer", ours.mean, *ours.confidence_interval(LEVEL)),
-        plots.Estimate("public rows only", public, public - wide, public + wide),
-        plots.Estimate("CoinPress, weak bounds", means[2]),
-        plots.Estimate("no privacy", means[3]),
-        plots.Estimate("no privacy, no gust", true),
-    ]
-    figure = plots.new_figure(10.0, 6.6)
-    grid = figure.subplots(2, 3)
-    for axes, j, name in zip(grid.ravel(), range(len(WEATHER)), columns_of(WEATHER), strict=False):
-        plots.draw_panel(axes, estimates, j, name)
-        axes.axhline(true[j], color="0.6", lw=0.8, ls=":", zorder=0)
-    zoom, moved = grid[1, 2], means[3][WIND]
-    plots.draw_panel(zoom, estimates, WIND, "wind_speed, closer: one gust", hidden=(1,))
-    zoom.axhline(true[WIND], color="0.6", lw=0.8, ls=":", zorder=0)
-    zoom.annotate("", (3, moved), (3, true[WIND]), arrowprops={"arrowstyle": "->", "color": plots.PALETTE[3]})
-    place = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-    zoom.annotate(f"+{moved - true[WIND]:.3f} mph\nfrom one row", (3, moved), **place)
-    low, high = zoom.get_ylim()
-    zoom.set_ylim(low, high + 0.15 * (high - low))
-    for axes in grid[0]:
-        axes.tick_params(labelbottom=False)
-    title = f"Mean weather, New York 2013: the private answer ({LEVEL:.0%} interval), and, for demonstration only, what else "
-    figure.suptitle(title + "one could have done", fontsize=10)
+    names = [*columns_of(WEATHER), f"wind_speed, one gust: +{means[3][WIND] - true[WIND]:.3f} mph"]
+    order = [*range(len(WEATHER)), WIND]
+    ways = (
+        ("private answer", ours.mean, *ours.confidence_interval(LEVEL)),
+        ("public rows only", public, public - wide, public + wide),
+        ("CoinPress, weak bounds", means[2]),
+        ("no privacy", means[3]),
+        ("no privacy, no gust", true),
+    )
+    estimates = [plots.Estimate(name, *(each[order] for each in numbers)) for name, *numbers in ways]
+    for numbers in (estimates[1].mean, estimates[1].lower, estimates[1].upper):
+        numbers[-1] = np.nan
+    label = f"mean weather, New York 2013, with {LEVEL:.0%} intervals; all but the first for demonstration only"
+    figure = plots.plot_forest(estimates, names, label=label, apart=True)
+    for axes, j in zip(figure.axes, order, strict=True):
+        axes.axvline(true[j], color="0.6", lw=0.8, ls=":", zorder=0)
     plots.save(figure, path)
 
 
@@ -159,4 +151,4 @@ def gaussian(budget, seed, out):
         f"alone spoils the ordinary covariance by {gust:.2f}."
     )
     beside = {label: {"covariance_error": first, "mean_error": second} for label, first, second, _ in found}
-    return write("demo-gaussian", out, named.plot, data, beside)
+    return write("demo-gaussian", out, lambda path: named.plot(path, bounds=POSSIBLE), data, beside)

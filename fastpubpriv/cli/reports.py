@@ -9,7 +9,6 @@ import re
 import shlex
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.cli import inputs, options, outputs, streams
 from fastpubpriv.cli.outputs import is_stdout, named
 from fastpubpriv.cli.streams import Failure, refuse, words_of
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 from fastpubpriv.local.aggregate import Standard
 from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector, batch_rows_of, report_batches
@@ -298,10 +297,10 @@ class Server:
         if self.collector.total.count == 0:
             raise InputError(f"no report was taken: {refused or 'the inputs are empty'}")
         if refused:
-            warnings.warn(f"some of the inputs were left out: {refused}", AccuracyWarning, stacklevel=2)
+            warn(f"some of the inputs were left out: {refused}")
         if self.collector.total.refused:
             text = f"{self.collector.total.refused:,} reports were left out: their users had sent enough"
-            warnings.warn(text, AccuracyWarning, stacklevel=2)
+            warn(text)
 
     def _read_checked(self, path: Path, users: Iterator[bytes] | None) -> None:
         reason = self._read(path, users)

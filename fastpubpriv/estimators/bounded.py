@@ -29,7 +29,7 @@ def checked_bounds(
     """The argument `bounds` of the function `name`; warns its caller where public rows contradict it."""
     box = validation.column_bounds(bounds, dim, endless=True)
     if public is not None:
-        warn_if_bounds_are_wrong(name, public, box, columns, stacklevel=4)
+        warn_if_bounds_are_wrong(name, public, box, columns)
     return box
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import OUTER, tail_of
 from fastpubpriv.estimators.ladder.learn import HELPING, squared_norms
@@ -133,11 +132,9 @@ def private_pca(
         check_gram_grids(run.account, [run.account.allowance], rows.dim, rows.n)
     spectral = math.sqrt(2.0 * rows.dim) * noise.gram(rows.dim, Fraction(1)) / rows.n
     if not spectral < 1.0:
-        warnings.warn(
+        warn(
             f"private_pca: the noise is predicted to be {spectral:.3g} times the largest eigenvalue of rows in the ball; pass a "
             "larger budget, more private rows or fewer columns",
-            AccuracyWarning,
-            stacklevel=2,
         )
     affine = AffineMap(dim=rows.dim, center=middle)
     with run.paid():
@@ -274,7 +271,7 @@ def _ball(
             size("half of the range of bounds", value)
         middle = low + (high / 2.0 - low / 2.0)
         if public is not None:
-            warn_if_bounds_are_wrong("private_pca", public, box, columns, stacklevel=4)
+            warn_if_bounds_are_wrong("private_pca", public, box, columns)
             middle = np.clip(public.mean(axis=0), low, high)
         with np.errstate(over="ignore"):
             corner = float(np.linalg.norm(np.maximum(high - middle, middle - low)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.bounded import Box, bounded_gaussian, checked_bounds, narrowed
 from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
 from fastpubpriv.estimators.ladder.schedule import STRUCTURES
@@ -183,7 +182,7 @@ def estimate_gaussian(
     call = chosen.begin(chosen, run, public, options)
     del public  # as large as a covariance
     for message in call.warnings:
-        warnings.warn(message, AccuracyWarning, stacklevel=2)
+        warn(message)
     if not call.reads:
         return bounded_gaussian(call.estimate(run), box)
     with run.paid():
@@ -344,11 +343,9 @@ def coinpress_covariance(
     clip = chi_radius(dim, failure)
     predicted = _predicted_error(run, budget_shares(steps)[-1], clip)
     if not predicted < HOPELESS:
-        warnings.warn(
+        warn(
             f"coinpress_covariance: predicted relative error {predicted:.3g}, noise as large as the covariance; pass a larger "
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
-            AccuracyWarning,
-            stacklevel=2,
         )
     with run.paid():
         covariance, released = coinpress_rounds(

@@ -7,7 +7,6 @@ groups are seen to be alike. Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.clips import TINY
 from fastpubpriv.estimators.columns.learn import DECIDES, NORMAL, TAIL, Bounds, Seen, count, warn_if_bounds_are_wrong
 from fastpubpriv.estimators.columns.scales import (
@@ -464,16 +463,12 @@ def mean_of_groups(
 def _warn_before(shares: Shares, codes: GroupCodes, public: FloatArray) -> None:
     """Warn, from public numbers alone, about counts that will not show anything, and about a list that lacks groups."""
     if shares.blind:
-        warnings.warn(
+        warn(
             f"estimate_mean: {shares.n} private rows and this budget are too few to see where {shares.dim} columns lie; pass a "
             "larger budget, more private rows or fewer columns",
-            AccuracyWarning,
-            stacklevel=4,
         )
     (found,) = codes(public)
     if (found == codes.groups - 1).mean() > 1.0 - LISTED:
-        warnings.warn(
+        warn(
             f"estimate_mean: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all groups in groups=",
-            AccuracyWarning,
-            stacklevel=4,
         )

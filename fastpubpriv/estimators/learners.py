@@ -48,7 +48,6 @@ guarantee is for each marginal, not for the joint law. Three columns and more ar
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -57,7 +56,7 @@ from functools import partial
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
+from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError, warn
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn as ladder
 from fastpubpriv.estimators.lifted import GaussianMethod, Learned, Prepared, Problem
@@ -133,11 +132,10 @@ def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
             f"group_covariances needs about {needed} groups of {per_group} rows{most} at this budget, {needed * per_group} rows, "
             f'and has {problem.n}; pass more rows, a larger budget, or method="lifted_coinpress"'
         )
-    warnings.warn(
+    warn(
         "group_covariances is experimental: its privacy proof is our own (see the notes of the mechanisms) and its constants are "
         "not tuned",
         ExperimentalWarning,
-        stacklevel=3,
     )
     return lifted.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest(run))
 

@@ -6,7 +6,6 @@ Privacy note of all releases: `mechanisms/notes/cell_counts.md`, `mechanisms/not
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +16,7 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.columns.scales import (
     MANY_ZEROS,
@@ -527,11 +526,9 @@ def quantiles(
 def _warn_before(shares: Shares) -> None:
     """Warn, from public numbers alone, about counts that will not show anything."""
     if shares.blind:
-        warnings.warn(
+        warn(
             f"quantiles: {shares.n} private rows and this budget are too few to see where {shares.dim} columns lie (noise of "
             f"{shares.count_std:.3g} rows in each count); pass a larger budget, more private rows or fewer columns",
-            AccuracyWarning,
-            stacklevel=3,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +15,7 @@ from scipy.special import gammaln
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 
 Mode = Literal["practical", "theory"]
 
@@ -246,11 +245,9 @@ class Region:
         beyond = int(np.count_nonzero(row_lengths(self.to_units(public - self.center)) > self.radius * (1 + 1e-12)))
         if beyond > MOST_BEYOND * len(public):
             name = "norm_bound" if self.box is None else "bounds"
-            warnings.warn(
+            warn(
                 f"weighted_mean: {beyond} of {len(public)} public rows are beyond {name}, and private rows like them would be "
                 "clipped; pass larger ones, another center, or norm_bound='auto'",
-                AccuracyWarning,
-                stacklevel=3,
             )
 
     def within(self, mean: FloatArray) -> FloatArray:

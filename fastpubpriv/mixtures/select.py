@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
 from fastpubpriv.mechanisms.selection import (
@@ -273,11 +272,9 @@ def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: 
     """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
     needed = required_rows(size, accuracy, epsilon, failure_prob)
     if n < needed:
-        warnings.warn(
+        warn(
             f"select_hypothesis: {n} rows do not guarantee accuracy {accuracy:.3g} over {size} hypotheses, "
             f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list",
-            AccuracyWarning,
-            stacklevel=3,
         )
 
 

@@ -7,14 +7,13 @@ release adds. All amounts are Fractions, so adding 0.1 ten times and subtracting
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from fastpubpriv.errors import BudgetError, PrivacyWarning
+from fastpubpriv.errors import BudgetError, PrivacyWarning, warn
 from fastpubpriv.privacy.rationals import Number, exact, float_for, from_ratio, show, to_ratio
 
 # What "neighbouring data sets" means. Every sensitivity and every cost is relative to one of these.
@@ -183,11 +182,10 @@ class Budget:
         """Warn when delta is 1/n or more, n being the public number of rows: it allows publishing a whole row."""
         delta = getattr(self, "delta", None)
         if delta is not None and delta * n >= 1:
-            warnings.warn(
+            warn(
                 f"delta = {show(delta)} is at least 1/n = {1 / n:.3g}: a mechanism may then publish one person's row "
                 "outright; pass a delta far below 1/n",
                 PrivacyWarning,
-                stacklevel=2,
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -235,9 +235,9 @@ class MeanResult(Result):
         return self.mean * (self.n_priv - missing), low, high
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
-        """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure.
+        """Draw the means with their intervals, a line for each column (needs matplotlib); returns the figure.
 
-        Beside it, if given, the mean of the public rows `x_pub` with Student's interval: what they say by themselves.
+        Below each, if given, the mean of the public rows `x_pub` with Student's interval: what they say by themselves.
         """
         from fastpubpriv.results import plots as plotting
 
@@ -245,7 +245,7 @@ class MeanResult(Result):
         estimates = [plotting.Estimate("private", self.mean, lower, upper)]
         if x_pub is not None:
             estimates.append(plotting.public_estimate(self._public(x_pub), level))
-        return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)
+        return plotting.plot_forest(estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path)
 
     def _estimate(self) -> tuple[str, Any]:
         return "mean", self.mean

@@ -166,18 +166,19 @@ class GroupMeans(Result):
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
-        """Draw the means and their intervals from the top down, one panel for each column (needs matplotlib); returns the figure.
+        """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
 
         `x_pub` is not drawn; it is there as other results draw public rows.
         """
         from fastpubpriv.results import plots as plotting
 
-        lower, upper = self.confidence_interval(level)
-        places = slice(0, min(len(self.groups), plotting.MAX_BARS))
-        names = [self._label(group) for group in self.groups[places]]
-        title = f"by {self.by}, with {level:.0%} intervals"
+        lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
+        k = len(self.groups)
+        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
         return plotting.plot_forest(
-            names, self.labels, self.mean[places], lower[places], upper[places], title, path=path
+            [plotting.Estimate("private", self.mean.T.ravel(), lower, upper)],
+            [self._label(group) for group in self.groups] * self.dim,
+            groups=groups, label=f"mean by {self.by}, with {level:.0%} intervals", path=path,
         )  # fmt: skip
 
     def _label(self, group: Group) -> str:

@@ -190,21 +190,19 @@ class HistogramResult(Result):
         return self.threshold + noise_quantile(self.noise_law, self.noise_std, beta / (2 * self.n_priv * len(self)))
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw each one-dimensional histogram with its threshold (needs matplotlib); returns the figure."""
+        """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure."""
         from fastpubpriv.results import plots as plotting
 
-        flat = [item for item in self.histograms if len(item.columns) == 1]
+        level = validation.confidence_level(level)
         several = len({item.level for item in self.histograms}) > 1  # else a level says nothing to a reader
-        drawn = [
-            plotting.Bars(
-                f"{self.labels[item.columns[0]]}{f', level {item.level}' if several else ''}: {len(item)} bins",
-                item.lower[:, 0], item.upper[:, 0], item.frequency,
-            )
-            for item in flat
-        ]  # fmt: skip
-        return plotting.plot_histograms(
-            drawn, f"Bins with a noisy count of at least {self.threshold:.0f} rows", path=path
-        )
+        drawn = []
+        for item in self.histograms:
+            if len(item.columns) == 1:
+                order = np.argsort(item.lower[:, 0], kind="stable")
+                name = self.labels[item.columns[0]] + (f", level {item.level}" if several else "")
+                drawn.append(plotting.Bars(name, item.lower[order, 0], item.upper[order, 0], item.counts[order]))
+        noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
+        return plotting.plot_histograms(drawn, noise=noise, level=level, threshold=self.threshold, path=path)
 
     def _refuse_nonsense(self) -> None:
         numbers = (self.noise_std, self.threshold, self.singleton_rate)

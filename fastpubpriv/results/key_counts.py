@@ -147,11 +147,13 @@ class CountResult(Result):
         """
         from fastpubpriv.results import plots as plotting
 
-        lower, upper = self.confidence_interval(level)
-        shown = self._shown_places()[: plotting.MAX_BARS]
+        shown = self._shown_places()
+        lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         names = [self._label(place) for place in shown]
-        title = f"Rows by {', '.join(self.by)}, with {level:.0%} intervals"
-        return plotting.plot_counts(names, self.counts[shown], lower[shown], upper[shown], title, path=path)
+        estimates = [plotting.Estimate("private", self.counts[shown], lower, upper, look="bar")]
+        label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
+        groups = [("", list(range(len(shown))))]
+        return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)
 
     def _label(self, place: int) -> str:
         return ", ".join(part if isinstance(part, str) else f"{part:g}" for part in self.keys[place])

@@ -347,8 +347,7 @@ class TrainingResult(Result):
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
 
-        Up to twelve numbers have a panel each; beyond these, and where there are categories, terms stand below each other, and each
-        column has an axis in its own unit.
+        Terms stand below each other. Where no one axis serves all, each column has an axis in its own unit.
         """
         from fastpubpriv.results import plots
 
@@ -365,15 +364,20 @@ class TrainingResult(Result):
             ),
         ]
         roles = self.design.get("role", [])
-        levels = [role in (columns.LEVEL, columns.OTHER) for role in roles] or [False] * len(self.terms)
-        if len(self.terms) <= plots.MAX_PANELS and not any(levels):
-            return plots.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        groups: plots.Groups = []
+        last = None
+        sources = self.design.get("source") or [None] * len(self.terms)
+        for place, (role, source) in enumerate(zip(roles or [None] * len(self.terms), sources, strict=True)):
+            column = source if role in (columns.LEVEL, columns.OTHER) else None
+            if groups and column is not None and column == last:
+                groups[-1][1].append(place)
+            else:
+                groups.append(("", [place]))
+            last = column
         unit = "log-odds" if self.loss == "logistic" else "label"
-        return plots.plot_coefficients(
-            estimates, terms=self.terms, groups=plots.strips(self.terms, self.design.get("source"), levels),
-            title=f"Coefficients, with {level:.0%} intervals", path=path,
-            unit=f"{unit} per unit of the column; of a level, about the mean of the public rows",
-        )  # fmt: skip
+        of_level = "; of a level, about the mean of the public rows" if len(groups) < len(self.terms) else ""
+        label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
+        return plots.plot_forest(estimates, self.terms, groups=groups, zero=True, label=label, path=path)
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,37 +21,57 @@ from fastpubpriv.results.gaussians import circle, clipped, correlation_of, ellip
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 # Beyond so many columns pairs of ellipses get too small to read.
 MAX_PAIRED = 5
-# Panels of histograms.
+# Panels of histograms, and the noise on their bars.
 MAX_PANELS = 12
-# Means: panels, beyond so many columns small ones, and beyond more one line over their numbers.
-MAX_LARGE_PANELS, MAX_SMALL_PANELS = 12, 60
-MAX_BARS = 60  # of counts of keys
+NOISE_LOOK: dict[str, Any] = {"fmt": "none", "ecolor": PALETTE[1], "elinewidth": 1.2, "capsize": 3.0}
+# Lines of a forest plot, inches of its width, and the size of its letters: a phone shows the width in half.
+MOST_LINES, WIDTH, FONT = 60, 5.8, 9.0
+# One axis serves all where each group takes this share of it; an axis may be so many times as long as its surest part.
+LEAST_OF_AXIS, MOST_OF_AXIS = 0.01, 10.0
+# The same of mixtures, whose light components, by the heaviest, do not decide.
+MOST_OF_PLANE, LIGHT = 2.0, 0.05
 # Beyond so many columns names overlap, then numbers do.
 MAX_NAMED, MAX_NUMBERED = 40, 12
 
 
 # Lowest and highest values of the columns, (dim,) each.
 Box = tuple[FloatArray, FloatArray]
+# Titles, and the places of lines under them.
+Groups = list[tuple[str, list[int]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """One labelled estimate; `lower` and `upper` are None when it has no interval."""
+    """Labelled numbers, each on a line: that of its own place, or one of `rows`; `lower` and `upper` are None without intervals."""
 
     label: str
     mean: FloatArray
     lower: FloatArray | None = None
     upper: FloatArray | None = None
+    rows: Any = None
+    look: Literal["point", "tick", "bar"] = "point"
+
+    @property
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, those of no interval at the number itself."""
+        return (self.mean, self.mean) if self.lower is None or self.upper is None else (self.lower, self.upper)
+
+    def on(self, places: Sequence[int]) -> Estimate:
+        """What is on these lines, by ascending place, its rows counted among them."""
+        rows = np.arange(len(self.mean)) if self.rows is None else self.rows
+        chosen = np.flatnonzero(np.isin(rows, places))
+        lower, upper = (end[chosen] for end in self.ends)
+        return Estimate(self.label, self.mean[chosen], lower, upper, np.searchsorted(places, rows[chosen]), self.look)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """The bins of one histogram: ends and shares of the rows, (b,) each."""
+    """The bins of one histogram by ascending place: ends, and released counts, (b,) each."""
 
-    title: str
+    name: str
     lower: FloatArray
     upper: FloatArray
-    frequency: FloatArray
+    counts: FloatArray
 
 
 def public_estimate(rows: FloatArray, level: float) -> Estimate:
@@ -91,170 +111,164 @@ def heading(name: str, width: int) -> str:
     return "\n".join(lines if len(lines) <= 2 else [lines[0], lines[1][: width - 3] + "..."])
 
 
-def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidden: tuple[int, ...] = ()) -> None:
-    """Coordinate `j` of the estimates side by side; `hidden` ones keep their place on the axis and are not drawn."""
-    for i, estimate in enumerate(estimates):
-        if i in hidden:
-            continue
-        colour = PALETTE[i % len(PALETTE)]
-        if estimate.lower is not None and estimate.upper is not None:
-            reach = np.array([estimate.mean[j] - estimate.lower[j], estimate.upper[j] - estimate.mean[j]])
-            span = np.where(np.isfinite(reach), reach, 0.0).reshape(2, 1)
-            axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour, label=estimate.label)
-            for infinite, marker in zip(~np.isfinite(reach), "v^", strict=True):
-                if infinite:  # an end without a bound is drawn as an arrow
-                    axes.plot(i, estimate.mean[j], marker, ms=11, mfc="none", color=colour)
-        else:
-            axes.plot(i, estimate.mean[j], "D", ms=5, color=colour, label=estimate.label)
-    axes.set_xlim(-0.6, len(estimates) - 0.4)
-    axes.set_xticks(range(len(estimates)))
-    axes.set_xticklabels([estimate.label for estimate in estimates], rotation=40, ha="right", fontsize=7)
-    axes.set_title(heading(title, 30), fontsize=9)
-    axes.tick_params(axis="y", labelsize=7)
-    axes.grid(axis="y", alpha=0.3, lw=0.5)
-
-
-def plot_means(
-    estimates: list[Estimate],
-    *,
-    columns: tuple[str, ...] | None = None,
-    path: str | Path | None = None,
-    level: float = 0.95,
-    quantity: str = "mean",
-) -> Any:
-    """One panel per coordinate in its own unit, the estimates side by side; of very many one line over their numbers."""
-    dim = len(estimates[0].mean)
-    title = f"{quantity.capitalize()}, with {level:.0%} intervals"
-    names = columns if columns is not None else tuple(f"x{j}" for j in range(dim))
-    if dim > MAX_SMALL_PANELS:
-        figure = new_figure(9.0, 4.0)
-        axes = figure.subplots()
-        for colour, estimate in zip(PALETTE, estimates, strict=False):
-            axes.plot(np.arange(dim), estimate.mean, color=colour, lw=1.2, label=estimate.label)
-            if estimate.lower is not None and estimate.upper is not None:
-                axes.fill_between(np.arange(dim), estimate.lower, estimate.upper, color=colour, alpha=0.2, lw=0)
-        axes.set_xlabel("coordinate")
-        axes.set_ylabel(quantity)
-        axes.legend(frameon=False)
-        axes.set_title(title)
-        return save(figure, path)
-    large = dim <= MAX_LARGE_PANELS
-    across = min(dim, 5) if large else math.ceil(math.sqrt(1.4 * dim))
-    down = math.ceil(dim / across)
-    figure = new_figure((2.3 if large else 1.5) * across + 0.4, (2.9 if large else 1.45) * down + 0.5)
-    grid = figure.subplots(down, across, squeeze=False)
-    for j, axes in enumerate(grid.ravel()):
-        if j >= dim:
-            axes.set_axis_off()
-            continue
-        draw_panel(axes, estimates, j, names[j])
-        if not large:
-            axes.set_title(heading(names[j], 20), fontsize=7)
-            axes.set_xticks([])
-            axes.locator_params(axis="y", nbins=3)
-            axes.tick_params(axis="y", labelsize=6)
-            axes.yaxis.offsetText.set_fontsize(6)
-    if not large:
-        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(title, fontsize=10)
-    return save(figure, path)
-
-
-def plot_counts(
-    names: Sequence[str],
-    counts: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    title: str,
-    *,
-    path: str | Path | None = None,
-) -> Any:
-    """A bar for each key, from the top down, with its interval."""
-    figure = new_figure(6.0, 0.6 + 0.24 * max(len(names), 4))
-    axes = figure.subplots()
-    places = np.arange(len(names))
-    axes.barh(places, np.maximum(counts, 0.0), color=PALETTE[0], alpha=0.75, lw=0)
-    axes.hlines(places, lower, upper, color=PALETTE[1], lw=1.5)
-    axes.set_yticks(places)
-    axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("rows", fontsize=8)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.grid(axis="x", alpha=0.3, lw=0.5)
-    axes.set_title(heading(title, 60), fontsize=9)
-    return save(figure, path)
-
-
 def plot_forest(
+    estimates: Sequence[Estimate],
     names: Sequence[str],
-    columns: Sequence[str],
-    values: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    title: str,
     *,
+    label: str,
+    groups: Groups | None = None,
+    apart: bool = False,
+    zero: bool = False,
     path: str | Path | None = None,
 ) -> Any:
-    """One panel for each column, and in it a line for each name, from the top down: a point and its interval; all (names, columns).
+    """Draw a line for each name, from the top down, and on it the estimates below each other, with one legend; return the figure.
 
-    An infinite end goes on to the edge of the panel.
+    `groups` are names that share a unit, by title; without them every name has its own. All share one axis where each can be read
+    on it, unless they are to be `apart`; else every group has an axis in its unit. `zero` draws a line at zero.
+    An interval that is far longer than all else, or has no end, goes on to the edge as an arrow.
     """
-    shown = min(len(columns), MAX_LARGE_PANELS)
-    figure = new_figure(1.4 + 3.0 * shown, 0.8 + 0.2 * max(len(names), 4))
-    places = np.arange(len(names))
-    for j, axes in enumerate(figure.subplots(1, shown, squeeze=False, sharey=True)[0]):
-        ends = np.concatenate([each[:, j][np.isfinite(each[:, j])] for each in (values, lower, upper)])
-        low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
-        room = 0.04 * (high - low) or 1.0
-        axes.set_xlim(low - room, high + room)
-        axes.hlines(
-            places, np.maximum(lower[:, j], low - room), np.minimum(upper[:, j], high + room), color=PALETTE[0], lw=1.5
-        )
-        axes.plot(values[:, j], places, "o", ms=3.5, color=PALETTE[1])
-        axes.set_yticks(places)
-        axes.set_yticklabels([heading(name, 40) for name in names], fontsize=7)
-        axes.tick_params(axis="x", labelsize=7)
-        axes.grid(axis="x", alpha=0.3, lw=0.5)
-        axes.set_title(heading(columns[j], 30), fontsize=9)
-    figure.axes[0].invert_yaxis()
-    figure.suptitle(heading(title, 60), fontsize=9)
+    numbered = groups is None and len(names) > MOST_LINES
+    groups = groups or [("", [place]) for place in range(len(names))]
+    if len(names) > MOST_LINES and not numbered:
+        groups, left_out = _shortened(estimates[0], groups, zero)
+        label += left_out
+    together = [place for _, places in groups for place in places]
+    low, high = _axis_ends([each.on(together) for each in estimates], zero)
+    ends = [_axis_ends([each.on(places) for each in estimates], zero) for _, places in groups]
+    least = min(end - begin for begin, end in ends)
+    if numbered or (not apart and least >= LEAST_OF_AXIS * (high - low)):
+        ends = [(low, high)] * len(groups)
+        if not any(title for title, _ in groups):
+            groups = [("", together)]
+    line = min(0.08 + 0.14 * len(estimates), 9.0 / len(names) if numbered else np.inf)  # inches
+    heights = [line * len(places) + 0.3 + 0.2 * (title != "") for title, places in groups]
+    figure = new_figure(WIDTH, sum(heights) + 0.7)
+    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
+    shown: dict[str, Any] = {}
+    for axes, (title, places), (low, high) in zip(grid, groups, ends, strict=False):
+        parts = [(i, each.on(places)) for i, each in enumerate(estimates)]
+        parts = [(i, part) for i, part in parts if len(part.mean)]
+        if zero or any(part.look == "bar" for _, part in parts):
+            axes.axvline(0.0, color="0.6", lw=0.8, zorder=0)
+        for order, (i, part) in enumerate(parts):
+            shift = 0.64 * (order - (len(parts) - 1) / 2.0) / len(parts)
+            shown[part.label] = _draw(axes, part, shift, PALETTE[i % len(PALETTE)], (low, high))
+        axes.set_xlim(low, high)
+        axes.locator_params(axis="x", nbins=6)
+        axes.ticklabel_format(axis="x", useOffset=False)
+        axes.set_ylim(max(len(places), 1) - 0.5, -0.5)
+        if numbered:
+            axes.set_ylabel("number of the column", fontsize=FONT)
+        else:
+            axes.set_yticks(range(len(places)), [heading(names[place], 20) for place in places])
+        axes.set_title(heading(title, 40), fontsize=FONT, loc="left", weight="bold")
+        _tidy(axes, "x")
+    if len(shown) > 1:
+        _legend(figure, shown.values(), shown.keys(), "upper")
+    figure.supxlabel(heading(label, 64), fontsize=FONT)
     return save(figure, path)
+
+
+def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str]:
+    """The first lines of all groups, or, where zero counts, those that are farthest from it in their intervals; and a note."""
+    places = np.array([place for _, each in groups for place in each])
+    if zero:
+        with np.errstate(all="ignore"):
+            strength = np.nan_to_num(np.abs(first.mean) / (first.mean - first.ends[0]), nan=0.0)
+        places = places[np.argsort(-strength[places], kind="stable")]
+    kept = set(places[:MOST_LINES].tolist())
+    chosen = [(title, [place for place in each if place in kept]) for title, each in groups]
+    note = f" (the {'strongest' if zero else 'first'} {MOST_LINES} of {len(places)})"
+    return [each for each in chosen if each[1]], note
+
+
+def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS) -> tuple[float, float]:
+    """Ends of an axis: the first estimate and the shorter half of its intervals; what else is there, unless it is far longer."""
+    parts = [part for part in parts if len(part.mean)]
+    zeros = [0.0] * (zero or any(part.look == "bar" for part in parts))
+    points, spans = [], []
+    for part in parts:
+        span = np.column_stack([np.where(np.isfinite(end), end, part.mean) for end in part.ends])
+        span = span[np.isfinite(span).all(axis=1)]
+        spans.append(span[np.argsort(span[:, 1] - span[:, 0], kind="stable")])
+        points.append(part.mean[np.isfinite(part.mean)])
+    half = (len(spans[0]) + 1) // 2 if parts else 0
+    sure = np.concatenate([zeros, *points[:1], *(span[:half].ravel() for span in spans[:1])])
+    low, high = (sure.min(), sure.max()) if len(sure) else (0.0, 1.0)
+    others = [np.column_stack([each, each]) for each in points[1:]]
+    for begin, end in np.concatenate([np.empty((0, 2)), *(span[half:] for span in spans[:1]), *others, *spans[1:]]):
+        wider = min(low, begin), max(high, end)
+        if low == high or wider[1] - wider[0] <= most * (high - low):
+            low, high = wider
+    room = 0.04 * (high - low) or 0.04 * abs(high) or 1.0
+    return float(low - room), float(high + room)
+
+
+def _draw(axes: Any, part: Estimate, shift: float, colour: str, ends: tuple[float, float]) -> Any:
+    """Draw an estimate on its lines, cut to the axis, and return what the legend shows of it."""
+    rows, (lower, upper), (low, high) = part.rows + shift, part.ends, ends
+    size = 4.5 if len(rows) <= MOST_LINES else 2.0
+    depth = 3.0 - PALETTE.index(colour) / len(PALETTE)  # the first is in front
+    if part.look == "bar":
+        axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=colour, alpha=0.35, lw=0)
+    axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=colour, lw=0.4 * size, zorder=depth)
+    below, above = np.fmin(lower, part.mean) < low, np.fmax(upper, part.mean) > high
+    for beyond, end, marker in ((below, low, "<"), (above, high, ">")):
+        if beyond.any():
+            axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=colour, clip_on=False, zorder=5)
+    marker, size = ("|", 2.0 * size) if part.look == "tick" else ("o", size)
+    return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=colour, zorder=depth)[0]
+
+
+def _tidy(axes: Any, grid: str | None = None) -> None:
+    """The size of numbers, and thin lines behind them."""
+    axes.tick_params(labelsize=FONT)
+    axes.set_axisbelow(True)
+    if grid is not None:
+        axes.grid(axis=grid, alpha=0.3, lw=0.5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _legend(figure: Any, handles: Any, labels: Any, side: str) -> None:
+    """The one legend of a figure, beside its panels, in as many columns as the longest label leaves room for."""
+    across = max(1, min(3, 84 // (max(map(len, labels)) + 9)))
+    figure.legend(handles, labels, loc=f"outside {side} center", ncols=across, frameon=False, fontsize=FONT)
 
 
 def plot_description(described: Any, *, path: str | Path | None = None, level: float = 0.95) -> Any:
-    """A panel for each column of a Description: quantiles, and below them the mean; or bars of the commonest texts."""
-    shown = described.labels[:MAX_SMALL_PANELS]
-    figure = new_figure(6.4, 0.5 + 0.75 * len(shown))
-    grid = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
-    for j, axes in enumerate(grid):
-        axes.set_ylabel(heading(shown[j], 14), rotation=0, ha="right", va="center", fontsize=8)
-        axes.set_yticks([])
-        axes.tick_params(axis="x", labelsize=7)
-        if j >= described.numbers:
-            counts = described.texts[j - described.numbers]
-            keys = counts.named[: counts.top]
-            lower, upper = (ends[keys] / max(counts.n_priv, 1) for ends in counts.confidence_interval(level))
-            axes.bar(np.arange(len(keys)), counts.share[keys], color=PALETTE[0], alpha=0.75)
-            axes.vlines(np.arange(len(keys)), lower, upper, color=PALETTE[1])
-            axes.set_xticks(np.arange(len(keys)), [heading(counts._label(key), 14) for key in keys])
-            continue
-        for name, values, ends, place in (
-            ("quantiles", described.quantiles.quantile[j], described.quantiles.confidence_interval(level), 0.5),
-            ("mean", described.means.mean[[j]], described.means.confidence_interval(level), 0.0),
-        ):
-            colour = PALETTE[0] if name == "quantiles" else PALETTE[1]
-            low, high = (np.where(np.isfinite(end[j]), end[j], values) for end in ends)
-            axes.hlines(np.full(len(values), place), low, high, color=colour, lw=2.5, alpha=0.5)
-            axes.plot(values, np.full(len(values), place), "|" if name == "quantiles" else "o", ms=9, color=colour)
-        axes.set_ylim(-0.5, 1.0)
-    figure.suptitle(f"Quantiles (|), means (o) and shares, with {level:.0%} intervals", fontsize=9)
-    return save(figure, path)
+    """Quantiles and mean of each column of a Description on one line, and lines of the commonest texts; each in its own unit."""
+    d, quantiles, means = described.numbers, described.quantiles, described.means
+    names, estimates = list(described.labels[:d]), []
+    groups: Groups = [("", [j]) for j in range(d)]
+    if d:
+        shares = ", ".join(f"{q:g}" for q in quantiles.q)
+        lower, upper = (end.ravel() for end in quantiles.confidence_interval(level))
+        places = np.repeat(np.arange(d), len(quantiles.q))
+        estimates = [
+            Estimate(f"quantiles {shares}", quantiles.quantile.ravel(), lower, upper, places, "tick"),
+            Estimate("mean", means.mean, *means.confidence_interval(level)),
+        ]
+    chosen = []
+    for counts in described.texts:
+        keys = counts.named[: counts.top]
+        groups.append((f"{counts.by[0]}, shares of the rows", list(range(len(names), len(names) + len(keys)))))
+        names += [counts._label(key) for key in keys]
+        numbers = counts.counts, *counts.confidence_interval(level)
+        chosen.append([each[keys] / max(counts.n_priv, 1) for each in numbers])
+    if chosen:
+        share, lower, upper = np.concatenate(chosen, axis=1)
+        estimates.append(Estimate("share", share, lower, upper, np.arange(d, len(names)), "bar"))
+    groups = [each for each in groups if each[1]]
+    return plot_forest(estimates, names, groups=groups, apart=True, label=f"with {level:.0%} intervals", path=path)
 
 
-def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = None) -> Any:
-    """One panel for each one-dimensional histogram: released bins as bars of density, on a log axis where they spread far.
+def plot_histograms(
+    drawn: list[Bars], *, noise: float, level: float, threshold: float, path: str | Path | None = None
+) -> Any:
+    """One panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes where needed.
 
-    Bins without a bar had no row, or too few for the threshold. `path` is written when given; returns the figure.
+    Bins without a bar had no row, or fewer than the `threshold`. `path` is written when given; returns the figure.
     """
     if not drawn:
         raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
@@ -262,28 +276,60 @@ def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = 
         raise InputError(
             f"{len(drawn)} histograms are too many to draw, at most {MAX_PANELS}: ask for fewer columns or levels"
         )
-    across = min(len(drawn), 3)
-    down = math.ceil(len(drawn) / across)
-    figure = new_figure(4.2 * across + 0.4, 2.8 * down + 0.5)
-    grid = figure.subplots(down, across, squeeze=False)
-    for axes, item in zip(grid.ravel(), drawn, strict=False):
-        axes.set_title(item.title, fontsize=9)
-        axes.tick_params(labelsize=7)
-        if len(item.lower) == 0:
-            continue
-        lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
-        width = upper - lower
-        axes.bar(lower, item.frequency / width, width=width, align="edge", color=PALETTE[0], alpha=0.75, lw=0)
-        span = np.abs(np.concatenate([lower, upper]))
-        smallest = float(span[span > 0.0].min())
-        if float(span.max()) > 1e4 * max(smallest, float(width.min())):
-            axes.set_xscale("symlog", linthresh=max(smallest, float(width.min())))
-            axes.set_yscale("log")
-        axes.set_ylabel("share of the rows per unit", fontsize=8)
-    for axes in grid.ravel()[len(drawn) :]:
-        axes.set_axis_off()
-    figure.suptitle(title, fontsize=10)
+    figure = new_figure(WIDTH, 2.5 * len(drawn) + 0.4)
+    for axes, item in zip(figure.subplots(len(drawn), 1, squeeze=False)[:, 0], drawn, strict=True):
+        axes.set_xlabel(heading(item.name, 60), fontsize=FONT)
+        _tidy(axes, "y")
+        if len(item.lower):
+            _bars(axes, item, noise, threshold)
+    first = figure.axes[0]
+    handles = [first.errorbar([], [], [], **NOISE_LOOK), *first.plot([], [], ":", color="0.3", lw=1.0)]
+    labels = [f"{level:.0%} of the noise", f"below {threshold:.0f} rows a bin is hidden"]
+    _legend(figure, handles, labels, "upper")
     return save(figure, path)
+
+
+def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
+    """The bars of one histogram: rows, or rows per unit where bins differ in width."""
+    lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
+    width = upper - lower
+    equal = bool(np.ptp(width) <= 1e-6 * width.max())
+    unit = np.ones_like(width) if equal else width
+    least, most = np.maximum(item.counts - noise, 0.0) / unit, (item.counts + noise) / unit
+    span = np.abs(np.concatenate([lower, upper]))
+    smallest = max(float(span[span > 0.0].min()), float(width.min()))
+    axes.set_ylabel("rows" if equal else "rows per unit", fontsize=FONT)
+    axes.bar(lower, item.counts / unit, width=width, align="edge", color=PALETTE[0], alpha=0.55, lw=0)
+    if equal:
+        axes.axhline(threshold, color="0.3", lw=1.0, ls=":")
+    else:
+        axes.hlines(threshold / unit, lower, upper, color="0.3", lw=1.0, ls=":")
+    if float(span.max()) > 1e4 * smallest and not equal:
+        axes.set_xscale("symlog", linthresh=smallest)
+        axes.set_yscale("log")
+        middle = np.where(lower > 0.0, np.sqrt(np.maximum(lower, smallest)) * np.sqrt(upper), (lower + upper) / 2.0)
+        least = np.maximum(least, 0.5 * threshold / unit)
+    else:
+        middle = (lower + upper) / 2.0
+        _leave_out(axes, item)
+    axes.errorbar(middle, item.counts / unit, (item.counts / unit - least, most - item.counts / unit), **NOISE_LOOK)
+
+
+def _leave_out(axes: Any, item: Bars) -> None:
+    """End the axis where few rows lie far from the others, and say how many."""
+    share = item.counts / item.counts.sum()
+    before = np.cumsum(share)
+    core = (before >= 0.05) & (before - share <= 0.95)
+    low, high = item.lower[core].min(), item.upper[core].max()
+    below, above = item.upper < 2.0 * low - high, item.lower > 2.0 * high - low
+    near = ~(below | above)
+    low, high = item.lower[near].min(), item.upper[near].max()
+    axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+    for far, place, side, value in ((below, 0.01, "left", item.upper), (above, 0.99, "right", item.lower)):
+        if far.any():
+            end = f"up to {value[far].max():g}" if side == "left" else f"from {value[far].min():g} on"
+            text = f"{item.counts[far].sum():,.0f} rows {end}"
+            axes.text(place, 0.97, text, ha=side, va="top", transform=axes.transAxes, fontsize=FONT)
 
 
 def plot_ellipses(
@@ -302,8 +348,8 @@ def plot_ellipses(
     With public rows `points` behind them, cut to the `box` of what the columns can hold, and with intervals of correlations.
     """
     dim = len(mean)
-    side = 2.1 if dim > 2 else 2.9
-    figure = new_figure(side * dim + 0.8, side * dim + 0.7)
+    side = max(1.7, (WIDTH - 0.6) / max(dim, 2))
+    figure = new_figure(side * dim + 0.6, side * dim + 0.6)
     grid = figure.subplots(dim, dim, squeeze=False)
     spread = np.sqrt(np.diag(covariance))
     correlation = correlation_of(covariance)
@@ -311,8 +357,12 @@ def plot_ellipses(
     for row in range(dim):
         for column in range(dim):
             axes = grid[row, column]
-            if column > row:
+            if column > row:  # what is known of the correlation stands across from its ellipse
                 axes.set_axis_off()
+                text = f"r = {correlation[row, column]:+.2f}"
+                if correlations is not None:
+                    text += f"\n{correlations[0][row, column]:+.2f} to {correlations[1][row, column]:+.2f}"
+                axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=FONT)
                 continue
             chosen = [column, row]
             ends = None if box is None else (box[0][chosen], box[1][chosen])
@@ -325,15 +375,6 @@ def plot_ellipses(
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
                 _ellipse(axes, mean[chosen], outline, ends, seen)
                 _limits(axes.set_ylim, mean[row], reach * spread[row], ends, 1)
-                tilt = correlation[row, column]
-                between = ""
-                if correlations is not None:
-                    between = f"\n{correlations[0][row, column]:+.2f} to {correlations[1][row, column]:+.2f}"
-                # In the upper corner that the ellipse leans away from.
-                axes.text(
-                    0.04 if tilt >= 0.0 else 0.96, 0.96, f"r = {tilt:+.2f}{between}", transform=axes.transAxes,
-                    ha="left" if tilt >= 0.0 else "right", va="top", fontsize=7, color="#444444",
-                )  # fmt: skip
             axes.tick_params(labelsize=7)
             axes.locator_params(nbins=4)
             if row == dim - 1:
@@ -400,9 +441,7 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
     colours.ax.tick_params(labelsize=7)
     if dim <= MAX_NAMED:
         small = 8 if dim <= 20 else 6
-        axes.set_xticks(
-            range(dim), names, rotation=90 if dim > 8 else 40, ha="center" if dim > 8 else "right", fontsize=small
-        )
+        axes.set_xticks(range(dim), names, rotation=90, fontsize=small)
         axes.set_yticks(range(dim), names, fontsize=small)
     else:
         axes.set_xlabel("column")
@@ -416,74 +455,6 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
     axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
     return save(figure, path)
-
-
-# Coefficients with their intervals, one strip for each column: columns have units of their own, the levels of one share theirs.
-
-MOST_STRIPS = 60  # lines of text that a figure has room for
-_APART = 0.32  # of a line, between estimates of the same term
-
-
-def strips(terms: tuple[str, ...], source: list[int] | None, levels: list[bool]) -> list[tuple[str, list[int]]]:
-    """Terms that share a unit, by title: the levels of a column, and every other term by itself."""
-    found: list[tuple[str, list[int]]] = []
-    last = None
-    for place, name in enumerate(terms):
-        column = None if source is None or not levels[place] else source[place]
-        if column is not None and column == last:
-            found[-1][1].append(place)
-        else:
-            found.append((name.partition("=")[0] if column is not None else name, [place]))
-        last = column
-    return found
-
-
-def plot_coefficients(
-    estimates: list[Estimate],
-    *,
-    terms: tuple[str, ...],
-    groups: list[tuple[str, list[int]]],
-    title: str,
-    unit: str,
-    path: str | Path | None = None,
-) -> Any:
-    """One strip for each group, its terms below each other; of more than `MOST_STRIPS` terms those with the strongest estimate."""
-    groups, left_out = _strongest(estimates[0], groups)
-    heights = [len(places) + 1.1 for _, places in groups]
-    figure = new_figure(7.2, 0.21 * sum(heights) + 1.0)
-    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, (_, places) in zip(grid, groups, strict=True):
-        axes.axvline(0.0, color="0.6", lw=0.8)
-        lines = np.arange(len(places), dtype=np.float64)
-        for i, estimate in enumerate(estimates):
-            _draw(axes, estimate, np.array(places), lines + _APART * (i - (len(estimates) - 1) / 2.0), PALETTE[i])
-        axes.set_yticks(lines, [terms[place] for place in places], fontsize=7)
-        axes.set_ylim(len(places) - 0.4, -0.6)
-        axes.tick_params(axis="x", labelsize=6.5, pad=1.5)
-        axes.grid(axis="x", alpha=0.3, lw=0.5)
-    grid[0].legend(frameon=False, fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1)
-    grid[-1].set_xlabel(unit, fontsize=8)
-    figure.suptitle(title + (f" (the {left_out} weakest terms are left out)" if left_out else ""), fontsize=10)
-    return save(figure, path)
-
-
-def _draw(axes: Any, estimate: Estimate, places: Any, lines: Any, colour: str) -> None:
-    mean, reach = estimate.mean[places], None
-    if estimate.lower is not None and estimate.upper is not None:
-        reach = np.nan_to_num(np.array([mean - estimate.lower[places], estimate.upper[places] - mean]), posinf=0.0)
-    axes.errorbar(mean, lines, xerr=reach, fmt="o", ms=3.0, lw=1.2, capsize=1.5, color=colour, label=estimate.label)
-
-
-def _strongest(first: Estimate, groups: list[tuple[str, list[int]]]) -> tuple[list[tuple[str, list[int]]], int]:
-    """Groups with the terms that are longest in their intervals, in their order, and how many terms are left out."""
-    size = len(first.mean)
-    if size <= MOST_STRIPS or first.lower is None:
-        return groups, 0
-    with np.errstate(all="ignore"):
-        strength = np.nan_to_num(np.abs(first.mean) / np.maximum(first.mean - first.lower, 1e-300), nan=0.0)
-    kept = set(np.argsort(-strength, kind="stable")[:MOST_STRIPS].tolist())
-    shown = [(title, [place for place in places if place in kept]) for title, places in groups]
-    return [each for each in shown if each[1]], size - MOST_STRIPS
 
 
 # Drawing a released mixture: densities in one column, else a plane with ellipses, released balls and public rows.
@@ -546,30 +517,37 @@ def plot_mixture(
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
     if points is not None and len(points) > MOST_POINTS:
         points = points[:: -(-len(points) // MOST_POINTS)]
-    figure = new_figure(6.4, 4.6)
+    figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
     axes = figure.subplots()
     if result.dim == 1:
         _densities(axes, result, points, box)
     else:
         _plane(axes, result, points, level, balls, box)
-    axes.tick_params(labelsize=8)
+    _tidy(axes)
+    handles, labels = axes.get_legend_handles_labels()
+    _legend(figure, handles, labels, "lower")
     return save(figure, path)
+
+
+def _shown_part(result: Drawn, low: FloatArray, high: FloatArray, box: Box | None, j: int = 0) -> tuple[float, float]:
+    """Ends of an axis on which components reach from `low` to `high`: light ones far from all others do not stretch it."""
+    light = result.weights < LIGHT * result.weights.max()
+    sure, rest = np.append(low[~light], high[~light]), ((low + high)[light] / 2.0, low[light], high[light])
+    first, last = _axis_ends([Estimate("", sure), Estimate("", *rest)], False, MOST_OF_PLANE)
+    room = 0.02 * (last - first)  # that the ends are seen to be ends
+    begin, end = (first, last) if box is None else (max(first, box[0][j] - room), min(last, box[1][j] + room))
+    return (float(begin), float(end)) if begin < end else (first, last)
 
 
 def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | None) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
-    low, high = float((means - 4.0 * spreads).min()), float((means + 4.0 * spreads).max())
+    low, high = _shown_part(result, means - 4.0 * spreads, means + 4.0 * spreads, box)
     # Fine enough for the narrowest component, wherever it is.
-    steps = np.unique(
-        np.concatenate(
-            [
-                np.linspace(low, high, 400),
-                *(m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True)),
-            ]
-        )
-    )
+    narrow = (m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True))
+    steps = np.unique(np.concatenate([np.linspace(low, high, 400), *narrow]))
     if box is not None:
         steps = np.unique(np.clip(steps, box[0][0], box[1][0]))
+    axes.set_xlim(low, high)
     total = np.zeros_like(steps)
     for index in range(len(result.weights)):
         z = (steps - means[index]) / spreads[index]
@@ -581,11 +559,9 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | N
     axes.plot(steps, total, color="#222222", lw=1.0, ls="--", label="mixture")
     if points is not None:
         axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label="public rows")
-    axes.set_xlabel((result.columns or ("x0",))[0], fontsize=9)
-    axes.set_ylabel("density", fontsize=9)
+    axes.set_xlabel((result.columns or ("x0",))[0], fontsize=FONT)
+    axes.set_ylabel("density", fontsize=FONT)
     axes.set_ylim(bottom=0.0)
-    axes.legend(frameon=False, fontsize=8)
-    axes.set_title(f"Released mixture of {len(result.weights)}", fontsize=10)
 
 
 def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
@@ -610,32 +586,36 @@ def _plane(
         seen = (points - middle) @ plane.T
         axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label="public rows")
     around = circle(level)
+    curves: list[Any] = []
+    extents = np.empty((2, len(result.weights), 2))
     for index in range(len(result.weights)):
         colour = PALETTE[index % len(PALETTE)]
         center = plane @ (result.means[index] - middle)
         values, vectors = np.linalg.eigh(plane @ result.covariances[index] @ plane.T)
         ellipse = center + (around * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        extents[:, index] = ellipse.min(axis=0), ellipse.max(axis=0)
         ellipse = ellipse if box is None else clipped(ellipse, *box)
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
-        axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
+        curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
         axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)
-    limits = axes.get_xlim(), axes.get_ylim()
     angle = np.linspace(0.0, 2.0 * math.pi, 181)
     turn = np.column_stack([np.cos(angle), np.sin(angle)])
-    shown = False
-    for ball in balls:
+    for i, ball in enumerate(balls):
         at = _outline(ball, middle, plane, turn)
-        axes.plot(
-            at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=None if shown else "released ball"
-        )
-        shown = True
-    # A ball may be many times larger than the components that it separates.
-    axes.set_xlim(limits[0])
-    axes.set_ylim(limits[1])
+        label = "released ball" if i == 0 else None
+        axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
+    # Released balls and public rows may lie far outside of the components.
+    ends = [_shown_part(result, extents[0, :, j], extents[1, :, j], box, j) for j in (0, 1)]
+    longest = max(high - low for low, high in ends)
+    for j, (low, high) in enumerate(ends):
+        # Directions keep their angles in a square.
+        room = (longest - high + low) / 2.0 if result.dim > 2 else 0.0
+        (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
+        for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)).tolist():
+            curves[far].set_label(f"{result.labels[far]}, far away")
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
-    axes.set_xlabel(labels[0], fontsize=9)
-    axes.set_ylabel(labels[1], fontsize=9)
+    axes.set_xlabel(labels[0], fontsize=FONT)
+    axes.set_ylabel(labels[1], fontsize=FONT)
     axes.grid(alpha=0.3, lw=0.5)
-    axes.legend(framealpha=0.85, edgecolor="none", fontsize=8)  # ellipses may fill the whole picture
-    axes.set_title(f"Released mixture of {len(result.weights)}, {level:.0%} ellipses", fontsize=10)
+    axes.set_title(f"Ellipses hold {level:.0%} of a component", fontsize=FONT)

@@ -185,20 +185,22 @@ class QuantileResult(Result):
         return np.clip(ends[:, :, 0], low, high), np.clip(ends[:, :, 1], low, high)
 
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
-        """Draw the estimates with their intervals, one panel for each column (needs matplotlib); returns the figure.
+        """Draw the estimates with their intervals, a line for each q below each column (needs matplotlib); returns the figure.
 
-        In front of them, if given, the median of the public rows `x_pub`.
+        Below each, if given, the quantile of the public rows `x_pub`.
         """
         from fastpubpriv.results import plots as plotting
 
-        lower, upper = self.confidence_interval(level)
-        estimates = [
-            plotting.Estimate(f"{q:.6g}", self.quantile[:, k], lower[:, k], upper[:, k])
-            for k, q in enumerate(self.q.tolist())
-        ]
+        lower, upper = (ends.ravel() for ends in self.confidence_interval(level))
+        estimates = [plotting.Estimate("private", self.quantile.ravel(), lower, upper)]
         if x_pub is not None:
-            estimates.insert(0, plotting.Estimate("public 0.5", np.median(self._public(x_pub), axis=0)))
-        return plotting.plot_means(estimates, columns=self.columns, path=path, level=level, quantity="quantiles")
+            public = np.quantile(self._public(x_pub), self.q, axis=0).T
+            estimates.append(plotting.Estimate("public rows", public.ravel()))
+        k = len(self.q)
+        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
+        names = [f"{q:.6g}" for q in self.q.tolist()] * self.dim
+        label = f"quantiles, with {level:.0%} intervals"
+        return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)
 
     def _estimate(self) -> tuple[str, Any]:
         return "quantile", self.quantile

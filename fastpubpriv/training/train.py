@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning
+from fastpubpriv.errors import warn
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
@@ -350,11 +349,9 @@ def _train(
     if chosen is PUBLIC_ONLY:
         return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
     if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
-        warnings.warn(
+        warn(
             f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
             "budget, more private rows, or method='throw_away', which spends nothing",
-            AccuracyWarning,
-            stacklevel=3,
         )
     with run.paid():
         fitted = chosen.learn(run, problem, plan)

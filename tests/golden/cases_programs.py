@@ -98,7 +98,7 @@ def plots() -> Iterator[Case]:
     results: dict[str, tuple[Callable[[], Any], tuple[Any, ...]]] = {
         "mean": (
             lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, budget=budget, clipping="gaussian", **given).plot(),
-            (plotting.plot_means, plotting.draw_panel, plotting.Estimate, plotting.new_figure),
+            (plotting.plot_forest, plotting.Estimate, plotting.new_figure),
         ),
         "Gaussian": (
             lambda: fpp.estimate_gaussian(ROWS, x_pub=MANY_PUBLIC, budget=budget, **given).plot(),
@@ -110,13 +110,13 @@ def plots() -> Iterator[Case]:
         ),
         "count": (
             lambda: fpp.value_counts(np.floor(ROWS[:, 0]), keys=[0, 1], budget=budget, **given).plot(),
-            (plotting.plot_counts,),
+            (),
         ),
         "group mean": (
             lambda: fpp.estimate_mean(
                 by_sign(ROWS), x_pub=by_sign(PUBLIC), by=-1, groups=[-1, 1], budget=budget, **given
             ).plot(),
-            (plotting.plot_forest,),
+            (),
         ),
         "description": (
             lambda: fpp.describe(ROWS, x_pub=PUBLIC, budget=budget, **given).plot(),

@@ -7,7 +7,6 @@ Every decision here is a function of public and of released numbers, and what is
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +17,7 @@ from scipy import special
 
 from fastpubpriv import session as running
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.clips import Map, map_of
 from fastpubpriv.estimators.columns.scales import (
@@ -381,21 +380,17 @@ HELD = 6
 def warn_before(name: str, shares: Shares, n_pub: int) -> None:
     """Warn, from public numbers alone, about what the counts will not be able to show."""
     if shares.blind:
-        warnings.warn(
+        warn(
             f"{name}: {shares.n} private rows and this budget are too few to see any scale in {shares.dim} columns (noise of "
             f"{shares.count_std:.3g} rows in each count); pass a larger budget, more private rows, fewer columns, bounds with "
             "weighted_mean, or a covariance",
-            AccuracyWarning,
-            stacklevel=3,
         )
         return
     predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
     running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
 
 
-def warn_if_bounds_are_wrong(
-    name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None, *, stacklevel: int = 3
-) -> None:
+def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None) -> None:
     """Warn, from public numbers alone, where more of them than a few lie beyond the bounds."""
     if bounds is None:
         return
@@ -404,11 +399,9 @@ def warn_if_bounds_are_wrong(
     found = [label for label, wrong in zip(labels, beyond, strict=True) if wrong]
     if found:
         more = f" and {len(found) - MOST_NAMED} more" * (len(found) > MOST_NAMED)
-        warnings.warn(
+        warn(
             f"{name}: public values lie beyond bounds= in {', '.join(found[:MOST_NAMED])}{more}, and private values like them "
             "would be clipped; pass wider bounds, or none",
-            AccuracyWarning,
-            stacklevel=stacklevel,
         )
 
 

@@ -11,7 +11,6 @@ between them. Components that overlap in every column, or are concentric, come o
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import AccuracyWarning
+from fastpubpriv.errors import warn
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
@@ -177,12 +176,10 @@ def warn_if_blind(task: Task, places: Rows) -> None:
     needed = event.count_threshold + 2.0 * event.count_noise_std
     if places.n < needed:
         n = task.run.rows.n
-        warnings.warn(
+        warn(
             f"learn_axis_aligned_mixture: {n} rows in {dim} columns are too few for method='anchors' here: it takes about "
             f"{math.ceil(needed * n / places.n)} in one place for it to show; pass more rows, a larger budget, fewer columns, or "
             "public rows (x_pub)",
-            AccuracyWarning,
-            stacklevel=4,
         )
 
 

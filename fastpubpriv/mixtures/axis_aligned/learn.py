@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from scipy.linalg import solve_triangular
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
+from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.mechanisms.histograms import check_memory
@@ -466,11 +465,9 @@ def _warn_few(
         return
     needed = round(required_rows(size, accuracy, choice_epsilon(budget), failure_prob) / share)
     if n < needed:
-        warnings.warn(
+        warn(
             f"learn_axis_aligned_mixture: {n} rows do not guarantee a choice within accuracy {accuracy:.3g} of the best of {size} "
             f"candidates, {needed} would; pass more rows, a larger budget or accuracy, or fewer candidates",
-            AccuracyWarning,
-            stacklevel=3,
         )
 
 

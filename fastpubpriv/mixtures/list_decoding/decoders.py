@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from scipy.linalg import solve_triangular
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
@@ -71,11 +70,9 @@ def start(
 def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
     """Warn, from public numbers, when the theorem asks for more rows than there are."""
     if thresholds.theory and n < needed:
-        warnings.warn(
+        warn(
             f"{name}: the theorem asks for {needed} rows at this weight and budget, and there are {n}; pass more rows, a larger "
             "budget, or mode='practical'",
-            AccuracyWarning,
-            stacklevel=3,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,7 +13,7 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
@@ -182,12 +181,10 @@ def lifted_errors(
 def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
     if predicted.covariance > 1.0:
-        warnings.warn(
+        warn(
             f"{run.account.name}: predicted relative covariance error {predicted.covariance:.3g}, and "
             f"{predicted.mean:.3g} standard deviations of the mean, for a component of {expected:.0f} rows; pass a larger budget, "
             "more private or public rows, a larger min_weight, or fewer columns",
-            AccuracyWarning,
-            stacklevel=3,
         )
 
 
@@ -397,7 +394,7 @@ def learn_separated_mixture(
     equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
     constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:
-        warnings.warn(f"learn_separated_mixture: {constant_text(constant)}", AccuracyWarning, stacklevel=2)
+        warn(f"learn_separated_mixture: {constant_text(constant)}")
     options = running.asked(ledger, random_state, threads, progress)
     learn = _learn_rounds if chosen.soft else _learn_leaves
     learnt = learn(rows, public, shape, chosen, budget, structure, weight_floor, **options)

@@ -20,7 +20,6 @@ import json
 import math
 import os
 import stat
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradients import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
 from fastpubpriv.mechanisms.sums import Released, sum_grid
@@ -600,11 +599,9 @@ def fit(
         if not plan.reads:
             return _result(run, record, task, plan, record.learn(run, task, plan), names)
         if not plan.beats(1.0):
-            warnings.warn(
+            warn(
                 f"train: method={record.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
                 "more private rows, or let step_size and priv_weight be chosen",
-                AccuracyWarning,
-                stacklevel=4,
             )
         with run.paid(before=plan.resumed):
             return _result(run, record, task, plan, record.learn(run, task, plan), names)
