@@ -52,15 +52,15 @@ class Estimate:
     look: Literal["point", "tick", "bar"] = "point"
 
     @property
-    def ends(self) -> tuple[FloatArray, FloatArray]:
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, those of no interval at the number itself."""
         return (self.mean, self.mean) if self.lower is None or self.upper is None else (self.lower, self.upper)
 
-    def on(self, places: Sequence[int]) -> Estimate:
+    def _on(self, places: Sequence[int]) -> Estimate:
         """What is on these lines, by ascending place, its rows counted among them."""
         rows = np.arange(len(self.mean)) if self.rows is None else self.rows
         chosen = np.flatnonzero(np.isin(rows, places))
-        lower, upper = (end[chosen] for end in self.ends)
+        lower, upper = (end[chosen] for end in self._ends)
         return Estimate(self.label, self.mean[chosen], lower, upper, np.searchsorted(places, rows[chosen]), self.look)
 
 
@@ -133,8 +133,8 @@ def plot_forest(
         groups, left_out = _shortened(estimates[0], groups, zero)
         label += left_out
     together = [place for _, places in groups for place in places]
-    low, high = _axis_ends([each.on(together) for each in estimates], zero)
-    ends = [_axis_ends([each.on(places) for each in estimates], zero) for _, places in groups]
+    low, high = _axis_ends([each._on(together) for each in estimates], zero)
+    ends = [_axis_ends([each._on(places) for each in estimates], zero) for _, places in groups]
     least = min(end - begin for begin, end in ends)
     if numbered or (not apart and least >= LEAST_OF_AXIS * (high - low)):
         ends = [(low, high)] * len(groups)
@@ -146,7 +146,7 @@ def plot_forest(
     grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
     shown: dict[str, Any] = {}
     for axes, (title, places), (low, high) in zip(grid, groups, ends, strict=False):
-        parts = [(i, each.on(places)) for i, each in enumerate(estimates)]
+        parts = [(i, each._on(places)) for i, each in enumerate(estimates)]
         parts = [(i, part) for i, part in parts if len(part.mean)]
         if zero or any(part.look == "bar" for _, part in parts):
             axes.axvline(0.0, color="0.6", lw=0.8, zorder=0)
@@ -174,7 +174,7 @@ def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str
     places = np.array([place for _, each in groups for place in each])
     if zero:
         with np.errstate(all="ignore"):
-            strength = np.nan_to_num(np.abs(first.mean) / (first.mean - first.ends[0]), nan=0.0)
+            strength = np.nan_to_num(np.abs(first.mean) / (first.mean - first._ends[0]), nan=0.0)
         places = places[np.argsort(-strength[places], kind="stable")]
     kept = set(places[:MOST_LINES].tolist())
     chosen = [(title, [place for place in each if place in kept]) for title, each in groups]
@@ -188,7 +188,7 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
     zeros = [0.0] * (zero or any(part.look == "bar" for part in parts))
     points, spans = [], []
     for part in parts:
-        span = np.column_stack([np.where(np.isfinite(end), end, part.mean) for end in part.ends])
+        span = np.column_stack([np.where(np.isfinite(end), end, part.mean) for end in part._ends])
         span = span[np.isfinite(span).all(axis=1)]
         spans.append(span[np.argsort(span[:, 1] - span[:, 0], kind="stable")])
         points.append(part.mean[np.isfinite(part.mean)])
@@ -206,7 +206,7 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
 
 def _draw(axes: Any, part: Estimate, shift: float, colour: str, ends: tuple[float, float]) -> Any:
     """Draw an estimate on its lines, cut to the axis, and return what the legend shows of it."""
-    rows, (lower, upper), (low, high) = part.rows + shift, part.ends, ends
+    rows, (lower, upper), (low, high) = part.rows + shift, part._ends, ends
     size = 4.5 if len(rows) <= MOST_LINES else 2.0
     depth = 3.0 - PALETTE.index(colour) / len(PALETTE)  # the first is in front
     if part.look == "bar":

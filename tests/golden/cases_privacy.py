@@ -52,6 +52,8 @@ TABLE: list[tuple[Any, list[tuple[Any, ...]], dict[str, Any]]] = [
     (privacy.gaussian_gram_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
     (privacy.gaussian_count_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
     (privacy.laplace_sum_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
+    (privacy.laplace_parts_grid, [(e, 3, 4, 10**5) for e in EPSILONS], {}),
+    (privacy.calibration.parts_slack, [(3, 11)], {}),
     (privacy.laplace_gram_grid, [(e, 7, 10**5) for e in EPSILONS[1:]], {}),
     (privacy.laplace_count_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
     (

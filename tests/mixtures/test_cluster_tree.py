@@ -165,7 +165,7 @@ PENGUINS = Mixture(
     DEVIATIONS[:, :, None] * np.linalg.cholesky(CORRELATION),
     np.array([0.44, 0.2, 0.36]),
 )
-METHODS = ("auto", "one_shot", "public_pca")
+METHODS = ("one_shot", "public_pca")
 
 
 def in_data_units(monkeypatch):
@@ -184,6 +184,11 @@ def found(rows, public, *, k=3, min_weight=0.15, method="auto", **options):
         learn_separated_mixture, rows, x_pub=public, n_components=k, min_weight=min_weight, method=method,
         budget=ZCDP(0.5), threads=1, progress=False, **options,
     )  # fmt: skip
+
+
+def test_penguins_in_grams_and_millimetres_by_default():
+    rows, labels, public = penguins()
+    assert matched(found(rows, public).predict(rows), labels) > 0.9
 
 
 @pytest.mark.parametrize("method", METHODS)
