@@ -65,7 +65,7 @@ Number = TypeVar("Number", int, float)
 
 def halve(low: Number, high: Number, holds: Callable[[Number], bool], close: float = 1.0) -> Number:
     """The least number from which `holds` is true, to a factor `close`; it is false at `low` and true at `high`."""
-    whole = isinstance(low, int)
+    whole = isinstance(low, int) and isinstance(high, int)
     while high > low * close and not (whole and high - low <= 1):
         middle: Any = (low + high) // 2 if whole else math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)
