@@ -189,7 +189,7 @@ def hostile_pair():
 
 
 def plant(monkeypatch, learn):
-    """Let the default method learn in this way."""
+    """Let a method learn in this way."""
     monkeypatch.setitem(learners.METHODS, "lifted_coinpress", replace(lifted.METHOD, learn=learn))
 
 
@@ -200,7 +200,7 @@ def test_catches_a_mean_that_bypasses_release(monkeypatch):
 
     plant(monkeypatch, leaky)
     with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
+        record_replay(gaussian(ZCDP(0.5), method="lifted_coinpress", rounds=3), *hostile_pair(), budget=ZCDP(0.5))
 
 
 def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
@@ -209,7 +209,14 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
         return lifted.learn(run, base, problem, rounds=rounds + (largest > 100.0))
 
     plant(monkeypatch, adaptive)
-    raises(ReplayError, None, record_replay, gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
+    raises(
+        ReplayError,
+        None,
+        record_replay,
+        gaussian(ZCDP(0.5), method="lifted_coinpress", rounds=3),
+        *hostile_pair(),
+        budget=ZCDP(0.5),
+    )
 
 
 def test_catches_clipping_to_a_private_radius(monkeypatch):

@@ -95,7 +95,7 @@ def mixture(function, x_priv, x_pub, **options):
 
 
 # Columns that are counted are named, and read by their lists of keys: tests/estimators/test_value_counts.py.
-COUNTED = {"crosstab", "value_counts"}
+COUNTED = {"crosstab", "describe", "value_counts"}
 # Matched in tests/training/test_regression.py: what they release are coefficients.
 LABELLED = {"linear_regression", "logistic_regression", "train"}
 FUNCTIONS = {
