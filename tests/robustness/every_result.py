@@ -36,7 +36,7 @@ MADE = {
     "GaussianResult": lambda: seeded(fpp.estimate_gaussian, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
     "GaussianReport": lambda: MADE["GaussianResult"]().report,
     "MixtureResult": lambda: seeded(
-        fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4)
+        fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4), method="tree"
     ),
     "TrainingResult": lambda: seeded(
         fpp.linear_regression, pd.DataFrame(ROWS, columns=["age", SECOND]), ROWS @ [1.0, 0.1], x_pub=PUBLIC,

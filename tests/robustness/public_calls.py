@@ -488,8 +488,6 @@ def spending_functions():
                 continue
             if {"budget", "ledger"} <= set(inspect.signature(function).parameters):
                 found[f"{module.name}.{name}"] = function
-    # What estimators call, not what people call.
-    del found["fastpubpriv.session.start"]
     return found
 
 

@@ -233,12 +233,12 @@ def test_a_number_of_scales_for_which_the_papers_noise_does_not_do(monkeypatch):
     """The event is made after a released number; where there is none the exact accounting stands ready."""
     honest = decoders.paper_event
     monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: honest(*a, **k) if k["histograms"] == 12 else None)
-    found = decode_gaussians(LINE * 1.0, budget=ApproxDP(8, 1e-6), accounting="paper", min_weight=0.9)
+    found = decode_gaussians(LINE * 1.0, budget=ApproxDP(8, 1e-6), accounting="paper", min_weight=0.9, max_scales=12)
     assert len(found.scales) == 1
     monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: None)
     ledger = ample(ApproxDP(8, 1e-6))
     with pytest.raises(BudgetError, match="paper's parameters"):
-        decode_gaussians(LINE, budget=ApproxDP(8, 1e-6), accounting="paper", ledger=ledger)
+        decode_gaussians(LINE, budget=ApproxDP(8, 1e-6), accounting="paper", max_scales=12, ledger=ledger)
     assert spent_nothing(ledger)
 
 
