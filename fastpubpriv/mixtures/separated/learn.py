@@ -318,7 +318,7 @@ def learn_separated_mixture(
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
         once, then the nearest of the centres of the public rows; for components of comparable scale and 2 to 10 public rows each.
         "public_pca": public rows alone find the components. "auto" decides by n_priv, n_pub, dim, n_components, min_weight and
-        the budget: "soft_em" wherever its noise is predicted small.
+        the budget: "soft_em" wherever its noise is predicted small and there are four public rows for each component.
     structure : "auto", "public", "mean", "diagonal" or "full"
         What is learnt privately of each component, as in `estimate_gaussian`: "auto" predicts what is best for each by its
         released count and its public rows. "soft_em" and mode "theory" learn full covariances.

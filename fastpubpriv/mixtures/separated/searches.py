@@ -412,13 +412,17 @@ METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, 
 
 # Relative noise of a component's covariance under the whole budget up to which rounds of soft EM end closer than a search.
 CLEAR = 0.5
+SOFT_ROWS = 4  # public rows for each component from which they start it well: from one each it collapses onto them
 
 
 def choose_method(method: str, shape: Shape, *, pure: bool, noise: float = math.inf) -> SearchMethod:
     """The method to run, by public numbers alone; `noise` is `soft_em.budget_noise`. Pure budgets can pay for no private search."""
     if method != "auto":
         return METHODS[method]
-    if not pure and shape.mode == "practical" and shape.n_components > 1 and shape.dim > 1 and noise <= CLEAR:
+    practical = (
+        shape.mode == "practical" and shape.dim > 1 and shape.n_pub >= SOFT_ROWS * shape.n_components > SOFT_ROWS
+    )
+    if practical and not pure and noise <= CLEAR:
         return SOFT_EM
     if pure or shape.n_components == 1:
         return PUBLIC_PCA
