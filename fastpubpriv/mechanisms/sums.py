@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
@@ -432,11 +433,21 @@ class StatisticQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        # A few rows at a time: what they become is then read while it is still in the second-level cache.
+        for part in self.parts_of(chunk):
+            kernels.rows_sum(part, self.row_map, accumulators[0])
+
+    def parts_of(self, chunk: Chunk) -> Iterator[FloatArray]:
+        """Yield the statistics of a few rows at a time: they are then read while they are still in the second-level cache."""
         size = max(64, _NUMBERS // self.row_map.out_dim)
         for begin in range(0, len(chunk), size):
-            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
-            kernels.rows_sum(part, self.row_map, accumulators[0])
+            yield np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+
+    def whole_rows(self, chunk: Chunk) -> Iterator[NDArray[np.int32]]:
+        """Yield the integer rows made of them."""
+        for part in self.parts_of(chunk):
+            rows = np.empty((len(part), self.row_map.out_dim), dtype=np.int32)
+            kernels.rows_quantise(part, self.row_map, rows)
+            yield rows
 
     @property
     def row_cost(self) -> int:
@@ -468,13 +479,8 @@ class StatisticPartsQuery(StatisticQuery):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        dim = self.row_map.out_dim
         belongs = (self.part_of[:, None] == np.arange(self.part_of.max() + 1)).astype(np.float64)
-        size = max(64, _NUMBERS // dim)
-        for begin in range(0, len(chunk), size):
-            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
-            rows = np.empty((len(part), dim), dtype=np.int32)
-            kernels.rows_quantise(part, self.row_map, rows)
+        for rows in self.whole_rows(chunk):
             # Whole numbers below 2^53, so every product and sum of doubles is exact.
             squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
             norms = np.sqrt(squares).astype(np.int64)
@@ -534,9 +540,7 @@ class StatisticGramQuery(StatisticQuery):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        size = max(64, _NUMBERS // self.row_map.out_dim)
-        for begin in range(0, len(chunk), size):
-            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+        for part in self.parts_of(chunk):
             if len(part):
                 kernels.rows_gram(part, self.row_map, accumulators[0])
 
@@ -574,12 +578,7 @@ class SoftGramQuery(StatisticQuery):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        dim = self.row_map.out_dim
-        size = max(64, _NUMBERS // dim)
-        for begin in range(0, len(chunk), size):
-            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
-            rows = np.empty((len(part), dim), dtype=np.int32)
-            kernels.rows_quantise(part, self.row_map, rows)
+        for rows in self.whole_rows(chunk):
             # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
             for place, mine in enumerate(np.split(rows, self.parts, axis=1)):
                 whole = mine[mine.any(axis=1)].astype(np.float64)

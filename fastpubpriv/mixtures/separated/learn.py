@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -396,8 +397,8 @@ def learn_separated_mixture(
     if constant:
         warn(f"learn_separated_mixture: {constant_text(constant)}")
     options = running.asked(ledger, random_state, threads, progress)
-    learn = _learn_rounds if chosen.soft else _learn_leaves
-    learnt = learn(rows, public, shape, chosen, budget, structure, weight_floor, **options)
+    learn: Any = _learn_rounds if chosen.soft else partial(_learn_leaves, structure=structure)
+    learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
     found = {"n_components_asked": k, "fallback_columns": constant}
     return bounded(replace(learnt, diagnostics={**learnt.diagnostics, **found}), box)
 
@@ -408,8 +409,8 @@ def _learn_leaves(
     shape: Shape,
     chosen: SearchMethod,
     budget: Budget,
-    structure: str,
     weight_floor: float,
+    structure: str,
     **options: Any,
 ) -> MixtureResult:
     """A search, a Gaussian for each leaf, and in mode "practical" a count of how well they fit."""
@@ -454,7 +455,6 @@ def _learn_rounds(
     shape: Shape,
     chosen: SearchMethod,
     budget: Budget,
-    structure: str,
     weight_floor: float,
     **options: Any,
 ) -> MixtureResult:

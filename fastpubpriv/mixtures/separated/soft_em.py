@@ -39,7 +39,7 @@ from fastpubpriv.sources.views import interleave_rows
 CHOICE = Fraction(1, 50)
 SEARCHES: dict[str, Fraction] = {"one_shot": Fraction(2, 25), "tree": Fraction(1, 10)}
 # Fewer public rows than this for each component: the tree's labels start an attempt of their own.
-TREE_ROWS = 20
+TREE_START_ROWS = 20
 # Relative noise of a covariance that an early round may have, and the bounds of its share of the budget.
 EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
 # Above this an early round shows nothing: the starts are compared as they are.
@@ -116,7 +116,7 @@ class Plan:
         noise = budget_noise(dim, k, n, rho)
         share = min(max((noise / EARLY_NOISE) ** 2, LEAST_EARLY), MOST_EARLY)
         noisy = noise / math.sqrt(share) > NOISY
-        searches = tuple(SEARCHES)[: 0 if k == 1 else 1 if noisy or n_pub >= TREE_ROWS * k else 2]
+        searches = tuple(SEARCHES)[: 0 if k == 1 else 1 if noisy or n_pub >= TREE_START_ROWS * k else 2]
         starts, left = 2 + len(searches), 1 - sum((SEARCHES[name] for name in searches), CHOICE + fit.SHARE)
         early = Fraction(share).limit_denominator(10**6)
         if noisy:
