@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -78,10 +79,10 @@ def float_up(value: Fraction) -> float:
     return found
 
 
-def float_for(value: Fraction) -> float:
-    """Return the float that stands for `value`, or the smallest that is not below it if none does."""
+def float_for(value: Fraction, rounded: Callable[[Fraction], float] = float_up) -> float:
+    """Return the float that stands for `value`, or `rounded(value)` if none does."""
     nearest = float(value)
-    return nearest if Fraction(str(nearest)) == value else float_up(value)
+    return nearest if Fraction(str(nearest)) == value else rounded(value)
 
 
 def show(value: Fraction) -> str:

@@ -31,7 +31,7 @@ from fastpubpriv.privacy.pld import (
     poisson_replace,
     solved,
 )
-from fastpubpriv.privacy.rationals import Number, exact, float_down, float_up, show, whole
+from fastpubpriv.privacy.rationals import Number, exact, float_down, float_for, float_up, show, whole
 
 
 class Sampling(ABC):
@@ -347,8 +347,7 @@ def _multiplier(value: Number) -> float:
     number = exact(value, "noise_multiplier")
     if not _MULTIPLIERS[0] <= number <= _MULTIPLIERS[1]:
         raise BudgetError("noise_multiplier must be between 0.01 and 1e9")
-    nearest = float(number)  # the caller's own float; every cost has a margin far above its last bit
-    return nearest if exact(nearest, "noise_multiplier") == number else float_down(number)
+    return float_for(number, float_down)  # the caller's own float: every cost has a margin far above its last bit
 
 
 def _checked_steps(sampling: Sampling, steps: int, relation: Neighbors) -> int:
