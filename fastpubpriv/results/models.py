@@ -124,6 +124,15 @@ _REASONS = {
 STATUSES = ("ok", "heavy_tail", "shifted", "few_rows", "unresolved", "few_public_rows")
 
 
+def _ends_about(
+    result: TrainingResult | DescentResult, known: FloatArray, std: FloatArray, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of intervals about the exact coefficients of a result; they reach the estimates `known` too."""
+    half = normal_quantile(0.5 + level / 2.0) * std
+    lower = result.interval_center - result.tail_below - half
+    return np.minimum(known, lower), np.maximum(known, result.interval_center + result.tail_above + half)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TrainingResult(Result):
     """A released linear model: of a label, or of the log-odds of the second of two classes.
@@ -284,10 +293,8 @@ class TrainingResult(Result):
 
     def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Of [intercept, coefficients]."""
-        half = normal_quantile(0.5 + level / 2.0) * np.sqrt(np.diag(self.covariance)) * self._known
-        known = np.append(self.intercept, self.coefficients)
-        lower = np.minimum(known, self.interval_center - self.tail_below - half)
-        return lower, np.maximum(known, self.interval_center + self.tail_above + half)
+        std = np.sqrt(np.diag(self.covariance)) * self._known
+        return _ends_about(self, np.append(self.intercept, self.coefficients), std, level)
 
     def _terms_of(self, rows: Any) -> FloatArray:
         return terms_of(rows, self.dim, self.columns, self.design)
@@ -563,10 +570,8 @@ class DescentResult(Result):
         known = np.column_stack([self.intercept, self.coefficients])
         if not self.status:
             return np.full_like(known, np.nan), np.full_like(known, np.nan)
-        half = normal_quantile(0.5 + level / 2.0) * self.standard_error
-        lower = (self.interval_center - self.tail_below - half).reshape(known.shape)
-        upper = (self.interval_center + self.tail_above + half).reshape(known.shape)
-        return np.minimum(known, lower), np.maximum(known, upper)
+        lower, upper = _ends_about(self, known.ravel(), self.standard_error, level)
+        return lower.reshape(known.shape), upper.reshape(known.shape)
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""

@@ -18,7 +18,7 @@ from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.columns import LEVEL
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, Norms, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
@@ -42,7 +42,7 @@ _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
 _LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
 _MUCH = 0.25  # part of a variance
 _THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
-CLIPPED_GRAM = 0.6
+_CLIPPED_GRAM = 0.6
 _MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
 _FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
@@ -182,15 +182,19 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
         clip_radius=math.sqrt(radius),
     )
     noise = found.noise_std / n / (1.0 if run.account.pure else math.sqrt(2.0))
-    clipped = float(dim) if norms.law is None else min(float(dim), CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    clipped = clipped_part(norms, radius, n, dim)
     plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
     near = public.T @ public / m
-    if (
-        not problem.loss.classes
-    ):  # whitened rows, but for directions that none has, or one: where all categories have a term
+    if not problem.loss.classes:
+        # Whitened rows, but for directions that none has, or one: where all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < _THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
     return pooled_curvature(plain, noise, clipped, near, m)
+
+
+def clipped_part(norms: Norms, radius: float, n: float, dim: int) -> float:
+    """Return what clipping at this radius may have taken from a curvature of n rows: all of its trace where no norm was seen."""
+    return float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
 
 
 def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: FloatArray, m: int) -> Curvature:
@@ -297,9 +301,8 @@ class ExactStep:
     found: RadialMean
     start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
-    mean_score: Callable[[FloatArray], FloatArray] | None = (
-        None  # of public rows at coefficients (D,), of a loss that bends
-    )
+    # of public rows at coefficients (D,), of a loss that bends
+    mean_score: Callable[[FloatArray], FloatArray] | None = None
 
     @property
     def m(self) -> int:

@@ -31,7 +31,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.coordinates import Whitener, kept_rows, quantile, rotation_map
-from fastpubpriv.training.exact import CLIPPED_GRAM, GRAM, GRAM_COUNT, START, Curvature, ExactStep, pooled_curvature
+from fastpubpriv.training.exact import GRAM, GRAM_COUNT, START, Curvature, ExactStep, clipped_part, pooled_curvature
 from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared, Units
 from fastpubpriv.training.newton import FEW_OF_CLASSES
 from fastpubpriv.training.problem import FAR_ROWS, Fitted, TrainingMethod
@@ -362,8 +362,7 @@ def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Row
     found = on_rows.release(
         VectorSum(affine=affine, radius=radius), name=f"curvature{again}", cost=plan.count.left, clip_radius=radius
     )
-    dim = slope.size
-    clipped = float(dim) if norms.law is None else min(float(dim), CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    clipped = clipped_part(norms, radius, n, slope.size)
     plain = bend.matrix(np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n)
     near = bend.matrix(public.mean(axis=0))
     return pooled_curvature(plain, found.noise_std / n / math.sqrt(2.0), clipped, near, len(public))
