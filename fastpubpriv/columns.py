@@ -101,9 +101,8 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     return array
 
 
-NUMBER, MISSING, LEVEL, OTHER = range(
-    4
-)  # what a term of a model is: a number, whether it is missing, a category, none of them
+# What a term of a model is: a number, whether it is missing, a category, none of them.
+NUMBER, MISSING, LEVEL, OTHER = range(4)
 
 
 def term_values(

@@ -84,9 +84,8 @@ class Method(Generic[Problem]):
     name: str  # the value of `method=`
     learn: Callable[..., Any]  # releases, after the debit, and returns what was learnt
     draws: Callable[Problem, int]  # a public upper bound on the draws of noise
-    prepare: Callable[..., Any] = lambda *_, **__: (
-        None
-    )  # before the debit: refuses what cannot be done, from public numbers alone
+    # before the debit: refuses what cannot be done, from public numbers alone
+    prepare: Callable[..., Any] = lambda *_, **__: None
     # the error for public sizes and a budget, for `plan`; without it `plan` refuses the method
     predict: Callable[..., Any] | None = None
     # budget -> the part of it that is kept for releases with an (epsilon, delta) of their own

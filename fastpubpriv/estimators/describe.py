@@ -144,9 +144,8 @@ def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> Reach:
     first, second = over.mean(axis=2), (over**2).mean(axis=2)
     excess = first @ line.mass
     known = line.variance.copy()
-    known[[0, -1]] = line.mass[[0, -1]] * (
-        line.mass[[0, -1]] + 1.0
-    )  # a guess from the cells before them; else see `tail`
+    # A guess from the cells before them; else see `tail`.
+    known[[0, -1]] = line.mass[[0, -1]] * (line.mass[[0, -1]] + 1.0)
     variance = first**2 @ known + (second - first**2) @ line.mass
     back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
     best = int(np.argmin((points**2 * noise) ** 2 + variance + back**2 / 20.0))

@@ -50,10 +50,8 @@ def _race(
     for turn in range(begin, end):
         row = queue[turn]
         nearest, out = math.inf, False
-        for reach in (
-            farthest * above,
-            math.inf,
-        ):  # most rows go home in the first round; the second measures the others
+        # Most rows go home in the first round; the second measures the others.
+        for reach in (farthest * above, math.inf):
             close = reach if reach > _TINY else _TINY
             for at in range(m):
                 other = order[at]

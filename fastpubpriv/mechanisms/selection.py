@@ -194,9 +194,8 @@ METHODS = ("auto", "exact", "cells", "densities")
 SCORES = ("minimum_distance", "yatracos", "log_ratio")
 MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice does
 CLIP = 8.0
-LEAST_ACCURACY = (
-    1e-9  # least accuracy for which rows are computed: a smaller one is out of reach, and its square may underflow
-)
+# Least accuracy for which rows are computed: a smaller one is out of reach, and its square may underflow.
+LEAST_ACCURACY = 1e-9
 SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 LAWS = ("auto", *CHOICE_LAWS)
 

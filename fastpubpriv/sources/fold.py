@@ -27,9 +27,8 @@ Accumulators = tuple[Any, ...]
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
 # The same where the caller says how many threads; tests make it zero, to cut few rows in many ways.
 _INLINE_WORK_ASKED = _INLINE_WORK
-_ONE_CHUNK_WORK = (
-    500_000  # below this, rows in memory are added at once: all that cuts and shares them out would take longer
-)
+# Below this, rows in memory are added at once: all that cuts and shares them out would take longer.
+_ONE_CHUNK_WORK = 500_000
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 # Chunks for each thread, so that the others can take over the work of one that was held up or began late: as many as have this much
 # work each, as every chunk begins with some microseconds of Python that only one thread runs at a time.

@@ -26,9 +26,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from fastpubpriv.threads.guard import call_guarded
 
-POLL_SECONDS = (
-    0.05  # wake up this often: a signal may go to another thread, and then a waiting thread does not notice it
-)
+# Wake up this often: a signal may go to another thread, and then a waiting thread does not notice it.
+POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 1.0  # if no thread has begun a call for so long, the calling thread does the work
 _BARREN_SECONDS = 60.0  # after a thread was started and did not run, no other is started for so long
 # Memory that must be free before a thread is started: its stack, and what it and the other threads will work with.
@@ -216,9 +215,8 @@ def _start_thread(pool: _Pool) -> bool:
 
 
 def _life(pool: _Pool) -> None:
-    with contextlib.suppress(
-        BaseException
-    ):  # otherwise Python prints the error, for example of a thread that lacks the memory to begin
+    # Otherwise Python prints the error, for example of a thread that lacks the memory to begin.
+    with contextlib.suppress(BaseException):
         pool.serve()
 
 
@@ -261,9 +259,8 @@ class Progress:
                 self._bar = _bar(self._total)
             self._bar.update(self._bar.task_ids[0], completed=done, refresh=True)
             self._show_at = time.monotonic() + _REDRAW_SECONDS
-        except (
-            Exception
-        ):  # for example a closed terminal: a pass that has been paid for must not fail because of its bar
+        except Exception:
+            # For example a closed terminal: a pass that has been paid for must not fail because of its bar.
             self.wanted = False
 
     def close(self) -> None:
