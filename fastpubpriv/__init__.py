@@ -51,7 +51,7 @@ if _TYPE_CHECKING:
     from fastpubpriv.results.mixture import MixtureResult, SelectionResult
     from fastpubpriv.results.models import DescentResult, TrainingResult
     from fastpubpriv.results.ranks import QuantileResult
-    from fastpubpriv.sources import Rows
+    from fastpubpriv.sources import PersonTable, Rows, persons
     from fastpubpriv.training.train import linear_regression, logistic_regression, train
     from fastpubpriv.warming import warmup
 
@@ -87,6 +87,7 @@ __all__ = [
     "OrderBounds",
     "OutOfMemoryError",
     "PCAResult",
+    "PersonTable",
     "Plan",
     "Preconditioner",
     "PrivacyWarning",
@@ -110,6 +111,7 @@ __all__ = [
     "logistic_regression",
     "no_public_baseline",
     "order_bounds",
+    "persons",
     "plan",
     "precondition",
     "private_pca",
@@ -152,7 +154,7 @@ _HOMES = {
         ("planning", "OrderBounds Plan order_bounds plan"),
         ("privacy", "ZCDP ApproxDP Ledger PureDP"),
         ("results.estimates", "CovarianceResult GaussianResult MeanResult PCAResult"),
-        ("sources", "Rows"),
+        ("sources", "PersonTable Rows persons"),
         ("results.models", "DescentResult TrainingResult"),
         ("results.ranks", "QuantileResult"),
         ("training.train", "linear_regression logistic_regression train"),

@@ -15,9 +15,9 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
-from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, PureDP, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP, gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodePayer
-from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory, warn_of_persons
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import has_memory, max_threads
 
@@ -147,6 +147,8 @@ def open_rows(
     if x_pub is None:
         return rows, None
     refuse_shared_memory(x_priv, x_pub, columns=columns)
+    if not rows.persons:
+        warn_of_persons(x_pub)
     # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
     show = rows.kind != "csv"
     return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
@@ -261,6 +263,11 @@ class Run:
     def fields(self, n_pub: int) -> dict[str, Any]:
         """The fields that every result shares."""
         return {
+            **(
+                {"relation": "replace all rows of one person; the number of persons is public"}
+                if self.rows.persons
+                else {}
+            ),
             "n_priv": self.rows.n,
             "n_pub": n_pub,
             "dim": self.rows.dim,
@@ -317,6 +324,7 @@ def start(
         reserved=reserved,
         ledger=account_arguments["ledger"],
         random_state=account_arguments["random_state"],
+        relation=Neighbors.REPLACE_PERSON if rows.persons else Neighbors.REPLACE_ONE,
     )
     # Warn about a delta that protects nobody; everything in the warning is public.
     if isinstance(budget, ApproxDP):

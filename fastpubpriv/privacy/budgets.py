@@ -23,6 +23,7 @@ class Neighbors(Enum):
     """The pairs of data sets that a guarantee must not tell apart.
 
     REPLACE_ONE: the same number of rows, one row exchanged for any other; n is public. The library promises this one.
+    REPLACE_PERSON: the same persons, all rows of one exchanged for any others, at least one. Promised for `persons`.
     ADD_REMOVE_ONE: one row more or fewer. Calculators only, to compare with published tables; no fit reports it.
 
     Examples
@@ -32,6 +33,7 @@ class Neighbors(Enum):
     """
 
     REPLACE_ONE = "replace_one"
+    REPLACE_PERSON = "replace_person"
     ADD_REMOVE_ONE = "add_remove_one"
 
 

@@ -504,7 +504,7 @@ class StableHistogramEvent(Event):
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
         if self.epsilon <= 0:
             raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
-        if self.relation is not Neighbors.REPLACE_ONE:
+        if self.relation is Neighbors.ADD_REMOVE_ONE:
             raise BudgetError("a stable histogram is accounted for under replace-one")
 
     @property
@@ -654,7 +654,7 @@ class SampledGaussianEvent(Event):
     @property
     def noise_multiplier(self) -> float:
         """Noise over the clipping norm, rounded down: the sum moves by two norms under replace-one, by one under add/remove."""
-        norms = 2 if self.relation is Neighbors.REPLACE_ONE else 1
+        norms = 2 if self.relation is not Neighbors.ADD_REMOVE_ONE else 1
         root = math.sqrt(float_up(Fraction(self.squared_sensitivity))) / norms
         while Fraction(root) ** 2 * norms**2 < self.squared_sensitivity:
             root = math.nextafter(root, math.inf)

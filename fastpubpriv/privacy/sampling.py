@@ -62,7 +62,7 @@ class Sampling(ABC):
 
 def _jump(relation: Neighbors) -> int:
     """Largest change of the sum when one row changes, in units of C."""
-    return 2 if relation is Neighbors.REPLACE_ONE else 1
+    return 2 if relation is not Neighbors.ADD_REMOVE_ONE else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Poisson(Sampling):
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
         """One pair under replace-one; removing and adding a row under add/remove."""
         rate = rate_up(self.rate)
-        if relation is Neighbors.REPLACE_ONE:
+        if relation is not Neighbors.ADD_REMOVE_ONE:
             return (poisson_replace(rate, noise_multiplier),)
         removed = poisson_remove(rate, noise_multiplier)
         return (removed, removed.swapped)
@@ -204,7 +204,7 @@ def rate_up(rate: Fraction) -> float:
 
 def check_fixed_size(relation: Neighbors) -> None:
     """Batches of fixed size are for a public number of rows."""
-    if relation is not Neighbors.REPLACE_ONE:
+    if relation is Neighbors.ADD_REMOVE_ONE:
         raise BudgetError("batches of fixed size are accounted for under replace-one only; pass Poisson(rate)")
 
 
@@ -331,7 +331,7 @@ def noise_multiplier_for(
     epsilon, delta = float_down(budget.epsilon), delta_in(budget.delta)
     if squared is not None:
         return _root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
-    start = float(sampling.rate) * (2.0 if relation is Neighbors.REPLACE_ONE else 1.0) * math.sqrt(count)
+    start = float(sampling.rate) * (2.0 if relation is not Neighbors.ADD_REMOVE_ONE else 1.0) * math.sqrt(count)
     start = min(max(start / gdp_mu(epsilon, delta), 0.3), float(_MULTIPLIERS[1]) / 4)
     # A coarse grid shows where to look, and how steep the cost is there; its word is not taken for anything else.
     near = _least_multiplier(

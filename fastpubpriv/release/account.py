@@ -10,7 +10,7 @@ from typing import Any
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger, total_variation
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger, Neighbors, total_variation
 from fastpubpriv.privacy.rationals import whole
 from fastpubpriv.release.spending import choose_spending
 from fastpubpriv.release.transcript import RELATION, Book, Reserve, record_opening
@@ -171,6 +171,8 @@ class Account:
         Where the budget is debited; it must count under replace-one.
     random_state : None or int
         None: a fresh key of the operating system for each release. int: repeatable, flagged, not private.
+    relation : Neighbors
+        What a row stands for: a row, or all rows of one person. The ledger must count under the same.
     """
 
     def __init__(
@@ -182,6 +184,7 @@ class Account:
         reserved: ApproxDP | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
+        relation: Neighbors = RELATION,
     ) -> None:
         if not isinstance(budget, Budget):
             raise BudgetError(
@@ -190,16 +193,18 @@ class Account:
             )
         if ledger is not None and not isinstance(ledger, Ledger):
             raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
-        if ledger is not None and ledger.relation is not RELATION:
+        if ledger is not None and ledger.relation is not relation:
+            promise = "replace-one, with a public number of rows" if relation is RELATION else relation.name
             raise BudgetError(
-                f"{name} is private under replace-one, with a public number of rows, and the ledger counts under "
-                f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.REPLACE_ONE"
+                f"{name} is private under {promise}, and the ledger counts under "
+                f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.{relation.name}"
             )
         if reserved is not None and not isinstance(budget, ApproxDP):
             raise BudgetError(
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
         self.budget = budget
+        self.relation = relation
         self.book = Book(name, key_source(random_state), draws)
         self.path: tuple[int, ...] = ()
         self.reserve: None = None  # it pays by itself
@@ -263,7 +268,7 @@ class Account:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         self.book.keys.check()  # a machine without randomness must fail before anything is paid; a child pays by itself
         if self._ledger is not None and not paid:
-            self._ledger.debit(self.budget, name=self.name, relation=RELATION)
+            self._ledger.debit(self.budget, name=self.name, relation=self.relation)
         self.book.price = self.budget
         self.book.number = record_opening(self.name, self.budget, self.book.declared)
 
@@ -339,7 +344,7 @@ class Block(Account):
     """The payer of releases on one block of an account's rows. It shares the account's book and counts its own costs."""
 
     def __init__(self, parent: Account, index: int) -> None:
-        self.budget, self.book = parent.budget, parent.book
+        self.budget, self.book, self.relation = parent.budget, parent.book, parent.relation
         self.path, self.reserve = (*parent.path, index), None
         self._ledger, self._spending = parent._ledger, parent._spending.for_block()
         self._blocks = self._scopes = 0

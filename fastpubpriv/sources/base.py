@@ -121,6 +121,7 @@ class Rows(Closed, ABC):
 
     random_access: bool = False
     cluster: Cluster | None = None  # where the rows live, if not in this process
+    persons: bool = False  # whether each row stands for all rows of one person
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         if n < 1:
@@ -435,6 +436,18 @@ class Rows(Closed, ABC):
             `factory` is not callable, or n or dim is not a positive whole number.
         """
         return OPENERS["chunks"](factory, n=n, dim=dim)
+
+
+class Table(Closed, ABC):
+    """Private rows that are made of another source, for the columns that a call asks for."""
+
+    __slots__ = ("source",)
+
+    source: Any
+
+    @abstractmethod
+    def rows(self, columns: Any) -> Rows:
+        """The rows, of these columns, of all where None are named; checks of form only."""
 
 
 # The constructor of each kind of rows; `open.py` fills this in, since readers and views import the class above.

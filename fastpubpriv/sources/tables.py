@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from types import ModuleType
 from typing import Any
 
@@ -60,6 +61,23 @@ class TextWord:
         if not 0 < len(data) <= self.most or 0 in data:
             return math.nan
         return float(int.from_bytes(data[self.first : self.first + WORD_BYTES].ljust(WORD_BYTES, b"\0"), "big"))
+
+
+@dataclass(frozen=True, slots=True)
+class TextHash(TextWord):
+    """A whole number below 2^52 in place of a text of any length; NaN for a cell without text."""
+
+    first: int = 0
+    most: int = sys.maxsize
+
+    def of(self, cell: Any) -> float:
+        """See `TextWord.of`."""
+        return self.of_bytes(plain_text(cell).encode(errors="surrogatepass")) if isinstance(cell, str) else math.nan
+
+    @staticmethod
+    def of_bytes(data: bytes) -> float:
+        """The number of a text without blanks around it."""
+        return float(int.from_bytes(blake2b(data, digest_size=8).digest()) >> 12) if data else math.nan
 
 
 TextRule = Sequence[str] | TextsOrOther | TextWord
@@ -148,6 +166,11 @@ def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
 
 def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
     """The words of texts in a LargeBinaryArray; those of bytes beyond ASCII one by one, as Python checks the encoding."""
+    if isinstance(word, TextHash):
+        distinct = trimmed.dictionary_encode()
+        numbers = [math.nan if each is None else word.of_bytes(each) for each in distinct.dictionary.to_pylist()]
+        found = np.array([*numbers, math.nan])
+        return np.asarray(found[distinct.indices.fill_null(len(numbers)).to_numpy()], dtype=np.float64)
     begin = np.frombuffer(trimmed.buffers()[1], np.int64)[trimmed.offset : trimmed.offset + len(trimmed) + 1]
     size = np.diff(begin)
     data = np.frombuffer(trimmed.buffers()[2] or b"", np.uint8)

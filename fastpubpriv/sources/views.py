@@ -27,13 +27,14 @@ class View(Rows):
     cluster does so with the part of the source that it holds.
     """
 
-    __slots__ = ("_rows", "cluster", "random_access")
+    __slots__ = ("_rows", "cluster", "persons", "random_access")
 
     def __init__(self, rows: Rows, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         super().__init__(n, dim, kind, columns)
         self._rows = rows
         self.random_access = rows.random_access
         self.cluster = rows.cluster
+        self.persons = rows.persons
 
     @property
     def sources(self) -> tuple[Rows, ...]:

@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Rows, warn_of_persons
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled, weighted_rows
 from fastpubpriv.sources.open import texts_of_column, texts_of_labels
 from fastpubpriv.sources.tables import plain_text
@@ -266,6 +266,8 @@ def opened(
         if not classes:
             refuse_text_labels(x_pub, y_pub, label)
         raise
+    if not rows.persons:
+        warn_of_persons(x_pub)
     if stated.weights_priv is not None:
         rows = weighted_rows(rows, stated.weights_priv)
     return rows, table, _in_places(stated, texts, names)
