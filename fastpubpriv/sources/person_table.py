@@ -126,7 +126,7 @@ def _chosen(rows: Rows, people: _People) -> FloatArray:
 
 
 def _added(rows: Rows, people: _People, keep: str) -> FloatArray:
-    """The sum or mean of each person's numbers in each column, added up in the order of the rows; NaN where there are none."""
+    """The sum or mean of each person's numbers in each column, added up in the order of the rows: 0 or NaN where there are none."""
     total, counts, begin = np.zeros((people.count, rows.dim)), np.zeros((people.count, rows.dim)), 0
     with np.errstate(all="ignore"):
         for chunk in rows.chunks():
@@ -137,7 +137,6 @@ def _added(rows: Rows, people: _People, keep: str) -> FloatArray:
                 np.add.at(total[:, j], person[usable], chunk[usable, j].astype(np.float64))
                 counts[:, j] += np.bincount(person[usable], minlength=people.count)
             begin += len(chunk)
-        total[counts == 0] = np.nan
         return total if keep == "sum" else total / counts
 
 
@@ -177,7 +176,7 @@ def persons(x_priv: Any, *, person: Any, keep: str = "row") -> PersonTable:
     keep : {"row", "mean", "sum"}
         What stands for a person: one of its rows, taken as if at random; or of each column the mean, or the sum, of the
         numbers that its rows have. "row" serves every function; "mean" gives means in which each person has the same
-        weight, with less noise from rows that vary; "sum" gives totals of persons.
+        weight, with less noise from rows that vary; "sum" gives totals of persons, 0 for one without numbers.
 
     Returns
     -------
