@@ -22,7 +22,7 @@ from fastpubpriv.mechanisms.group_covariances import GroupQuery
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.sources import Executor, dask_backend, private_rows, public_rows, remote
 from fastpubpriv.sources.labelled import labelled_rows
-from fastpubpriv.sources.views import distant_pairs, interleave_rows, linear_rows, pair_rows, split_rows
+from fastpubpriv.sources.views import DistantPairs, Pairs, interleave_rows, linear_rows, split_rows
 from fastpubpriv.threads import pool
 
 TEXT = "Alice-SSN-123"
@@ -34,10 +34,10 @@ VIEWS = {
     "slice": lambda r: r.slice(3, 300),
     "last part": lambda r: split_rows(r, 2, 1)[1],
     "interleaved": lambda r: interleave_rows(r, 3, 2, 5)[1],
-    "pairs": pair_rows,
-    "distant pairs": distant_pairs,
+    "pairs": Pairs,
+    "distant pairs": DistantPairs,
     "mapped": lambda r: linear_rows(r, np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])),
-    "nested": lambda r: distant_pairs(pair_rows(interleave_rows(r.slice(1, 300), 3, 2)[0])),
+    "nested": lambda r: DistantPairs(Pairs(interleave_rows(r.slice(1, 300), 3, 2)[0])),
 }
 
 
@@ -125,7 +125,7 @@ def test_labels_and_public_rows():
     here = labelled_rows(frame, None, label="y", columns=None)
     there = labelled_rows(dd.from_pandas(frame, npartitions=3), None, label="y", columns=None)
     assert there.columns == ("a", "y")
-    assert column_sums(pair_rows(here)) == column_sums(pair_rows(there))
+    assert column_sums(Pairs(here)) == column_sums(Pairs(there))
     same(public_rows(chunked(X[10:20], 3)), X[10:20])
     with pytest.raises(InputError, match="make Dask collections of all"):
         column_sums(labelled_rows(chunked(X, 6), y, label=None, columns=None))

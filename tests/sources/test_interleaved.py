@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows, views
-from fastpubpriv.sources.views import differences, distant_pairs, interleave_rows, linear_rows, pair_rows, split_rows
+from fastpubpriv.sources.views import DistantPairs, Pairs, differences, interleave_rows, linear_rows, split_rows
 
 
 def numbered(n, dim=1):
@@ -85,11 +85,11 @@ def test_distant_pairs(n, pieces):
     data, half = np.random.default_rng(n).normal(size=(n, 2)), n // 2
     expected = (data[:half] - data[half : 2 * half]) * np.sqrt(0.5)
     for rows in (Rows.from_array(data), streamed(data, pieces)):
-        pairs = distant_pairs(rows)
+        pairs = DistantPairs(rows)
         assert pairs.n == half
         for size in (1, 4, 5000):
             assert np.array_equal(content(pairs, chunk_rows=size), expected)
-    assert np.array_equal(content(distant_pairs(Rows.from_array(data.astype(np.float32)))).dtype, np.float64)
+    assert np.array_equal(content(DistantPairs(Rows.from_array(data.astype(np.float32)))).dtype, np.float64)
 
 
 def test_one_row_changes_one_pair_and_one_block():
@@ -106,7 +106,7 @@ def test_one_row_changes_one_pair_and_one_block():
     ]
     assert sum(changed) == 1
     with np.errstate(all="raise"):
-        one, two = (content(distant_pairs(Rows.from_array(each))) for each in (data, other))
+        one, two = (content(DistantPairs(Rows.from_array(each))) for each in (data, other))
     assert np.count_nonzero(one != two) == 1
 
 
@@ -132,7 +132,7 @@ def test_every_kind_of_source_gives_the_same_pairs(n, tmp_path):
     matrix = np.random.default_rng(n).standard_normal((n, 3))
     wanted, kinds = expected(matrix), set()
     for name, rows in every_source(matrix, tmp_path):
-        pairs = pair_rows(rows)
+        pairs = Pairs(rows)
         kinds.add(pairs.random_access)
         assert (pairs.n, pairs.dim) == (n // 2, 3), name
         assert pairs.kind == f"pairs of {rows.kind}"
@@ -154,14 +154,14 @@ def test_any_range_and_chunk_size(chunk_rows):
             yield matrix[low : low + 5]
 
     for rows in (Rows.from_array(matrix), Rows.from_chunks(factory, n=37, dim=2)):
-        pairs = pair_rows(rows)
+        pairs = Pairs(rows)
         for begin, end in ((0, 18), (3, 11), (17, 18), (5, 5)):
             assert np.array_equal(read(pairs, begin, end, chunk_rows), wanted[begin:end])
         assert max(len(chunk) for chunk in pairs.chunks(0, 18, chunk_rows)) <= chunk_rows
 
 
 def test_one_row_makes_no_pair():
-    raises(InputError, "two rows", pair_rows, Rows.from_array(np.ones((1, 2))))
+    raises(InputError, "two rows", Pairs, Rows.from_array(np.ones((1, 2))))
 
 
 def test_one_replaced_row_changes_one_pair():
@@ -169,7 +169,7 @@ def test_one_replaced_row_changes_one_pair():
     for index in range(21):
         other = matrix.copy()
         other[index] = 1e6
-        moved = np.any(expected(matrix) != read(pair_rows(Rows.from_array(other))), axis=1)
+        moved = np.any(expected(matrix) != read(Pairs(Rows.from_array(other))), axis=1)
         # The odd last row is in no pair.
         assert moved.nonzero()[0].tolist() == ([] if index == 20 else [index // 2])
     # Control: pairing by the order of values shifts many pairs at once.
@@ -185,9 +185,9 @@ def test_a_pair_that_is_not_finite_is_neutral_and_silent():
         [0.0, 0.0],
     ])  # fmt: skip
     for rows in (Rows.from_array(hostile), Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2)):
-        chunk = silently(lambda rows=rows: read(pair_rows(rows)))
+        chunk = silently(lambda rows=rows: read(Pairs(rows)))
         assert np.isfinite(chunk).all(axis=1).tolist() == [False, False, False, True]
-        (sums,) = silently(lambda rows=rows: [column_sums(pair_rows(rows), threads=1)])
+        (sums,) = silently(lambda rows=rows: [column_sums(Pairs(rows), threads=1)])
         assert sums == [0, 0]
 
 

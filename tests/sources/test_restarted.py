@@ -22,7 +22,7 @@ import fastpubpriv as fpp
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows, public_rows
 from fastpubpriv.sources.labelled import labelled_rows
-from fastpubpriv.sources.views import distant_pairs, pair_rows
+from fastpubpriv.sources.views import DistantPairs, Pairs
 
 TEXT = "Alice-SSN-123"
 N = 203
@@ -78,7 +78,7 @@ def test_rows_and_ranges(kind, tmp_path):
         assert content(rows, chunk_rows=size).tobytes() == direct.tobytes()
     for begin, end in ((0, 1), (49, 52), (50, 51), (100, rows.n), (3, 60), (rows.n, rows.n)):
         assert b"".join(c.tobytes() for c in rows.chunks(begin, end, 11)) == direct[begin:end].tobytes()
-    for view in (pair_rows, distant_pairs, lambda r: r.slice(2, 150)):
+    for view in (Pairs, DistantPairs, lambda r: r.slice(2, 150)):
         assert column_sums(view(rows), chunk_rows=9, threads=2) == column_sums(view(Rows.from_array(direct)))
 
 
