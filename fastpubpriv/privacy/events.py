@@ -122,24 +122,34 @@ class Event(ABC):
 # ---- what the events share
 
 
-def checked_scale(value: object) -> int:
-    """A log2 scale that the samplers take."""
-    scale = whole(value, "log2_scale", at_least=LOG2_SCALE_MIN)
-    if scale > LOG2_SCALE_MAX:
-        raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {scale}")
-    return scale
+class IntegerEvent(Event):
+    """Integers that get noise of scale 2^log2_scale, of the law "gaussian" or "laplace"."""
 
+    __slots__ = ()
 
-def check_relation(value: object) -> None:
-    """Refuse what is not a relation."""
-    if not isinstance(value, Neighbors):
-        raise BudgetError(f"relation must be a Neighbors value, got {type(value).__name__}")
+    if TYPE_CHECKING:
 
+        @property
+        def log2_scale(self) -> int:
+            """The scale of the noise is 2^log2_scale grid steps; 8 to 40."""
 
-def check_clusters(value: Clusters | None, sensitivity: int) -> None:
-    """Refuse cases that do not belong to the sensitivity."""
-    if value is not None and (not isinstance(value, Clusters) or value.worst != sensitivity):
-        raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps; Laplace: sqrt(2) scales, less a part in 12 4^m."""
+        return math.ldexp(math.sqrt(2.0) if self.law == "laplace" else 1.0, self.log2_scale)
+
+    def check_noise(self, sensitivity: str | None = None) -> None:
+        """Refuse what cannot be a field: the one of this name, the scale, the draws, the relation and the clusters."""
+        if sensitivity is not None:
+            whole(getattr(self, sensitivity), sensitivity, at_least=0)
+        if whole(self.log2_scale, "log2_scale", at_least=LOG2_SCALE_MIN) > LOG2_SCALE_MAX:
+            raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {self.log2_scale}")
+        whole(self.draws, "draws", at_least=0)
+        if not isinstance(self.relation, Neighbors):
+            raise BudgetError(f"relation must be a Neighbors value, got {type(self.relation).__name__}")
+        cases = self.clusters
+        if cases is not None and (not isinstance(cases, Clusters) or cases.worst != getattr(self, str(sensitivity))):
+            raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
 
 
 def by_case(currency: str, cost: Fraction, clusters: Clusters | None) -> dict[str, Fraction]:
@@ -179,7 +189,7 @@ def _gaussian_rho(squared_sensitivity: int, log2_scale: int) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianEvent(Event):
+class GaussianEvent(IntegerEvent):
     """Integers released with floor(N(0, 4^log2_scale)) added to each.
 
     Parameters
@@ -212,11 +222,7 @@ class GaussianEvent(Event):
     clusters: Clusters | None = None
 
     def __post_init__(self) -> None:
-        whole(self.squared_sensitivity, "squared_sensitivity", at_least=0)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
-        check_relation(self.relation)
-        check_clusters(self.clusters, self.squared_sensitivity)
+        self.check_noise("squared_sensitivity")
 
     @property
     def worst(self) -> int:
@@ -227,11 +233,6 @@ class GaussianEvent(Event):
     def rho(self) -> Fraction:
         """Exact zCDP cost, squared_sensitivity / (2 * 4^log2_scale)."""
         return _gaussian_rho(int(self.squared_sensitivity), int(self.log2_scale))
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps."""
-        return math.ldexp(1.0, self.log2_scale)
 
     @property
     def mu(self) -> float:
@@ -261,7 +262,7 @@ class GaussianEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceEvent(Event):
+class LaplaceEvent(IntegerEvent):
     """Integers released with discrete Laplace noise, P(x) proportional to e^(-|x| / 2^log2_scale), added to each.
 
     Parameters
@@ -300,21 +301,12 @@ class LaplaceEvent(Event):
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
         if not 0 <= self.delta < 1:
             raise BudgetError(f"delta must be in [0, 1), got {show(self.delta)}")
-        whole(self.l1_sensitivity, "l1_sensitivity", at_least=0)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
-        check_relation(self.relation)
-        check_clusters(self.clusters, self.l1_sensitivity)
+        self.check_noise("l1_sensitivity")
 
     @property
     def worst(self) -> int:
         """The sensitivity, under the name that all noise laws share."""
         return self.l1_sensitivity
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps: sqrt(2) scales, less a part in 12 4^m."""
-        return math.sqrt(2.0) * math.ldexp(1.0, self.log2_scale)
 
     @property
     def epsilon(self) -> Fraction:
@@ -398,7 +390,8 @@ class SelectionEvent(Event):
             raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
         whole(self.sensitivity, "sensitivity")
         whole(self.candidates, "candidates")
-        check_relation(self.relation)
+        if not isinstance(self.relation, Neighbors):
+            raise BudgetError(f"relation must be a Neighbors value, got {type(self.relation).__name__}")
         if self.law not in CHOICE_LAWS:
             raise BudgetError(f"law must be one of {', '.join(CHOICE_LAWS)}, got {self.law!r}")
 
@@ -455,7 +448,7 @@ class SelectionEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StableHistogramEvent(Event):
+class StableHistogramEvent(IntegerEvent):
     """Occupied bins released with noisy counts where step * count + noise >= threshold.
 
     Parameters
@@ -499,8 +492,7 @@ class StableHistogramEvent(Event):
         whole(self.histograms, "histograms")
         whole(self.step, "step")
         whole(self.threshold, "threshold", at_least=self.step + 1)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
+        self.check_noise()
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
         if self.epsilon <= 0:
             raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
@@ -518,11 +510,6 @@ class StableHistogramEvent(Event):
     def singleton_rate(self) -> float:
         """Chance that a bin with one row is released, rounded up."""
         return singleton_rate(self.law, self.threshold - self.step, self.log2_scale)
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps."""
-        return math.ldexp(math.sqrt(2.0) if self.law == "laplace" else 1.0, self.log2_scale)
 
     @property
     def count_noise_std(self) -> float:
@@ -573,7 +560,7 @@ class StableHistogramEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledGaussianEvent(Event):
+class SampledGaussianEvent(IntegerEvent):
     """Integers summed over sampled rows, released with floor(N(0, 4^log2_scale)) added to each: one step of `steps`.
 
     What sampling gains does not add up step by step: the first step is charged for the whole run, and the others (`later`), at most
@@ -625,10 +612,8 @@ class SampledGaussianEvent(Event):
         if not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie strictly between 0 and 1, got {show(self.delta)}")
         whole(self.squared_sensitivity, "squared_sensitivity", at_least=1)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
+        self.check_noise()
         whole(self.steps, "steps")
-        check_relation(self.relation)
         if not isinstance(self.first, bool):
             raise BudgetError(f"first must be a bool, got {type(self.first).__name__}")
         if not isinstance(self.sampling, Sampling) or self.sampling.squared_mu(self.steps, self.relation) is not None:
@@ -662,11 +647,6 @@ class SampledGaussianEvent(Event):
         while Fraction(multiplier) * Fraction(root) > 2**self.log2_scale:
             multiplier = math.nextafter(multiplier, 0.0)
         return multiplier
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps."""
-        return math.ldexp(1.0, self.log2_scale)
 
     @property
     def epsilon(self) -> Fraction:

@@ -72,11 +72,7 @@ def release(
     if event.draws != math.prod(shape):
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     account.charge(event)
-    exact = call_guarded(query)
-    # The answer is never cast: if it is not integer already, its sensitivity is not proven.
-    if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
-        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
-    exact = np.ascontiguousarray(exact)
+    exact = np.ascontiguousarray(_answered(name, query, shape))
     transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
@@ -93,6 +89,14 @@ def release(
     if transcript is not None:
         _write_down(transcript, account, Call(name, exact, event, unit, answer.copy()))
     return answer
+
+
+def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) -> IntArray:
+    """The exact answer. It is never cast: if it is not integer already, its sensitivity is not proven."""
+    exact = call_guarded(query)
+    if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
+        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    return exact
 
 
 def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
@@ -117,9 +121,7 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
     check_known(event)
     shape = (event.candidates,)
     account.charge(event)
-    exact = call_guarded(query)
-    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
-        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    exact = _answered(name, query, shape)
     transcript = current()
     answer = transcript.forced(name, shape, event, 1.0) if transcript is not None else None
     if answer is None:
