@@ -15,7 +15,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
-from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, PureDP, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, PureDP
+from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodePayer
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import name_argument

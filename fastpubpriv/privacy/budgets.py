@@ -286,7 +286,7 @@ class PureDP(Budget):
     ----------
     epsilon : int, float, Fraction, Decimal or NumPy number
         In [2^-30, 2^10], as the total of a ledger. One release refuses an epsilon above about 40 to 58, depending on its size:
-        the samplers' cut tails would then add more to delta than 2^-100 (`privacy.laplace_epsilon`).
+        the samplers' cut tails would then add more to delta than 2^-100 (`calibrated_budget.laplace_epsilon`).
 
     Examples
     --------

@@ -69,12 +69,6 @@ class Grid:
         Length of a quantised row (counts: number of cells).
     event : GaussianEvent or LaplaceEvent
         What one release on this grid costs.
-
-    Examples
-    --------
-    >>> grid = gaussian_sum_grid(Fraction(1, 2), dim=10, n=1000)
-    >>> grid.event.rho <= Fraction(1, 2), grid.noise_std(radius=1.0) > 1.99
-    (True, True)
     """
 
     log2_scale: int
@@ -98,13 +92,7 @@ class Grid:
 
 @lru_cache(maxsize=1024, typed=True)  # each release asks for it several times
 def clip_steps(quant_bound: int, dim: int) -> int:
-    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats.
-
-    Examples
-    --------
-    >>> clip_steps(1000, 17)
-    996
-    """
+    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats."""
     half_root = math.isqrt((whole(dim, "dim") - 1) // 4) + 1
     steps = whole(quant_bound, "quant_bound") - half_root - 1
     if steps < 1:
@@ -115,14 +103,7 @@ def clip_steps(quant_bound: int, dim: int) -> int:
 
 
 def step(radius: float, quant_bound: int, dim: int) -> float:
-    """Length of one grid step, in data units, when rows are clipped to `radius`.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import step
-    >>> 2.0**-10 < step(1.0, 1_000, 1) < 2.0**-9
-    True
-    """
+    """Length of one grid step, in data units, when rows are clipped to `radius`."""
     if not 0 < radius < math.inf:
         raise InputError(f"radius must be positive and finite, got {radius!r}")
     return radius / clip_steps(quant_bound, dim)
@@ -188,13 +169,7 @@ def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
 
 @lru_cache(maxsize=256)
 def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
-    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly.
-
-    Examples
-    --------
-    >>> gaussian_gram_grid(Fraction(1, 2), dim=20, n=10**6).quant_bound
-    2435
-    """
+    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly."""
     return _finest("gaussian", rho, dim, n, lambda q, _: 2 * q**4, draws=whole(dim, "dim") ** 2, power=2)
 
 
@@ -213,24 +188,12 @@ def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> 
 
 @lru_cache(maxsize=256)
 def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
-    """The finest grid on which a sum plus discrete Laplace noise meets isqrt(4 dim Q^2) <= epsilon 2^m, exactly.
-
-    Examples
-    --------
-    >>> laplace_sum_grid(1, dim=4, n=1000).event.epsilon
-    Fraction(1, 1)
-    """
+    """The finest grid on which a sum plus discrete Laplace noise meets isqrt(4 dim Q^2) <= epsilon 2^m, exactly."""
     return _finest("laplace", epsilon, dim, n, lambda q, d: math.isqrt(4 * d * q * q))
 
 
 def parts_slack(parts: int, width: int) -> int:
-    """Grid steps that rounding, and rounding up the norm of each part, may add to the sum of the parts' norms.
-
-    Examples
-    --------
-    >>> parts_slack(3, 11)
-    9
-    """
+    """Grid steps that rounding, and rounding up the norm of each part, may add to the sum of the parts' norms."""
     return parts * (math.isqrt((whole(width, "width") - 1) // 4) + 2)
 
 
@@ -239,12 +202,6 @@ def laplace_parts_grid(epsilon: Number, parts: int, width: int, n: int) -> Grid:
     """As `laplace_sum_grid` for rows of `parts` parts whose rounded-up norms add up to at most Q: 2 isqrt(width Q^2) fits.
 
     The norm of the whole row would allow sqrt(parts) times as much. Proof: `mechanisms/notes/statistic_sum.md`.
-
-    Examples
-    --------
-    >>> whole_row, in_parts = laplace_sum_grid(1, 12, 1000), laplace_parts_grid(1, 3, 4, 1000)
-    >>> 0.57 < in_parts.noise_std(1.0) / whole_row.noise_std(1.0) < 0.58
-    True
     """
     least = 8 * parts_slack(parts, width)
     return _finest("laplace", epsilon, parts * width, n, lambda q, _: 2 * math.isqrt(width * q * q), least=least)
@@ -252,26 +209,14 @@ def laplace_parts_grid(epsilon: Number, parts: int, width: int, n: int) -> Grid:
 
 @lru_cache(maxsize=256)
 def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
-    """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m.
-
-    Examples
-    --------
-    >>> laplace_gram_grid(1, dim=4, n=1000).event.draws
-    10
-    """
+    """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m."""
     draws = whole(dim, "dim") * (dim + 1) // 2
     return _finest("laplace", epsilon, dim, n, lambda q, d: math.isqrt(d * (d + 3) // 2 * q**4), draws=draws, power=2)
 
 
 @lru_cache(maxsize=256)
 def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
-    """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly.
-
-    Examples
-    --------
-    >>> laplace_count_grid(0.5).event.epsilon
-    Fraction(1, 2)
-    """
+    """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly."""
     return _finest("laplace", epsilon, cells, n, lambda s, _: 2 * s, cells=True)
 
 
@@ -291,12 +236,6 @@ def cluster_sum_grid(
     """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters.
 
     `draws` counts the integers where some clusters have fewer columns, or take no part.
-
-    Examples
-    --------
-    >>> grid = cluster_sum_grid(0.5, 4, 1000, pure=False, clusters=3, lineage=("leaves",))
-    >>> grid.event.draws, grid.event.rho, grid.event.clusters.move * 2 == grid.event.clusters.stay
-    (12, Fraction(1, 2), True)
     """
     grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
     q = grid.quant_bound
@@ -306,13 +245,7 @@ def cluster_sum_grid(
 
 @lru_cache(maxsize=256)
 def cluster_gram_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
-    """The finest grid for Gram matrices of rows of `dim` columns; upper triangles if `pure`.
-
-    Examples
-    --------
-    >>> cluster_gram_grid(1, 4, 1000, pure=True, clusters=3, lineage=("leaves",)).event.draws
-    30
-    """
+    """The finest grid for Gram matrices of rows of `dim` columns; upper triangles if `pure`."""
     if not pure:
         grid = gaussian_gram_grid(cost, dim, n)
         stay = 2 * grid.quant_bound**4
@@ -325,26 +258,14 @@ def cluster_gram_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: i
 
 @lru_cache(maxsize=256)
 def cluster_count_grid(cost: Number, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
-    """Grid steps for a counted row: how many rows each cluster has.
-
-    Examples
-    --------
-    >>> cluster_count_grid(0.5, 1000, pure=True, clusters=3, lineage=("leaves",)).event.clusters.stay
-    0
-    """
+    """Grid steps for a counted row: how many rows each cluster has."""
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, clusters, n)
     return _priced(grid, 0, grid.event.worst, clusters, lineage)
 
 
 @lru_cache(maxsize=256)
 def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage: Lineage) -> Grid:
-    """Grid steps for a counted row: how many rows of one cluster each of `cells` cells has.
-
-    Examples
-    --------
-    >>> cluster_shell_grid(0.5, 4, 1000, pure=False, lineage=("root", "child")).event.draws
-    4
-    """
+    """Grid steps for a counted row: how many rows of one cluster each of `cells` cells has."""
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, cells, n)
     return _priced(grid, grid.event.worst, grid.event.worst, cells, lineage)
 
@@ -353,15 +274,7 @@ def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage:
 
 
 class SampledGrid:
-    """A grid on which a run of sums over sampled rows meets a budget. Attributes as in `Grid`; `event` is that of the first step.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import Poisson
-    >>> grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), Poisson(Fraction(1, 10)), steps=50, dim=10, n=1000)
-    >>> grid.event.epsilon <= 1, grid.event.noise_multiplier >= grid.noise_multiplier
-    (True, True)
-    """
+    """A grid on which sums over sampled rows meet a budget. Attributes as in `Grid`; `event` is that of the first step."""
 
     __slots__ = ("dim", "event", "noise_multiplier", "quant_bound")
 
@@ -381,17 +294,7 @@ class SampledGrid:
 def sampled_sum_grid(
     epsilon: Fraction, delta: Fraction, sampling: Sampling, *, steps: int, dim: int, n: int
 ) -> SampledGrid:
-    """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from fastpubpriv.privacy import Poisson, sampled_sum_grid
-    >>> rate = Poisson(Fraction(1, 10))
-    >>> grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), rate, steps=50, dim=10, n=1000)
-    >>> grid.event.epsilon <= 1
-    True
-    """
+    """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one."""
     multiplier = noise_multiplier_for(ApproxDP(epsilon, delta), sampling, steps)
     # Noise of 2^m steps is at least `multiplier` norms of Q steps: 4 Q^2 / (2 4^m) is at most the rho of full batches.
     rho, stated = 2 / Fraction(multiplier) ** 2, f"noise_multiplier = {show(Fraction(multiplier))}"
@@ -415,15 +318,6 @@ def stable_event(
 ) -> StableHistogramEvent:
     """The event that releases most at (epsilon, delta); with `law` None, that of the law with the smaller count_threshold + 2
     count_noise_std, the count that is nearly always released.
-
-    Examples
-    --------
-    >>> event = stable_event(1, 1e-6, histograms=1, n=10**5, draws=10**5)
-    >>> event.law, math.ceil(event.count_threshold), round(event.count_noise_std, 2)
-    ('laplace', 28, 2.83)
-    >>> event = stable_event(1, 1e-6, histograms=5, n=10**5, draws=10**5)
-    >>> event.law, round(event.count_threshold, 1), round(event.count_noise_std, 2)
-    ('gaussian', 68.7, 13.36)
     """
     e, d = exact(epsilon, "epsilon"), exact(delta, "delta")
     if e <= 0 or not 0 < d < 1:

@@ -34,13 +34,6 @@ class ComposedEvent:
     ----------
     events : tuple of Event
         In the order in which they ran.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import GaussianEvent
-    >>> run = ComposedEvent((GaussianEvent(2**16, 8, 4), GaussianEvent(2**15, 8, 4)))
-    >>> run.rho, f"{run.epsilon_at(1e-6):.3f}"
-    (Fraction(3, 4), '6.165')
     """
 
     events: tuple[Event, ...]
@@ -133,11 +126,6 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event | ComposedEvent)
     """The exact cost of `amount` in a ledger of `notion`; BudgetError where no exact conversion exists.
 
     Pure epsilon costs (epsilon, 0) in ApproxDP and at most epsilon tanh(epsilon/2) in ZCDP.
-
-    Examples
-    --------
-    >>> cost_in(ApproxDP, PureDP(0.5))
-    Cost(ApproxDP, epsilon=0.5, delta=0.0)
     """
     if isinstance(amount, ComposedEvent):
         return sum((cost_in(notion, event) for event in amount), Cost.zero(notion))

@@ -27,11 +27,6 @@ class Clusters:
         For a row that leaves one cluster and enters another: twice that of entering or leaving one.
     lineage : tuple of str
         Names what decides membership, by content. For the rows of one node, the nodes from the root to it.
-
-    Examples
-    --------
-    >>> Clusters(stay=0, move=200, lineage=("leaves",)).worst
-    200
     """
 
     stay: int

@@ -11,13 +11,8 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    Budget,
-    CostTally,
-    Event,
-    PureDP,
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Event, PureDP
+from fastpubpriv.privacy.calibrated_budget import (
     approx_slack,
     gaussian_rho,
     gaussian_rho_beside,
@@ -25,6 +20,7 @@ from fastpubpriv.privacy import (
     pure_slack,
 )
 from fastpubpriv.privacy.rationals import float_up
+from fastpubpriv.privacy.stay_move import CostTally
 
 EXCEEDED = "a release would exceed the budget of the call"
 TWO_ACCOUNTS = "Gaussian releases and those with an epsilon of their own need two accounts"

@@ -15,22 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    Budget,
-    ComposedEvent,
-    Cost,
-    GaussianEvent,
-    LaplaceEvent,
-    Neighbors,
-    PureDP,
-    approx_slack,
-    gdp_epsilon,
-    pure_slack,
-    total_variation,
-    zcdp_epsilon,
-)
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, GaussianEvent, LaplaceEvent, Neighbors, PureDP
+from fastpubpriv.privacy.calibrated_budget import approx_slack, pure_slack, total_variation
+from fastpubpriv.privacy.conversions import gdp_epsilon, zcdp_epsilon
+from fastpubpriv.privacy.ledger import ComposedEvent
 from fastpubpriv.privacy.rationals import exact, float_down, float_up
 
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]

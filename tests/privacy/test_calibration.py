@@ -19,7 +19,6 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
-    ComposedEvent,
     Cost,
     FullBatch,
     GaussianEvent,
@@ -32,29 +31,27 @@ from fastpubpriv.privacy import (
     SampledGaussianEvent,
     StableHistogramEvent,
     WithoutReplacement,
-    approx_slack,
-    clip_steps,
-    cost_in,
     delta_of,
     epsilon_of,
-    gaussian_count_grid,
-    gaussian_gram_grid,
-    gaussian_rho,
-    gaussian_sum_grid,
-    gdp_epsilon,
-    laplace_count_grid,
-    laplace_epsilon,
-    laplace_gram_grid,
-    laplace_sum_grid,
     noise_multiplier_for,
     pld,
-    pure_to_zcdp_exact,
-    stable_delta,
+)
+from fastpubpriv.privacy import sampling as subsampled
+from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy.calibration import (
+    clip_steps,
+    gaussian_count_grid,
+    gaussian_gram_grid,
+    gaussian_sum_grid,
+    laplace_count_grid,
+    laplace_gram_grid,
+    laplace_sum_grid,
     stable_event,
     step,
 )
-from fastpubpriv.privacy import sampling as subsampled
-from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate
+from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact
+from fastpubpriv.privacy.ledger import ComposedEvent, cost_in
+from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate, stable_delta
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 

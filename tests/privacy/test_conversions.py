@@ -14,7 +14,8 @@ from dp_accounting.rdp import RdpAccountant
 from helpers.errors import raises
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy import (
+from fastpubpriv.privacy import pld
+from fastpubpriv.privacy.conversions import (
     advanced_composition,
     basic_composition,
     best_epsilon,
@@ -30,7 +31,6 @@ from fastpubpriv.privacy import (
     group_rho,
     optimal_composition_delta,
     optimal_composition_epsilon,
-    pld,
     pure_to_zcdp,
     pure_to_zcdp_exact,
     zcdp_delta,

@@ -20,7 +20,9 @@ from ledger_cases import forked, reopen
 import fastpubpriv
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy import ComposedEvent, Cost, GaussianEvent, LaplaceEvent, Neighbors, pure_to_zcdp_exact
+from fastpubpriv.privacy import Cost, GaussianEvent, LaplaceEvent, Neighbors
+from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
+from fastpubpriv.privacy.ledger import ComposedEvent
 from fastpubpriv.privacy.ledger_file import Turn
 
 ROOT = Path(fastpubpriv.__file__).parents[1]

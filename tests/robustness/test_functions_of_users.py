@@ -13,7 +13,8 @@ from spies import seeded
 from fastpubpriv import ApproxDP, InputError, Ledger, PureDP, local, train
 from fastpubpriv.kernels import gradients as alone
 from fastpubpriv.mechanisms import gradients
-from fastpubpriv.privacy import Poisson, sampled_sum_grid
+from fastpubpriv.privacy import Poisson
+from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.sources import private_rows
 from fastpubpriv.training import DPSGD, Exponential, Loss, SemiDP
 

@@ -47,8 +47,8 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     shows_no_step,
     tied_shares,
 )
-from fastpubpriv.privacy import ApproxDP, laplace_count_grid
-from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows

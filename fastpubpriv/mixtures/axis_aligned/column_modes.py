@@ -56,7 +56,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     tied_shares,
 )
 from fastpubpriv.mixtures.fit import Fit
-from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows

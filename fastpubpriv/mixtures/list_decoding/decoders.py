@@ -29,7 +29,8 @@ from fastpubpriv.mixtures.list_decoding.results import (
     mean_list_bound,
     scale_list_bound,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
