@@ -269,8 +269,7 @@ def test_report_uses_gdp_exactly_when_all_is_gaussian():
     assert ComposedEvent((gaussian,)).epsilon_at(1e-6) == pytest.approx(gdp_epsilon(1e-6, 1.0), rel=1e-12)
     assert ComposedEvent((gaussian, laplace)).epsilon_at(1e-6) == pytest.approx(zcdp_epsilon(1e-6, 0.5), rel=1e-12)
     assert ComposedEvent(()).epsilon_at(1e-6) == 0.0
-    with pytest.raises(BudgetError, match="larger delta"):
-        ComposedEvent((GaussianEvent(2**16, 8, 10**15),)).epsilon_at(1e-14)
+    raises(BudgetError, "larger delta", ComposedEvent((GaussianEvent(2**16, 8, 10**15),)).epsilon_at, 1e-14)
 
 
 @pytest.mark.parametrize("epsilon", [2.0**-30, 0.1, 1, 10, 709, 1024])

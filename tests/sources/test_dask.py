@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.errors import raises
-from helpers_sources import TwoCalls, add_sums, column_sums, fold, make_sums
+from helpers_sources import TwoCalls, add_sums, column_sums, content, fold, make_sums
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wires import Wire, chunked
@@ -45,10 +45,6 @@ VIEWS = {
 def calm():
     with dask.config.set(scheduler="synchronous"):
         yield
-
-
-def content(rows, **options):
-    return np.concatenate(list(rows.chunks(**options)))
 
 
 def same(one, other):
@@ -156,9 +152,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_refused(form):
-    with pytest.raises(InputError) as caught:
-        column_sums(private_rows(REFUSED[form]()))
-    assert TEXT not in str(caught.value)
+    assert TEXT not in str(raises(InputError, None, column_sums, private_rows(REFUSED[form]())))
 
 
 def test_refused_arguments():
@@ -203,9 +197,8 @@ def test_a_chunk_of_another_shape_is_found(change, caplog, capfd):
     rows = private_rows(da.map_blocks(moody, chunked(X, 3), dtype=float, meta=np.empty((0, 0))))
     with caplog.at_level(logging.DEBUG):
         assert column_sums(rows) == column_sums(Rows.from_array(X))
-        with pytest.raises(InputError) as caught:
-            column_sums(rows)
-    text = f"{caught.value!r} {caught.value.__cause__} {caught.value.__context__} {caplog.text} {''.join(capfd.readouterr())}"
+        caught = raises(InputError, None, column_sums, rows)
+    text = f"{caught!r} {caught.__cause__} {caught.__context__} {caplog.text} {''.join(capfd.readouterr())}"
     assert TEXT not in text
     assert ("withheld" in text) == (change in ("error", "our error", "text"))
 
@@ -226,9 +219,7 @@ def test_a_partition_of_other_columns_is_not_quoted():
     meta = pd.DataFrame({"a": [1.0]})
     parts = [meta, pd.DataFrame({TEXT: [1.0]})]
     rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
-    with pytest.raises(InputError, match="withheld") as caught:
-        column_sums(private_rows(rows))
-    assert TEXT not in str(caught.value)
+    assert TEXT not in str(raises(InputError, "withheld", column_sums, private_rows(rows)))
 
 
 def test_no_task_is_named_by_content():
@@ -247,9 +238,8 @@ def test_an_error_of_the_step_is_withheld():
     def step(chunk, accumulators):
         raise KeyError(TEXT)
 
-    with pytest.raises(InputError, match="withheld") as caught:
-        fold(private_rows(chunked(X, 3)), make_sums(3), step)
-    assert caught.value.__context__ is None
+    caught = raises(InputError, "withheld", fold, private_rows(chunked(X, 3)), make_sums(3), step)
+    assert caught.__context__ is None
 
 
 def test_memory_and_interrupts_keep_their_meaning():
@@ -260,11 +250,8 @@ def test_memory_and_interrupts_keep_their_meaning():
         raise KeyboardInterrupt
 
     rows = private_rows(chunked(X, 3))
-    with pytest.raises(MemoryError) as caught:
-        fold(rows, make_sums(3), short)
-    assert TEXT not in str(caught.value)
-    with pytest.raises(KeyboardInterrupt):
-        fold(rows, make_sums(3), stop)
+    assert TEXT not in str(raises(MemoryError, None, fold, rows, make_sums(3), short))
+    raises(KeyboardInterrupt, None, fold, rows, make_sums(3), stop)
 
 
 def test_tasks_that_are_lost_or_done_twice_change_nothing():
