@@ -72,29 +72,21 @@ def _up(value: float) -> float:
 
 def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """The largest found x in [low, high] with keeps(x); `low` is taken to keep. Bisection that returns the safe end."""
-    if keeps(high):
-        return high
-    while True:
-        # Geometric steps find the scale, arithmetic ones the last bits.
-        middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
-        if not low < middle < high:
-            return low
-        if keeps(middle):
-            low = middle
-        else:
-            high = middle
+    return high if keeps(high) else _narrowed(keeps, low, high)[0]
 
 
 def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """The smallest found x in [low, high] with keeps(x); `high` is taken to keep. Returns the safe end."""
+    return _narrowed(lambda x: not keeps(x), low, high)[1]
+
+
+def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Neighbouring floats, `is_below` of the lower one and not of the upper one; geometric steps find the scale, then the bits."""
     while True:
         middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
         if not low < middle < high:
-            return high
-        if keeps(middle):
-            high = middle
-        else:
-            low = middle
+            return low, high
+        low, high = (middle, high) if is_below(middle) else (low, middle)
 
 
 # ---- Gaussian differential privacy

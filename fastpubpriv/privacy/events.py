@@ -102,7 +102,8 @@ class Event(ABC):
     @property
     def own_delta(self) -> Fraction:
         """The delta that the event states beside its epsilon."""
-        return Fraction(0)
+        stated: Fraction = getattr(self, "delta", Fraction(0))
+        return stated
 
     @property
     def total_variation(self) -> Fraction:
@@ -318,11 +319,6 @@ class LaplaceEvent(IntegerEvent):
         """The pure cost; (epsilon, delta) where the event states a delta."""
         return Cost(ApproxDP, (self.epsilon, self.delta)) if self.delta else Cost(PureDP, (self.epsilon,))
 
-    @property
-    def own_delta(self) -> Fraction:
-        """As `delta`."""
-        return self.delta
-
     def price(self, notion: type[Budget]) -> Fraction:
         """Its epsilon; under PureDP only where it states no delta."""
         if notion is ZCDP:
@@ -525,11 +521,6 @@ class StableHistogramEvent(IntegerEvent):
     def cost(self) -> Cost:
         """The (epsilon, delta) cost."""
         return Cost(ApproxDP, (self.epsilon, self.delta))
-
-    @property
-    def own_delta(self) -> Fraction:
-        """As `delta`."""
-        return self.delta
 
     def price(self, notion: type[Budget]) -> Fraction:
         """Its epsilon, in (epsilon, delta) only."""

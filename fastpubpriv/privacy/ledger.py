@@ -225,7 +225,8 @@ class Ledger:
         self._start(total, relation, None if label is None else _short_text(label, "label"), file)
         if file is not None:
             file.create(self._header())
-            self._read_first(file)
+            self._current()
+            file.remove_leftovers()
 
     def _start(self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None) -> None:
         self._total = total
@@ -239,10 +240,6 @@ class Ledger:
         # them.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
         self._file = file
-
-    def _read_first(self, file: LedgerFile) -> None:
-        self._current()
-        file.remove_leftovers()
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, timeout: float = 10.0) -> Ledger:
@@ -260,7 +257,8 @@ class Ledger:
         ledger = cls.__new__(cls)
         ledger._start(total, relation, label, file)
         file.sync_directory()
-        ledger._read_first(file)
+        ledger._current()
+        file.remove_leftovers()
         return ledger
 
     @staticmethod

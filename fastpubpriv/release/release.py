@@ -104,10 +104,8 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
 
     Parameters
     ----------
-    account : Payer
-        Pays for `event` before `query` is called, and gives the key after it has answered.
-    name : str
-        Name of the release in a transcript.
+    account, name
+        As for `release`.
     query : callable
         Computes the exact int64 scores (event.candidates,) from the private rows; called once.
     event : SelectionEvent
@@ -151,10 +149,8 @@ def release_stable(
 
     Parameters
     ----------
-    account : Payer
-        Pays for `event` before `query` is called, and gives the key after it has answered.
-    name : str
-        Name of the release in a transcript.
+    account, name
+        As for `release`.
     query : callable
         Computes, for each histogram, the occupied keys (b, words) in lexical order and their counts (b,), int64; called once.
     event : StableHistogramEvent
