@@ -60,20 +60,8 @@ def test_integers_are_whole_numbers_within_limits():
         assert type(found) is int
         assert found == 3
     assert validation.integer("k", -(10**30)) == -(10**30)
-    for bad in (
-        True,
-        np.True_,
-        1.5,
-        2.0,
-        np.float64(2),
-        "2",
-        None,
-        Fraction(2),
-        Decimal(2),
-        np.array([2]),
-        np.array(2.0),
-        1j,
-    ):
+    bools_and_floats = [True, np.True_, 1.5, 2.0, np.float64(2), np.array(2.0)]
+    for bad in [*bools_and_floats, "2", None, Fraction(2), Decimal(2), np.array([2]), 1j]:
         raises(InputError, "k must be a whole number", validation.integer, "k", bad)
     raises(InputError, "k must be at least 1, got 0", validation.integer, "k", 0, minimum=1)
     raises(InputError, "k must be at most 3, got 4", validation.integer, "k", np.int64(4), maximum=3)

@@ -99,10 +99,6 @@ def test_check_values_of_the_specification(epsilon, delta, mu, gdp, cks, bs):
     assert bun_steinke_rho(epsilon, delta) == pytest.approx(bs, rel=1e-4)
 
 
-def test_sigma_of_the_specification():
-    assert 1 / gdp_mu(1, 1e-5) == pytest.approx(3.73063, rel=1e-5)
-
-
 def grid():
     return [(epsilon, delta) for epsilon in (1e-3, 0.1, 1, 5, 30) for delta in (1e-2, 1e-6, 1e-15)]
 

@@ -113,10 +113,6 @@ def direct_sums_quiet(x):
         return direct_sums(x.astype(np.float64))
 
 
-def test_all_rows_nan_is_an_empty_sum():
-    assert silently(lambda: column_sums(private_rows(np.full((9, 2), np.nan)))) == [0, 0]
-
-
 @pytest.mark.parametrize(("x", "words"), [
     (X.astype(object), "dtype object"),
     (np.array([["a", "b"]]), "dtype text"),

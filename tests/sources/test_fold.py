@@ -627,7 +627,7 @@ def test_with_little_memory_for_threads_the_answer_is_the_same():
 
 
 # ---- `share_out`: every piece once, whatever the threads; errors without content ------------------------------------
-@pytest.mark.parametrize("threads", [1, 2, 5, None])
+@pytest.mark.parametrize("threads", [1, 2, 5, None, 0, -1])
 @pytest.mark.parametrize("count", [0, 1, 3, 200])
 def test_every_piece_once(threads, count):
     seen = []
@@ -674,13 +674,6 @@ def test_our_own_error_comes_through_and_stops_the_rest(threads):
 
     raises(KernelError, "refused", share_out, work, 1000, threads=threads)
     assert len(started) < 900
-
-
-@pytest.mark.parametrize("threads", [0, -1])
-def test_no_threads_at_all_are_one(threads):
-    seen = []
-    share_out(seen.append, 3, threads=threads)
-    assert seen == [0, 1, 2]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
