@@ -24,8 +24,6 @@ from fastpubpriv.threads.pool import has_memory, max_threads
 
 Problem = ParamSpec("Problem")
 
-# One record per algorithm, and one registry of them per task: what estimators, the command line and `plan` choose from.
-
 
 def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
     """Whether a budget is pure, and what its releases may add up to, as an account works it out."""
@@ -135,9 +133,6 @@ class Registry(dict[str, Kind], Generic[Kind]):
     def choose(self, name: Any) -> str:
         """The name, if it is one of the choices."""
         return validation.choice("method", name, self.choices)
-
-
-# What every estimator does around its mathematics: open the data, pay, write down what was released.
 
 
 def open_rows(

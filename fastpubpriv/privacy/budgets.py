@@ -16,8 +16,6 @@ from typing import Any, ClassVar, Self
 from fastpubpriv.errors import BudgetError, PrivacyWarning, warn
 from fastpubpriv.privacy.rationals import Number, exact, float_for, from_ratio, show, to_ratio
 
-# What "neighbouring data sets" means. Every sensitivity and every cost is relative to one of these.
-
 
 class Neighbors(Enum):
     """The pairs of data sets that a guarantee must not tell apart.

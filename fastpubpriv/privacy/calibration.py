@@ -270,9 +270,6 @@ def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage:
     return _priced(grid, grid.event.worst, grid.event.worst, cells, lineage)
 
 
-# The integers of one step over sampled rows: as `calibration.py`, with a noise multiplier in place of a price.
-
-
 class SampledGrid:
     """A grid on which sums over sampled rows meet a budget. Attributes as in `Grid`; `event` is that of the first step."""
 

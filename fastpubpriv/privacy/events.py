@@ -22,8 +22,6 @@ from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 from fastpubpriv.privacy.stable_histogram_accounting import Law, singleton_rate, stable_delta
 from fastpubpriv.privacy.stay_move import Clusters
 
-# What every event answers for itself. Accounts, `release`, records and record/replay ask an event and never its class.
-
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40
 
@@ -120,9 +118,6 @@ class Event(ABC):
         return amount if cost.notion is ZCDP or not amount else pure_to_zcdp_exact(amount)
 
 
-# ---- what the events share
-
-
 class IntegerEvent(Event):
     """Integers that get noise of scale 2^log2_scale, of the law "gaussian" or "laplace"."""
 
@@ -179,9 +174,6 @@ def within(moved: int, allowed: int) -> int:
     if moved > allowed:
         raise ReplayError(f"moved by {moved} where its sensitivity allows {allowed}")
     return moved
-
-
-# Integers released with noise added: Gaussian or discrete Laplace.
 
 
 @lru_cache(maxsize=1024)  # each release asks for it several times
@@ -338,8 +330,6 @@ class LaplaceEvent(IntegerEvent):
         return Fraction(within(moved, int(self.l1_sensitivity)), 2 ** int(self.log2_scale))
 
 
-# A noisy choice among candidates.
-
 CHOICE_LAWS = ("exponential", "permute_and_flip")
 
 
@@ -438,9 +428,6 @@ class SelectionEvent(Event):
         epsilon = self.rate * (max(0, *gaps) + max(0, *(-gap for gap in gaps)))
         # The pair is a mechanism of the same kind at its own, smaller epsilon.
         return self.rho_at(epsilon) if notion is ZCDP else epsilon
-
-
-# Occupied bins released where their noisy counts reach a threshold.
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,9 +532,6 @@ class StableHistogramEvent(IntegerEvent):
                 raise ReplayError(f"histogram {index} moved by more than one row between two bins")
             moved += sum(abs(gap) for gap in gaps)
         return self.epsilon * Fraction(moved, 2 * self.histograms)
-
-
-# One noisy sum over a random sample of the rows, out of a run of equal ones that is accounted for as a whole.
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ from fastpubpriv.privacy.rationals import Number, exact, float_up, show
 from fastpubpriv.privacy.stay_move import CostTally
 from fastpubpriv.processes import here
 
-# Several events on the same rows.
-
 
 @dataclass(frozen=True, slots=True)
 class ComposedEvent:

@@ -16,8 +16,6 @@ from fastpubpriv.privacy.rationals import whole
 from fastpubpriv.release.spending import choose_spending
 from fastpubpriv.release.transcript import RELATION, Book, Reserve, record_opening
 
-# A tree scope: one debit for all releases of a recursive clustering, by depth instead of by node.
-
 
 class TreeScope:
     """One `cost`, taken from an account at once, for all nodes of a cluster tree with at most `max_depth` paying nodes on a path.

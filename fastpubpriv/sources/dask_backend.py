@@ -330,8 +330,6 @@ def _unfailed(found: Any) -> Any:
     return found
 
 
-# Rows of Dask arrays and data frames: chunks stay on the workers, where passes run.
-
 _UNREADABLE = "the Dask collection cannot be read: build it again, with a meta of NumPy or pandas"
 
 

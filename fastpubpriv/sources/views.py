@@ -61,9 +61,6 @@ class View(Rows):
         return in_blocks(self, begin, end, chunk_rows) if self.random_access else self._streamed(begin, end, chunk_rows)
 
 
-# ---- A range of the rows of a source, as a source of its own ---------------------------------------------------------
-
-
 def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
     """Rows begin to end, which must be a range within the rows."""
     begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
