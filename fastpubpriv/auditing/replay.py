@@ -16,8 +16,8 @@ import numpy as np
 
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.privacy.budgets import CostTally
 from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, gaussian_rho_beside, laplace_epsilon
-from fastpubpriv.privacy.stay_move import CostTally
 from fastpubpriv.release.transcript import Call, Reserve, Transcript, recording
 from fastpubpriv.sources import Rows
 

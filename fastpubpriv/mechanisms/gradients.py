@@ -25,8 +25,7 @@ from fastpubpriv.mechanisms.sums import Measurement, Released, sum_grid
 from fastpubpriv.privacy import SampledGaussianEvent
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, clip_steps
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.batches import draw_batch
-from fastpubpriv.release.release import release
+from fastpubpriv.release.release import draw_batch, release
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import GradientMap, ResidualMap, RowMap
 from fastpubpriv.sources import Executor, Query, Rows

@@ -11,9 +11,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import DELTA_MIN, ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.privacy.budgets import DELTA_MIN, ZCDP, ApproxDP, Budget, Number, PureDP, exact, float_up, show, whole
 from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, pure_to_zcdp_exact
-from fastpubpriv.privacy.rationals import Number, exact, float_up, show, whole
 
 DRAW_ERROR = Fraction(1, 2**100)
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)

@@ -31,7 +31,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy.budgets import ApproxDP
+from fastpubpriv.privacy.budgets import ApproxDP, Clusters, Number, exact, float_down, show, whole
 from fastpubpriv.privacy.conversions import gdp_mu, largest, optimal_composition_delta
 from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
@@ -41,10 +41,8 @@ from fastpubpriv.privacy.events import (
     SampledGaussianEvent,
     StableHistogramEvent,
 )
-from fastpubpriv.privacy.rationals import Number, exact, float_down, show, whole
 from fastpubpriv.privacy.sampling import Sampling, noise_multiplier_for
 from fastpubpriv.privacy.stable_histogram_accounting import Law, stable_delta
-from fastpubpriv.privacy.stay_move import Clusters
 
 _MAX_ROW = 2**26  # largest integer norm of a quantised row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)

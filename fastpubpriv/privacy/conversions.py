@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.rationals import Number, exact, float_down, float_for, float_up, show, whole
+from fastpubpriv.privacy.budgets import Number, exact, float_down, float_for, float_up, show, whole
 
 __all__ = [
     "advanced_composition",

@@ -14,13 +14,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import BudgetError, ReplayError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
+from fastpubpriv.privacy.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Clusters,
+    Cost,
+    Neighbors,
+    PureDP,
+    exact,
+    float_up,
+    show,
+    whole,
+)
 from fastpubpriv.privacy.calibrated_budget import total_variation
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
-from fastpubpriv.privacy.rationals import exact, float_up, show, whole
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 from fastpubpriv.privacy.stable_histogram_accounting import Law, singleton_rate, stable_delta
-from fastpubpriv.privacy.stay_move import Clusters
 
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40

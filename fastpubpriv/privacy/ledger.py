@@ -14,13 +14,23 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
+from fastpubpriv.privacy.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Cost,
+    CostTally,
+    Neighbors,
+    Number,
+    PureDP,
+    exact,
+    float_up,
+    show,
+)
 from fastpubpriv.privacy.calibrated_budget import approx_slack
 from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, zcdp_epsilon
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, OpenFile, Position, Turn, checked_timeout
-from fastpubpriv.privacy.rationals import Number, exact, float_up, show
-from fastpubpriv.privacy.stay_move import CostTally
 from fastpubpriv.processes import here
 
 

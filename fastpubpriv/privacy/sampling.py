@@ -21,7 +21,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Neighbors
+from fastpubpriv.privacy.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Neighbors,
+    Number,
+    exact,
+    float_down,
+    float_for,
+    float_up,
+    show,
+    whole,
+)
 from fastpubpriv.privacy.conversions import delta_in, gdp_delta, gdp_epsilon, gdp_mu, real
 from fastpubpriv.privacy.pld import (
     StepProfile,
@@ -32,7 +44,6 @@ from fastpubpriv.privacy.pld import (
     poisson_replace,
     solved,
 )
-from fastpubpriv.privacy.rationals import Number, exact, float_down, float_for, float_up, show, whole
 
 
 class Sampling(ABC):

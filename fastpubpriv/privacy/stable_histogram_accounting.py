@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr
 
+from fastpubpriv.privacy.budgets import float_down, float_up
 from fastpubpriv.privacy.conversions import optimal_composition_delta
-from fastpubpriv.privacy.rationals import float_down, float_up
 
 Law = Literal["laplace", "gaussian"]
 

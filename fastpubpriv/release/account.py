@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger
+from fastpubpriv.privacy.budgets import whole
 from fastpubpriv.privacy.calibrated_budget import total_variation
-from fastpubpriv.privacy.rationals import whole
 from fastpubpriv.release.spending import choose_spending
 from fastpubpriv.release.transcript import RELATION, Book, Reserve, record_opening
 

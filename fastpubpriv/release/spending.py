@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Event, PureDP
+from fastpubpriv.privacy.budgets import CostTally, float_up
 from fastpubpriv.privacy.calibrated_budget import (
     approx_slack,
     gaussian_rho,
@@ -19,8 +20,6 @@ from fastpubpriv.privacy.calibrated_budget import (
     laplace_epsilon,
     pure_slack,
 )
-from fastpubpriv.privacy.rationals import float_up
-from fastpubpriv.privacy.stay_move import CostTally
 
 EXCEEDED = "a release would exceed the budget of the call"
 TWO_ACCOUNTS = "Gaussian releases and those with an epsilon of their own need two accounts"

@@ -15,7 +15,7 @@ from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import KeySource
 from fastpubpriv.local.collector import report_batches
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
-from fastpubpriv.privacy.stay_move import Clusters
+from fastpubpriv.privacy.budgets import Clusters
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice, release_stable
 

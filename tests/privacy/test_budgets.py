@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, GaussianEvent, LaplaceEvent, Neighbors, PureDP
+from fastpubpriv.privacy.budgets import exact, float_down, float_up
 from fastpubpriv.privacy.calibrated_budget import approx_slack, pure_slack, total_variation
 from fastpubpriv.privacy.conversions import gdp_epsilon, zcdp_epsilon
 from fastpubpriv.privacy.ledger import ComposedEvent
-from fastpubpriv.privacy.rationals import exact, float_down, float_up
 
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
 
