@@ -63,8 +63,7 @@ def test_a_running_ledger_notices_removed_and_replaced_files(path, tmp_path):
     other = tmp_path / "b"
     other.write_bytes(data)
     os.replace(other, path)
-    with pytest.raises(LedgerError, match="replaced"):
-        _ = running.spent
+    raises(LedgerError, "replaced", lambda: running.spent)
     path.unlink()
     raises(LedgerError, "does not exist", running.debit, ZCDP(0.125), name="x")
     assert not path.exists()

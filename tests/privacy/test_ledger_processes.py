@@ -234,6 +234,16 @@ def test_threads_and_forks_at_once_count_exactly(path):
 
 
 # ---- Creation -------------------------------------------------------------------------------------------------------
+def answers(children, results):
+    """What each child, from now until it ends, puts into the queue."""
+    for child in children:
+        child.start()
+    found = [results.get() for _ in children]
+    for child in children:
+        child.join()
+    return found
+
+
 def opening_child(folder, rounds, barrier, results):
     failures = []
     for k in range(rounds):
@@ -248,12 +258,7 @@ def opening_child(folder, rounds, barrier, results):
 def test_six_processes_open_a_new_ledger_at_once(tmp_path):
     rounds, barrier, results = 40, FORK.Barrier(6), FORK.SimpleQueue()
     children = [FORK.Process(target=opening_child, args=(tmp_path, rounds, barrier, results)) for _ in range(6)]
-    for child in children:
-        child.start()
-    failures = [failure for _ in children for failure in results.get()]
-    for child in children:
-        child.join()
-    assert failures == []
+    assert answers(children, results) == [[]] * 6
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{k}.ledger" for k in range(rounds))
     for k in range(rounds):
         assert Ledger.from_file(tmp_path / f"{k}.ledger").spent == ZCDP(0.75).cost
@@ -306,13 +311,8 @@ def test_openers_with_different_totals_agree_on_one(tmp_path):
         except LedgerError as error:
             results.put(str(error))
 
-    children = [FORK.Process(target=child, args=(rho,)) for rho in (1, 2, 3, 4)]
-    for process in children:
-        process.start()
-    answers = [results.get() for _ in children]
-    for process in children:
-        process.join()
-    (won,) = [answer for answer in answers if not isinstance(answer, str)]
+    found = answers([FORK.Process(target=child, args=(rho,)) for rho in (1, 2, 3, 4)], results)
+    (won,) = [answer for answer in found if not isinstance(answer, str)]
     assert Ledger.from_file(path).total == ZCDP(won)
-    assert all("made with another total" in answer for answer in answers if isinstance(answer, str))
+    assert all("made with another total" in answer for answer in found if isinstance(answer, str))
     raises(BudgetError, None, Ledger.from_file(path).debit, ZCDP(5), name="x")
