@@ -22,8 +22,8 @@ from fastpubpriv.mechanisms.histograms import (
     check_memory,
     table_memory,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
-from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.privacy.stable_histogram_accounting import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.shared_docs import shared_docs

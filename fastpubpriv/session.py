@@ -15,15 +15,14 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
-from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP
+from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodePayer
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory, warn_of_persons
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import has_memory, max_threads
 
 Problem = ParamSpec("Problem")
-
-# One record per algorithm, and one registry of them per task: what estimators, the command line and `plan` choose from.
 
 
 def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
@@ -134,9 +133,6 @@ class Registry(dict[str, Kind], Generic[Kind]):
     def choose(self, name: Any) -> str:
         """The name, if it is one of the choices."""
         return validation.choice("method", name, self.choices)
-
-
-# What every estimator does around its mathematics: open the data, pay, write down what was released.
 
 
 def open_rows(

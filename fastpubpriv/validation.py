@@ -86,10 +86,7 @@ def integer(name: str, value: object, *, minimum: int | None = None, maximum: in
 
     bool is refused, and so is every float: 2.0 may be the result of a computation that should have been checked.
     """
-    if type(value) is int:
-        number = value
-    else:
-        number = _index(name, value)
+    number = value if type(value) is int else _index(name, value)
     if minimum is not None and number < minimum:
         raise InputError(f"{name} must be at least {minimum}, got {_counted(number)}")
     if maximum is not None and number > maximum:

@@ -147,7 +147,10 @@ def test_a_broken_link_is_noticed(tmp_path):
 PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
 HOMES = [
     "fastpubpriv",
-    *(f"fastpubpriv.{part}" for part in ("auditing", "mixtures.list_decoding", "planning", "privacy")),
+    *(
+        f"fastpubpriv.{part}"
+        for part in ("auditing", "mixtures.list_decoding", "planning", "privacy", "privacy.conversions")
+    ),
 ]
 
 

@@ -16,7 +16,7 @@ import fastpubpriv as fpp
 from fastpubpriv.local import PrivUnit, mean_error
 from fastpubpriv.mixtures.list_decoding import decode_means
 from fastpubpriv.mixtures.list_decoding.results import histogram_error, mixture_sizes
-from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.training import SemiDP
 
 ROOT = Path(__file__).resolve().parent.parent

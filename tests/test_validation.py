@@ -21,10 +21,9 @@ SCALARS = ["finite", "positive", "nonnegative", "probability", "fraction"]
 @pytest.mark.parametrize("check", SCALARS)
 @pytest.mark.parametrize("bad", NOT_NUMBERS + NOT_FINITE, ids=lambda bad: type(bad).__name__)
 def test_scalars_refuse_what_is_not_a_finite_number(check, bad):
-    with pytest.raises(InputError, match="epsilon must be") as caught:
-        getattr(validation, check)("epsilon", bad)
-    assert caught.value.__context__ is None or caught.value.__suppress_context__
-    assert len(str(caught.value)) < 200
+    caught = raises(InputError, "epsilon must be", getattr(validation, check), "epsilon", bad)
+    assert caught.__context__ is None or caught.__suppress_context__
+    assert len(str(caught)) < 200
 
 
 @pytest.mark.parametrize("check", SCALARS)
@@ -46,8 +45,7 @@ def test_limits_are_where_they_are_said_to_be(check, inside, outside):
     for value in inside:
         assert getattr(validation, check)("x", value) == value
     for value in outside:
-        with pytest.raises(InputError, match="x must"):
-            getattr(validation, check)("x", value)
+        raises(InputError, "x must", getattr(validation, check), "x", value)
 
 
 def test_fraction_may_include_one():
@@ -62,20 +60,8 @@ def test_integers_are_whole_numbers_within_limits():
         assert type(found) is int
         assert found == 3
     assert validation.integer("k", -(10**30)) == -(10**30)
-    for bad in (
-        True,
-        np.True_,
-        1.5,
-        2.0,
-        np.float64(2),
-        "2",
-        None,
-        Fraction(2),
-        Decimal(2),
-        np.array([2]),
-        np.array(2.0),
-        1j,
-    ):
+    bools_and_floats = [True, np.True_, 1.5, 2.0, np.float64(2), np.array(2.0)]
+    for bad in [*bools_and_floats, "2", None, Fraction(2), Decimal(2), np.array([2]), 1j]:
         raises(InputError, "k must be a whole number", validation.integer, "k", bad)
     raises(InputError, "k must be at least 1, got 0", validation.integer, "k", 0, minimum=1)
     raises(InputError, "k must be at most 3, got 4", validation.integer, "k", np.int64(4), maximum=3)

@@ -28,6 +28,7 @@ MODULES = (
     "fastpubpriv.planning",
     "fastpubpriv.sources",
     "fastpubpriv.privacy",
+    "fastpubpriv.privacy.conversions",
 )
 
 
@@ -238,8 +239,7 @@ GROUPS = (
     Group(
         "accounting",
         "Accounting",
-        "What releases cost, in every notion: conversions, composition, events, and the integer grids of the noise. Estimators "
-        "call these by themselves.",
-        rest("fastpubpriv.privacy"),
+        "What releases cost, in every notion: events, sampling, conversions and composition. Estimators call these by themselves.",
+        rest("fastpubpriv.privacy") + rest("fastpubpriv.privacy.conversions"),
     ),
 )

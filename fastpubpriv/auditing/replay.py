@@ -15,16 +15,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import BudgetError, ReplayError
-from fastpubpriv.privacy import (
-    ApproxDP,
-    Budget,
-    CostTally,
-    PureDP,
-    approx_slack,
-    gaussian_rho,
-    gaussian_rho_beside,
-    laplace_epsilon,
-)
+from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.privacy.budgets import CostTally
+from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, gaussian_rho_beside, laplace_epsilon
 from fastpubpriv.release.transcript import Call, Reserve, Transcript, recording
 from fastpubpriv.sources import Rows
 

@@ -36,7 +36,8 @@ from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.value_counts import Keys, code_of, count_result, keys_of
 from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
-from fastpubpriv.privacy import Budget, Ledger, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.describe import Description
 from fastpubpriv.results.estimates import MeanResult

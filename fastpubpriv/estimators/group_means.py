@@ -34,7 +34,8 @@ from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.value_counts import Keys, code_of, listed_keys
 from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
-from fastpubpriv.privacy import Budget, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.group_means import GroupMeans
 from fastpubpriv.results.key_counts import MISSING, OTHER

@@ -68,7 +68,7 @@ from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.session import Noise, Registry, Run
-from fastpubpriv.sources.views import pair_rows
+from fastpubpriv.sources.views import Pairs
 
 TEST_SHARE = Fraction(1, 8)
 MASK_SHARE = Fraction(1, 4)
@@ -272,7 +272,7 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
 def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
     """Halve the large directions round by round, estimate what is left, undo; every release is one second moment of pairs."""
     dim = problem.dim
-    halves = pair_rows(run.rows)
+    halves = Pairs(run.rows)
     paired = of_pairs(problem)
     radius = clip(paired, rounds)
     # In units in which the least eigenvalue is at least one.
@@ -502,7 +502,7 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
 
     Differences are centred whatever the mean, so this is the published algorithm; half as many rows carry the same noise.
     """
-    halves = pair_rows(run.rows)
+    halves = Pairs(run.rows)
     paired = replace(run, rows=halves)
     problem_pairs = replace(problem, n=halves.n, mean_radius=0.0)
 

@@ -44,7 +44,7 @@ from fastpubpriv.mechanisms.sums import (
     check_gram_grids,
     check_sum_grids,
 )
-from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.release.account import Account
 from fastpubpriv.row_maps import RowMap

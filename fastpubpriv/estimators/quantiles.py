@@ -31,7 +31,8 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, SignedCells, signed_cell_event
-from fastpubpriv.privacy import Budget, Ledger, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, QuantileResult
 from fastpubpriv.session import Run

@@ -20,7 +20,8 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory, table_memory
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
 from fastpubpriv.session import Run

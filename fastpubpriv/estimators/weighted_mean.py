@@ -17,7 +17,8 @@ from fastpubpriv.estimators.columns.learn import Counted, student_factor, with_r
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, column_means, column_stds, row_lengths, size
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
-from fastpubpriv.privacy import Budget, Grid, Ledger
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import shared_docs
 

@@ -16,7 +16,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.rows import cells_apart, cells_of_column, columns_cells, columns_count
 from fastpubpriv.mechanisms.sums import Measurement, Released
-from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows

@@ -22,10 +22,10 @@ from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels.gradients import CALL, PerRow, is_compiled, row_gradients
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.mechanisms.sums import Measurement, Released, sum_grid
-from fastpubpriv.privacy import Grid, SampledGaussianEvent, SampledGrid, clip_steps
+from fastpubpriv.privacy import SampledGaussianEvent
+from fastpubpriv.privacy.calibration import Grid, SampledGrid, clip_steps
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.batches import draw_batch
-from fastpubpriv.release.release import release
+from fastpubpriv.release.release import draw_batch, release
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import GradientMap, ResidualMap, RowMap
 from fastpubpriv.sources import Executor, Query, Rows

@@ -16,7 +16,8 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.mechanisms.sums import Measurement
-from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent, gaussian_sum_grid, laplace_count_grid
+from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
+from fastpubpriv.privacy.calibration import gaussian_sum_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows

@@ -17,7 +17,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.mechanisms.sums import Measurement
-from fastpubpriv.privacy import StableHistogramEvent, stable_event
+from fastpubpriv.privacy import StableHistogramEvent
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.stable_histogram_accounting import Law
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.release.transcript import Payer

@@ -24,7 +24,8 @@ from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, mirror
-from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.privacy import Event, LaplaceEvent
+from fastpubpriv.privacy.calibration import Grid, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import RowMap, RowTree

@@ -42,7 +42,9 @@ from fastpubpriv.mechanisms.scores import (
     shares,
 )
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
-from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent, gaussian_count_grid, laplace_epsilon
+from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent
+from fastpubpriv.privacy.calibrated_budget import laplace_epsilon
+from fastpubpriv.privacy.calibration import gaussian_count_grid
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice

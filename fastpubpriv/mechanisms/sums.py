@@ -23,10 +23,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels import tree
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.privacy import (
-    Event,
+from fastpubpriv.privacy import Event, LaplaceEvent
+from fastpubpriv.privacy.calibration import (
     Grid,
-    LaplaceEvent,
     cluster_gram_grid,
     cluster_shell_grid,
     cluster_sum_grid,

@@ -21,7 +21,7 @@ from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.mechanisms.group_covariances import total
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.privacy import clip_steps
+from fastpubpriv.privacy.calibration import clip_steps
 from fastpubpriv.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.row_maps import RowMap

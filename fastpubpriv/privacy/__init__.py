@@ -1,56 +1,10 @@
-"""Privacy accounting: budgets, events, conversions, calibration, ledger. All exact or safely rounded."""
+"""Privacy accounting: budgets, events, sampling, ledger. All exact or safely rounded.
+
+Conversions and composition theorems are in `fastpubpriv.privacy.conversions`; the integer grids and the amounts that mechanisms of
+your own need are in `fastpubpriv.privacy.calibration` and `fastpubpriv.privacy.calibrated_budget`.
+"""
 
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
-from fastpubpriv.privacy.calibrated_budget import (
-    approx_slack,
-    gaussian_rho,
-    gaussian_rho_beside,
-    laplace_epsilon,
-    pure_slack,
-    total_variation,
-)
-from fastpubpriv.privacy.calibration import (
-    Grid,
-    SampledGrid,
-    clip_steps,
-    cluster_count_grid,
-    cluster_gram_grid,
-    cluster_shell_grid,
-    cluster_sum_grid,
-    gaussian_count_grid,
-    gaussian_gram_grid,
-    gaussian_sum_grid,
-    laplace_count_grid,
-    laplace_gram_grid,
-    laplace_parts_grid,
-    laplace_sum_grid,
-    parts_slack,
-    sampled_sum_grid,
-    stable_event,
-    step,
-)
-from fastpubpriv.privacy.conversions import (
-    advanced_composition,
-    basic_composition,
-    best_epsilon,
-    bun_steinke_epsilon,
-    bun_steinke_rho,
-    exponential_mechanism_rho,
-    gdp_delta,
-    gdp_epsilon,
-    gdp_mu,
-    gdp_rho,
-    group_approx,
-    group_mu,
-    group_rho,
-    optimal_composition_delta,
-    optimal_composition_epsilon,
-    pure_to_zcdp,
-    pure_to_zcdp_exact,
-    zcdp_delta,
-    zcdp_epsilon,
-    zcdp_rho,
-)
 from fastpubpriv.privacy.events import (
     Event,
     GaussianEvent,
@@ -59,7 +13,7 @@ from fastpubpriv.privacy.events import (
     SelectionEvent,
     StableHistogramEvent,
 )
-from fastpubpriv.privacy.ledger import ComposedEvent, Ledger, LedgerEntry, cost_in
+from fastpubpriv.privacy.ledger import Ledger, LedgerEntry
 from fastpubpriv.privacy.sampling import (
     FullBatch,
     OnePass,
@@ -70,21 +24,15 @@ from fastpubpriv.privacy.sampling import (
     epsilon_of,
     noise_multiplier_for,
 )
-from fastpubpriv.privacy.stable_histogram_accounting import stable_delta
-from fastpubpriv.privacy.stay_move import Clusters, CostTally
 
 __all__ = [
     "ZCDP",
     "ApproxDP",
     "Budget",
-    "Clusters",
-    "ComposedEvent",
     "Cost",
-    "CostTally",
     "Event",
     "FullBatch",
     "GaussianEvent",
-    "Grid",
     "LaplaceEvent",
     "Ledger",
     "LedgerEntry",
@@ -93,58 +41,13 @@ __all__ = [
     "Poisson",
     "PureDP",
     "SampledGaussianEvent",
-    "SampledGrid",
     "Sampling",
     "SelectionEvent",
     "StableHistogramEvent",
     "WithoutReplacement",
-    "advanced_composition",
-    "approx_slack",
-    "basic_composition",
-    "best_epsilon",
-    "bun_steinke_epsilon",
-    "bun_steinke_rho",
-    "clip_steps",
-    "cluster_count_grid",
-    "cluster_gram_grid",
-    "cluster_shell_grid",
-    "cluster_sum_grid",
-    "cost_in",
     "delta_of",
     "epsilon_of",
-    "exponential_mechanism_rho",
-    "gaussian_count_grid",
-    "gaussian_gram_grid",
-    "gaussian_rho",
-    "gaussian_rho_beside",
-    "gaussian_sum_grid",
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_mu",
-    "gdp_rho",
-    "group_approx",
-    "group_mu",
-    "group_rho",
-    "laplace_count_grid",
-    "laplace_epsilon",
-    "laplace_gram_grid",
-    "laplace_parts_grid",
-    "laplace_sum_grid",
     "noise_multiplier_for",
-    "optimal_composition_delta",
-    "optimal_composition_epsilon",
-    "parts_slack",
-    "pure_slack",
-    "pure_to_zcdp",
-    "pure_to_zcdp_exact",
-    "sampled_sum_grid",
-    "stable_delta",
-    "stable_event",
-    "step",
-    "total_variation",
-    "zcdp_delta",
-    "zcdp_epsilon",
-    "zcdp_rho",
 ]
 
 

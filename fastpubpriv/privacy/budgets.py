@@ -7,16 +7,120 @@ release adds. All amounts are Fractions, so adding 0.1 ten times and subtracting
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning, warn
-from fastpubpriv.privacy.rationals import Number, exact, float_for, from_ratio, show, to_ratio
 
-# What "neighbouring data sets" means. Every sensitivity and every cost is relative to one of these.
+# ---- Exact numbers at the door of the accounting, and the two directed ways from there to a float
+
+
+Number: TypeAlias = int | float | Fraction | Decimal | np.floating[Any] | np.integer[Any]
+"""What a privacy parameter may be given as. A float stands for its shortest decimal: 0.1 is one tenth."""
+
+# A float of any size needs at most 2098 bits. The limit keeps a hostile Fraction or Decimal from filling the memory,
+# and keeps every number short enough for Python's own limit of 4300 digits in a decimal string.
+_MAX_BITS = 4096
+_RATIO = re.compile(r"(0|[1-9][0-9]*)/([1-9][0-9]*)\Z")
+
+
+def exact(value: object, name: str) -> Fraction:
+    """`value` as an exact Fraction; BudgetError for everything that is not one finite real number."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, bool | np.bool_):
+        raise BudgetError(f"{name} must be a number, got the bool {bool(value)}; pass for example {name}=1.0")
+    if isinstance(value, int | Fraction):
+        number = Fraction(value)
+    elif isinstance(value, np.integer):
+        number = Fraction(int(value))
+    elif isinstance(value, float | np.floating):
+        if not math.isfinite(value):
+            raise BudgetError(f"{name} must be finite, got {float(value)}; pass a finite number")
+        number = Fraction(str(value))  # str() of a NumPy scalar is the shortest text of its own type
+    elif isinstance(value, Decimal):
+        if not value.is_finite():
+            raise BudgetError(f"{name} must be finite, got Decimal('{value}'); pass a finite number")
+        if value and abs(value.adjusted()) > 1200:
+            raise BudgetError(f"{name} has a decimal exponent beyond 1200; pass a number between 1e-300 and 1e300")
+        number = Fraction(value)
+    else:
+        raise BudgetError(
+            f"{name} must be an int, float, Fraction, Decimal or NumPy number, got {type(value).__name__}; "
+            f"convert it first, for example {name}=float(...)"
+        )
+    if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MAX_BITS:
+        raise BudgetError(f"{name} has more than {_MAX_BITS} bits; pass a float or a Fraction with a short denominator")
+    return number
+
+
+def whole(value: object, name: str, *, at_least: int = 1) -> int:
+    """`value` as an int >= at_least; BudgetError for bools, floats and everything else."""
+    if type(value) is int and value >= at_least:
+        return value
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise BudgetError(f"{name} must be an int, got {type(value).__name__}; pass a whole number >= {at_least}")
+    if value < at_least:
+        raise BudgetError(f"{name} must be >= {at_least}, got {int(value)}")
+    return int(value)
+
+
+def float_down(value: Fraction) -> float:
+    """Return the largest float that is not above `value`, read as its binary number or as its shortest decimal."""
+    found = float(value)
+    while not math.isinf(found) and max(Fraction(found), Fraction(str(found))) > value:
+        found = math.nextafter(found, -math.inf)
+    return found
+
+
+def float_up(value: Fraction) -> float:
+    """Return the smallest float that is not below `value`, read as its binary number or as its shortest decimal."""
+    found = float(value)
+    while not math.isinf(found) and min(Fraction(found), Fraction(str(found))) < value:
+        found = math.nextafter(found, math.inf)
+    return found
+
+
+def float_for(value: Fraction, rounded: Callable[[Fraction], float] = float_up) -> float:
+    """Return the float that stands for `value`, or `rounded(value)` if none does."""
+    nearest = float(value)
+    return nearest if Fraction(str(nearest)) == value else rounded(value)
+
+
+def show(value: Fraction) -> str:
+    """A short text for messages and reprs: the float that stands for the number, or six digits if none does."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return "more than 1e308"
+    return repr(nearest) if Fraction(str(nearest)) == value else f"{nearest:.6g}"
+
+
+def to_ratio(value: Fraction) -> str:
+    """The text "numerator/denominator", the exact form that files carry."""
+    return f"{value.numerator}/{value.denominator}"
+
+
+def from_ratio(text: object, name: str) -> Fraction:
+    """The inverse of `to_ratio`; BudgetError for any text that `to_ratio` would not have written."""
+    match = _RATIO.match(text) if isinstance(text, str) and len(text) <= 8000 else None
+    if match is None or max(map(len, match.groups())) > 4000:
+        raise BudgetError(f"{name} is not an exact 'numerator/denominator' text")
+    number = Fraction(int(match[1]), int(match[2]))
+    if to_ratio(number) != text:
+        raise BudgetError(f"{name} is not in lowest terms")
+    return number
+
+
+# ---- Relations, costs and budgets
 
 
 class Neighbors(Enum):
@@ -288,7 +392,7 @@ class PureDP(Budget):
     ----------
     epsilon : int, float, Fraction, Decimal or NumPy number
         In [2^-30, 2^10], as the total of a ledger. One release refuses an epsilon above about 40 to 58, depending on its size:
-        the samplers' cut tails would then add more to delta than 2^-100 (`privacy.laplace_epsilon`).
+        the samplers' cut tails would then add more to delta than 2^-100 (`calibrated_budget.laplace_epsilon`).
 
     Examples
     --------
@@ -338,3 +442,97 @@ def _from_dict(data: Mapping[str, Any]) -> tuple[type[Budget], tuple[Fraction, .
     if notion is None:
         raise BudgetError(f"unknown privacy notion; expected one of {', '.join(_NOTIONS)}")
     return notion, tuple(from_ratio(data.get(part), part) for part in notion.parts)
+
+
+# Releases over disjoint clusters of rows: what a replaced row costs that stays in its cluster, and one that moves to another. Under
+# replace-one two clusters may change. Which case applies is the same for all releases over the *same* clusters, so those cost the
+# larger of the two sums, not the sum of the larger ones.
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The two sensitivities of a release over disjoint clusters of rows, squared l2 or l1 as in the event that holds it.
+
+    Parameters
+    ----------
+    stay : int
+        For a row replaced inside one cluster.
+    move : int
+        For a row that leaves one cluster and enters another: twice that of entering or leaving one.
+    lineage : tuple of str
+        Names what decides membership, by content. For the rows of one node, the nodes from the root to it.
+    """
+
+    stay: int
+    move: int
+    lineage: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        whole(self.stay, "stay", at_least=0)
+        whole(self.move, "move", at_least=0)
+        if not self.lineage or not all(isinstance(name, str) for name in self.lineage):
+            raise BudgetError("lineage must name the clusters: a tuple of at least one str")
+
+    @property
+    def worst(self) -> int:
+        """The sensitivity of the release."""
+        return max(self.stay, self.move)
+
+
+_ByCase = dict[
+    tuple[str, ...], tuple[Fraction, Fraction]
+]  # what a row costs that stays in its cluster, and one that moves
+
+
+class CostTally:
+    """The exact cost of several releases: plain ones add up; those over the same clusters cost the worse of stay and move.
+
+    Examples
+    --------
+    >>> tally, half = CostTally(), Fraction(1, 2)
+    >>> tally.add(half)
+    >>> tally.add(half, Clusters(0, 4, ("leaves",)))  # counts: free for a row that stays
+    >>> tally.add(half, Clusters(4, 2, ("leaves",)))  # sums: cheaper for a row that moves
+    >>> tally.total
+    Fraction(5, 4)
+    """
+
+    __slots__ = ("_by_case", "_over", "_under")
+
+    def __init__(self) -> None:
+        # The plain part is _over / _under, not in lowest terms: a Fraction takes most of its time for them, in each small call.
+        self._over, self._under = 0, 1
+        self._by_case: _ByCase = {}
+
+    def add(self, cost: Fraction, clusters: Clusters | None = None) -> None:
+        """Add a release: by case if it is over clusters, else as one that may change whatever the replaced row does."""
+        if clusters is None or not clusters.worst:
+            over, under = cost.as_integer_ratio()
+            if under != self._under:
+                common = math.lcm(under, self._under)
+                self._over, over, self._under = self._over * (common // self._under), over * (common // under), common
+            self._over += over
+            return
+        stay, move = self._by_case.get(clusters.lineage, (Fraction(0), Fraction(0)))
+        stay += cost * Fraction(clusters.stay, clusters.worst)
+        move += cost * Fraction(clusters.move, clusters.worst)
+        self._by_case[clusters.lineage] = stay, move
+
+    def copy(self) -> CostTally:
+        """A tally of its own with the same items."""
+        tally = CostTally()
+        tally._over, tally._under, tally._by_case = self._over, self._under, dict(self._by_case)
+        return tally
+
+    @property
+    def total(self) -> Fraction:
+        """What all of it costs."""
+        return sum((max(pair) for pair in self._by_case.values()), Fraction(self._over, self._under))
+
+    def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> CostTally | None:
+        """The tally with one release more, None where that would cost more than `limit`; this one stays as it is."""
+        more = self.copy()
+        more.add(cost, clusters)
+        over, under = limit.as_integer_ratio()
+        exceeds = more.total > limit if more._by_case else more._over * under > over * more._under
+        return None if exceeds else more

@@ -11,9 +11,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import DELTA_MIN, ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.privacy.budgets import DELTA_MIN, ZCDP, ApproxDP, Budget, Number, PureDP, exact, float_up, show, whole
 from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, pure_to_zcdp_exact
-from fastpubpriv.privacy.rationals import Number, exact, float_up, show, whole
 
 DRAW_ERROR = Fraction(1, 2**100)
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
@@ -27,38 +26,17 @@ def exp_upper(value: Fraction) -> Fraction:
 
 
 def total_variation(draws: int) -> Fraction:
-    """Upper bound on the total variation distance between `draws` draws of noise and their ideal laws.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import total_variation
-    >>> float(total_variation(10**6)) < 1e-24
-    True
-    """
+    """Upper bound on the total variation distance between `draws` draws of noise and their ideal laws."""
     return whole(draws, "draws", at_least=0) * DRAW_ERROR
 
 
 def approx_slack(epsilon: Number, draws: int) -> Fraction:
-    """What the samplers add to delta in an (epsilon, delta) statement: (1 + e^epsilon) draws 2^-100, rounded up.
-
-    Examples
-    --------
-    >>> f"{float(approx_slack(1.0, 10**6)):.1e}"
-    '2.9e-24'
-    """
+    """What the samplers add to delta in an (epsilon, delta) statement: (1 + e^epsilon) draws 2^-100, rounded up."""
     return _one_and_exp(exact(epsilon, "epsilon")) * total_variation(draws)
 
 
 def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
-    """What the samplers add to a pure epsilon statement: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import pure_slack
-    >>> epsilon, delta = pure_slack(1, draws=10**6)
-    >>> float(epsilon) < 1e-23, float(delta) < 1e-48
-    (True, True)
-    """
+    """What the samplers add to a pure epsilon statement: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up."""
     n = whole(draws, "draws", at_least=0)
     return n * _PURE_EPSILON_PER_DRAW, _one_and_exp(exact(epsilon, "epsilon")) * n * PURE_DELTA_PER_DRAW
 
@@ -126,12 +104,6 @@ def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: 
     """As `gaussian_rho` for Gaussian releases beside others that cost (epsilon, delta) of the same budget, by basic composition.
 
     All `draws` are paid for at the epsilon of the whole: the sampled run is within their total variation of the ideal one.
-
-    Examples
-    --------
-    >>> budget = ApproxDP(1, 1e-6)
-    >>> f"{float(gaussian_rho_beside(budget, 100, budget.epsilon / 8, budget.delta / 8)):.6f}"
-    '0.021576'
     """
     usable = _usable_epsilon(budget, whole(draws, "draws", at_least=0))
     left = usable - epsilon, budget.delta - delta - approx_slack(usable, draws)

@@ -24,13 +24,14 @@ double charge is what `TreeScope` checks against: entering or leaving costs at m
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy.budgets import ApproxDP
+from fastpubpriv.privacy.budgets import ApproxDP, Clusters, Number, exact, float_down, show, whole
 from fastpubpriv.privacy.conversions import gdp_mu, largest, optimal_composition_delta
 from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
@@ -40,17 +41,15 @@ from fastpubpriv.privacy.events import (
     SampledGaussianEvent,
     StableHistogramEvent,
 )
-from fastpubpriv.privacy.rationals import Number, exact, float_down, show, whole
 from fastpubpriv.privacy.sampling import Sampling, noise_multiplier_for
 from fastpubpriv.privacy.stable_histogram_accounting import Law, stable_delta
-from fastpubpriv.privacy.stay_move import Clusters
 
 _MAX_ROW = 2**26  # largest integer norm of a quantised row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
 _MAX_ROW_SQ = 2**53  # dim * Q^2: the norm check is exact in doubles
 _MAX_TOTAL = 2**62  # sums plus noise stay clear of the end of int64
-_GAUSSIAN_CUT, _LAPLACE_CUT = 16, 128  # the samplers never exceed cut * 2^m
-_DEFLATION = Fraction(10**9, 10**9 + 1)
+_CUT: dict[Law, int] = {"gaussian": 16, "laplace": 128}  # the samplers never exceed cut * 2^m
+_EVENTS: dict[Law, type[GaussianEvent | LaplaceEvent]] = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
 _DEFAULT_ROWS = 2**35
 
 
@@ -68,12 +67,6 @@ class Grid:
         Length of a quantised row (counts: number of cells).
     event : GaussianEvent or LaplaceEvent
         What one release on this grid costs.
-
-    Examples
-    --------
-    >>> grid = gaussian_sum_grid(Fraction(1, 2), dim=10, n=1000)
-    >>> grid.event.rho <= Fraction(1, 2), grid.noise_std(radius=1.0) > 1.99
-    (True, True)
     """
 
     log2_scale: int
@@ -97,13 +90,7 @@ class Grid:
 
 @lru_cache(maxsize=1024, typed=True)  # each release asks for it several times
 def clip_steps(quant_bound: int, dim: int) -> int:
-    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats.
-
-    Examples
-    --------
-    >>> clip_steps(1000, 17)
-    996
-    """
+    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats."""
     half_root = math.isqrt((whole(dim, "dim") - 1) // 4) + 1
     steps = whole(quant_bound, "quant_bound") - half_root - 1
     if steps < 1:
@@ -114,45 +101,55 @@ def clip_steps(quant_bound: int, dim: int) -> int:
 
 
 def step(radius: float, quant_bound: int, dim: int) -> float:
-    """Length of one grid step, in data units, when rows are clipped to `radius`.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import step
-    >>> 2.0**-10 < step(1.0, 1_000, 1) < 2.0**-9
-    True
-    """
+    """Length of one grid step, in data units, when rows are clipped to `radius`."""
     if not 0 < radius < math.inf:
         raise InputError(f"radius must be positive and finite, got {radius!r}")
     return radius / clip_steps(quant_bound, dim)
 
 
 # ---- grids
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def _finest(
-    largest_bound: Callable[[int], int], fits: Callable[[int, int], bool], least: int, problem: str
-) -> tuple[int, int]:
-    """The largest m in 8 ... 40, with its Q, for which everything fits in the machine's integers and Q >= least."""
-    for m in range(LOG2_SCALE_MAX, LOG2_SCALE_MIN - 1, -1):
-        bound = largest_bound(m)
-        if fits(m, bound):
-            if bound >= least:
-                return m, bound
-            raise InputError(
-                f"{problem}: the finest usable grid has {bound} steps per clip radius, at least {least} are needed"
-            )
-    raise InputError(f"{problem}: even the coarsest grid (noise scale 2^{LOG2_SCALE_MIN}) overflows 64-bit sums")
+    law: Law,
+    value: Number,
+    dim: int,
+    n: int,
+    sensitivity: Callable[[int, int], int],
+    *,
+    draws: int | None = None,
+    power: int = 1,
+    cells: bool = False,
+    least: int = 1,
+    stated: str | None = None,
+) -> Grid:
+    """The grid of the largest m in 8 ... 40 for which the largest Q whose sensitivity(Q, dim) the price allows fits in the machine.
 
-
-def _sizes(value: Number, name: str, dim: int, n: int) -> tuple[Fraction, int, int, int, str]:
+    A row adds at most Q^power to a sum. The norms of rows need Q >= 8 sqrt(dim), which disjoint `cells` do not.
+    """
+    name = "rho" if law == "gaussian" else "epsilon"
     amount, dim, n = exact(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
     if amount <= 0:
         raise BudgetError(f"{name} must be > 0, got {show(amount)}")
-    advice = "pass a budget between 1e-6 and 1e3, fewer columns (project with a public matrix), or fewer rows"
-    least = 8 * (math.isqrt(dim - 1) + 1)
-    return amount, dim, n, least, f"no integer grid for {name} = {show(amount)}, {dim} columns, {n} rows ({advice})"
+    highest = _MAX_ROW if power == 1 else _MAX_GRAM_ROW
+    if not cells:
+        highest, least = min(highest, math.isqrt(_MAX_ROW_SQ // dim)), max(least, 8 * (math.isqrt(dim - 1) + 1))
+    problem = (
+        f"no integer grid for {stated or f'{name} = {show(amount)}'}, {dim} columns, {n} rows (pass a budget between 1e-6 and 1e3, "
+        "fewer columns (project with a public matrix), or fewer rows)"
+    )
+    for m in range(LOG2_SCALE_MAX, LOG2_SCALE_MIN - 1, -1):
+        allowed = math.floor(amount * 2 * 4**m if law == "gaussian" else amount * 2**m)
+        room = (_MAX_TOTAL - 1 - _CUT[law] * 2**m) // max(n, 1)
+        most = min(highest, room if power == 1 else math.isqrt(room))
+        q = bisect_right(range(most + 2), allowed, key=lambda bound: sensitivity(bound, dim)) - 1
+        if least <= q <= most:
+            return Grid(m, q, dim, _EVENTS[law](sensitivity(q, dim), m, dim if draws is None else draws))
+        if q <= most:
+            raise InputError(
+                f"{problem}: the finest usable grid has {q} steps per clip radius, at least {least} are needed"
+            )
+    raise InputError(f"{problem}: even the coarsest grid (noise scale 2^{LOG2_SCALE_MIN}) overflows 64-bit sums")
 
 
 @lru_cache(maxsize=256)
@@ -165,31 +162,13 @@ def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
     >>> grid.log2_scale, grid.quant_bound, grid.event.rho
     (24, 8388608, Fraction(1, 2))
     """
-    amount, dim, n, least, problem = _sizes(rho, "rho", dim, n)
-
-    def fits(m: int, q: int) -> bool:
-        return q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
-
-    m, q = _finest(lambda m: math.isqrt(math.floor(amount * 4**m / 2)), fits, least, problem)
-    return Grid(m, q, dim, GaussianEvent(4 * q * q, m, dim))
+    return _finest("gaussian", rho, dim, n, lambda q, _: 4 * q * q)
 
 
 @lru_cache(maxsize=256)
 def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
-    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly.
-
-    Examples
-    --------
-    >>> gaussian_gram_grid(Fraction(1, 2), dim=20, n=10**6).quant_bound
-    2435
-    """
-    amount, dim, n, least, problem = _sizes(rho, "rho", dim, n)
-
-    def fits(m: int, q: int) -> bool:
-        return q <= _MAX_GRAM_ROW and dim * q * q <= _MAX_ROW_SQ and n * q * q + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
-
-    m, q = _finest(lambda m: math.isqrt(math.isqrt(math.floor(amount * 4**m))), fits, least, problem)
-    return Grid(m, q, dim, GaussianEvent(2 * q**4, m, dim * dim))
+    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly."""
+    return _finest("gaussian", rho, dim, n, lambda q, _: 2 * q**4, draws=whole(dim, "dim") ** 2, power=2)
 
 
 @lru_cache(maxsize=256)
@@ -202,42 +181,17 @@ def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> 
     >>> grid.quant_bound, grid.event.rho
     (67108864, Fraction(1, 4))
     """
-    amount, cells, n, _, problem = _sizes(rho, "rho", cells, n)
-
-    def fits(m: int, s: int) -> bool:
-        return s <= _MAX_ROW and n * s + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
-
-    m, s = _finest(lambda m: math.isqrt(math.floor(amount * 4**m)), fits, 1, problem)
-    return Grid(m, s, cells, GaussianEvent(2 * s * s, m, cells))
+    return _finest("gaussian", rho, cells, n, lambda s, _: 2 * s * s, cells=True)
 
 
 @lru_cache(maxsize=256)
 def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
-    """The finest grid on which a sum plus discrete Laplace noise meets isqrt(4 dim Q^2) <= epsilon 2^m, exactly.
-
-    Examples
-    --------
-    >>> laplace_sum_grid(1, dim=4, n=1000).event.epsilon
-    Fraction(1, 1)
-    """
-    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", dim, n)
-
-    def fits(m: int, q: int) -> bool:
-        return q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
-
-    # isqrt(4 dim Q^2) <= B  <=>  4 dim Q^2 < (B + 1)^2
-    m, q = _finest(lambda m: math.isqrt(((math.floor(amount * 2**m) + 1) ** 2 - 1) // (4 * dim)), fits, least, problem)
-    return Grid(m, q, dim, LaplaceEvent(math.isqrt(4 * dim * q * q), m, dim))
+    """The finest grid on which a sum plus discrete Laplace noise meets isqrt(4 dim Q^2) <= epsilon 2^m, exactly."""
+    return _finest("laplace", epsilon, dim, n, lambda q, d: math.isqrt(4 * d * q * q))
 
 
 def parts_slack(parts: int, width: int) -> int:
-    """Grid steps that rounding, and rounding up the norm of each part, may add to the sum of the parts' norms.
-
-    Examples
-    --------
-    >>> parts_slack(3, 11)
-    9
-    """
+    """Grid steps that rounding, and rounding up the norm of each part, may add to the sum of the parts' norms."""
     return parts * (math.isqrt((whole(width, "width") - 1) // 4) + 2)
 
 
@@ -246,66 +200,22 @@ def laplace_parts_grid(epsilon: Number, parts: int, width: int, n: int) -> Grid:
     """As `laplace_sum_grid` for rows of `parts` parts whose rounded-up norms add up to at most Q: 2 isqrt(width Q^2) fits.
 
     The norm of the whole row would allow sqrt(parts) times as much. Proof: `mechanisms/notes/statistic_sum.md`.
-
-    Examples
-    --------
-    >>> whole_row, in_parts = laplace_sum_grid(1, 12, 1000), laplace_parts_grid(1, 3, 4, 1000)
-    >>> 0.57 < in_parts.noise_std(1.0) / whole_row.noise_std(1.0) < 0.58
-    True
     """
-    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", parts * width, n)
-
-    def fits(m: int, q: int) -> bool:
-        return q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
-
-    # 2 isqrt(width Q^2) <= B  <=>  width Q^2 < (floor(B / 2) + 1)^2
-    m, q = _finest(
-        lambda m: math.isqrt(((math.floor(amount * 2**m) // 2 + 1) ** 2 - 1) // width),
-        fits,
-        max(least, 8 * parts_slack(parts, width)),
-        problem,
-    )
-    return Grid(m, q, dim, LaplaceEvent(2 * math.isqrt(width * q * q), m, dim))
+    least = 8 * parts_slack(parts, width)
+    return _finest("laplace", epsilon, parts * width, n, lambda q, _: 2 * math.isqrt(width * q * q), least=least)
 
 
 @lru_cache(maxsize=256)
 def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
-    """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m.
-
-    Examples
-    --------
-    >>> laplace_gram_grid(1, dim=4, n=1000).event.draws
-    10
-    """
-    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", dim, n)
-    weight = dim * (dim + 3) // 2
-
-    def fits(m: int, q: int) -> bool:
-        return q <= _MAX_GRAM_ROW and dim * q * q <= _MAX_ROW_SQ and n * q * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
-
-    def bound(m: int) -> int:
-        return math.isqrt(math.isqrt(((math.floor(amount * 2**m) + 1) ** 2 - 1) // weight))
-
-    m, q = _finest(bound, fits, least, problem)
-    return Grid(m, q, dim, LaplaceEvent(math.isqrt(weight * q**4), m, dim * (dim + 1) // 2))
+    """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m."""
+    draws = whole(dim, "dim") * (dim + 1) // 2
+    return _finest("laplace", epsilon, dim, n, lambda q, d: math.isqrt(d * (d + 3) // 2 * q**4), draws=draws, power=2)
 
 
 @lru_cache(maxsize=256)
 def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
-    """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly.
-
-    Examples
-    --------
-    >>> laplace_count_grid(0.5).event.epsilon
-    Fraction(1, 2)
-    """
-    amount, cells, n, _, problem = _sizes(epsilon, "epsilon", cells, n)
-
-    def fits(m: int, s: int) -> bool:
-        return s <= _MAX_ROW and n * s + _LAPLACE_CUT * 2**m < _MAX_TOTAL
-
-    m, s = _finest(lambda m: math.floor(amount * 2**m / 2), fits, 1, problem)
-    return Grid(m, s, cells, LaplaceEvent(2 * s, m, cells))
+    """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly."""
+    return _finest("laplace", epsilon, cells, n, lambda s, _: 2 * s, cells=True)
 
 
 Lineage = tuple[str, ...]
@@ -314,9 +224,7 @@ Lineage = tuple[str, ...]
 def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> Grid:
     """The grid with an event for `draws` integers over clusters."""
     cases = Clusters(stay, move, lineage)
-    if isinstance(grid.event, GaussianEvent):
-        return replace(grid, event=GaussianEvent(cases.worst, grid.log2_scale, draws, clusters=cases))
-    return replace(grid, event=LaplaceEvent(cases.worst, grid.log2_scale, draws, clusters=cases))
+    return replace(grid, event=type(grid.event)(cases.worst, grid.log2_scale, draws, clusters=cases))
 
 
 @lru_cache(maxsize=256)
@@ -326,12 +234,6 @@ def cluster_sum_grid(
     """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters.
 
     `draws` counts the integers where some clusters have fewer columns, or take no part.
-
-    Examples
-    --------
-    >>> grid = cluster_sum_grid(0.5, 4, 1000, pure=False, clusters=3, lineage=("leaves",))
-    >>> grid.event.draws, grid.event.rho, grid.event.clusters.move * 2 == grid.event.clusters.stay
-    (12, Fraction(1, 2), True)
     """
     grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
     q = grid.quant_bound
@@ -341,68 +243,33 @@ def cluster_sum_grid(
 
 @lru_cache(maxsize=256)
 def cluster_gram_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
-    """The finest grid for Gram matrices of rows of `dim` columns; upper triangles if `pure`.
-
-    Examples
-    --------
-    >>> cluster_gram_grid(1, 4, 1000, pure=True, clusters=3, lineage=("leaves",)).event.draws
-    30
-    """
+    """The finest grid for Gram matrices of rows of `dim` columns; upper triangles if `pure`."""
     if not pure:
         grid = gaussian_gram_grid(cost, dim, n)
         stay = 2 * grid.quant_bound**4
         return _priced(grid, stay, stay, clusters * dim * dim, lineage)
-    amount, dim, n, least, problem = _sizes(cost, "epsilon", dim, n)
-
-    def fits(m: int, q: int) -> bool:
-        return q <= _MAX_GRAM_ROW and dim * q * q <= _MAX_ROW_SQ and n * q * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
-
-    # 2 floor((dim + 1) Q^2 / 2) <= B  <=>  (dim + 1) Q^2 <= 2 floor(B / 2) + 1; staying costs less for every dim.
-    m, q = _finest(lambda m: math.isqrt((math.floor(amount * 2**m) // 2 * 2 + 1) // (dim + 1)), fits, least, problem)
-    stay, move = math.isqrt(dim * (dim + 3) // 2 * q**4), 2 * ((dim + 1) * q * q // 2)
-    grid = Grid(m, q, dim, LaplaceEvent(max(stay, move), m, 1))
-    return _priced(grid, stay, move, clusters * (dim * (dim + 1) // 2), lineage)
+    # Staying costs less than moving for every dim.
+    grid = _finest("laplace", cost, dim, n, lambda q, d: 2 * ((d + 1) * q * q // 2), draws=1, power=2)
+    stay = math.isqrt(dim * (dim + 3) // 2 * grid.quant_bound**4)
+    return _priced(grid, stay, grid.event.worst, clusters * (dim * (dim + 1) // 2), lineage)
 
 
 @lru_cache(maxsize=256)
 def cluster_count_grid(cost: Number, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
-    """Grid steps for a counted row: how many rows each cluster has.
-
-    Examples
-    --------
-    >>> cluster_count_grid(0.5, 1000, pure=True, clusters=3, lineage=("leaves",)).event.clusters.stay
-    0
-    """
+    """Grid steps for a counted row: how many rows each cluster has."""
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, clusters, n)
     return _priced(grid, 0, grid.event.worst, clusters, lineage)
 
 
 @lru_cache(maxsize=256)
 def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage: Lineage) -> Grid:
-    """Grid steps for a counted row: how many rows of one cluster each of `cells` cells has.
-
-    Examples
-    --------
-    >>> cluster_shell_grid(0.5, 4, 1000, pure=False, lineage=("root", "child")).event.draws
-    4
-    """
+    """Grid steps for a counted row: how many rows of one cluster each of `cells` cells has."""
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, cells, n)
     return _priced(grid, grid.event.worst, grid.event.worst, cells, lineage)
 
 
-# The integers of one step over sampled rows: as `calibration.py`, with a noise multiplier in place of a price.
-
-
 class SampledGrid:
-    """A grid on which a run of sums over sampled rows meets a budget. Attributes as in `Grid`; `event` is that of the first step.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import Poisson
-    >>> grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), Poisson(Fraction(1, 10)), steps=50, dim=10, n=1000)
-    >>> grid.event.epsilon <= 1, grid.event.noise_multiplier >= grid.noise_multiplier
-    (True, True)
-    """
+    """A grid on which sums over sampled rows meet a budget. Attributes as in `Grid`; `event` is that of the first step."""
 
     __slots__ = ("dim", "event", "noise_multiplier", "quant_bound")
 
@@ -422,27 +289,13 @@ class SampledGrid:
 def sampled_sum_grid(
     epsilon: Fraction, delta: Fraction, sampling: Sampling, *, steps: int, dim: int, n: int
 ) -> SampledGrid:
-    """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from fastpubpriv.privacy import Poisson, sampled_sum_grid
-    >>> rate = Poisson(Fraction(1, 10))
-    >>> grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), rate, steps=50, dim=10, n=1000)
-    >>> grid.event.epsilon <= 1
-    True
-    """
+    """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one."""
     multiplier = noise_multiplier_for(ApproxDP(epsilon, delta), sampling, steps)
-    amount, dim, n, least, problem = _sizes(Fraction(multiplier), "noise_multiplier", dim, n)
-
-    def fits(m: int, q: int) -> bool:
-        return 1 <= q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
-
-    # Noise of 2^m steps is at least `multiplier` norms of Q steps.
-    m, q = _finest(lambda m: math.floor(2**m / amount), fits, least, problem)
-    event = SampledGaussianEvent(sampling, 4 * q * q, m, dim, steps, delta)
-    return SampledGrid(q, dim, event, multiplier)
+    # Noise of 2^m steps is at least `multiplier` norms of Q steps: 4 Q^2 / (2 4^m) is at most the rho of full batches.
+    rho, stated = 2 / Fraction(multiplier) ** 2, f"noise_multiplier = {show(Fraction(multiplier))}"
+    grid = _finest("gaussian", rho, dim, n, lambda q, _: 4 * q * q, stated=stated)
+    event = SampledGaussianEvent(sampling, grid.event.worst, grid.log2_scale, grid.dim, steps, delta)
+    return SampledGrid(grid.quant_bound, grid.dim, event, multiplier)
 
 
 # Which integers a stable histogram takes: scale, grid steps per row and threshold for a wanted (epsilon, delta).
@@ -450,7 +303,6 @@ def sampled_sum_grid(
 HISTOGRAMS_MAX = 2**20
 _SCALES = range(LOG2_SCALE_MAX, LOG2_SCALE_MIN - 1, -1)  # the samplers' log2 scales, finest first
 _STEP_MAX = 2**40
-_CUT = {"laplace": 128, "gaussian": 16}  # the samplers never exceed cut * 2^m
 _GAUSSIAN_INFLATION = 1 + Fraction(1, 10**4)
 _KOV_FROM = 4
 
@@ -461,15 +313,6 @@ def stable_event(
 ) -> StableHistogramEvent:
     """The event that releases most at (epsilon, delta); with `law` None, that of the law with the smaller count_threshold + 2
     count_noise_std, the count that is nearly always released.
-
-    Examples
-    --------
-    >>> event = stable_event(1, 1e-6, histograms=1, n=10**5, draws=10**5)
-    >>> event.law, math.ceil(event.count_threshold), round(event.count_noise_std, 2)
-    ('laplace', 28, 2.83)
-    >>> event = stable_event(1, 1e-6, histograms=5, n=10**5, draws=10**5)
-    >>> event.law, round(event.count_threshold, 1), round(event.count_noise_std, 2)
-    ('gaussian', 68.7, 13.36)
     """
     e, d = exact(epsilon, "epsilon"), exact(delta, "delta")
     if e <= 0 or not 0 < d < 1:

@@ -15,7 +15,30 @@ import numpy as np
 from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.rationals import Number, exact, float_down, float_for, float_up, show, whole
+from fastpubpriv.privacy.budgets import Number, exact, float_down, float_for, float_up, show, whole
+
+__all__ = [
+    "advanced_composition",
+    "basic_composition",
+    "best_epsilon",
+    "bun_steinke_epsilon",
+    "bun_steinke_rho",
+    "exponential_mechanism_rho",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "gdp_rho",
+    "group_approx",
+    "group_mu",
+    "group_rho",
+    "optimal_composition_delta",
+    "optimal_composition_epsilon",
+    "pure_to_zcdp",
+    "pure_to_zcdp_exact",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]
 
 _MARGIN = 4e-13  # relative; the formulas were compared with 60-digit arithmetic and stay below half of it
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -49,29 +72,21 @@ def _up(value: float) -> float:
 
 def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """The largest found x in [low, high] with keeps(x); `low` is taken to keep. Bisection that returns the safe end."""
-    if keeps(high):
-        return high
-    while True:
-        # Geometric steps find the scale, arithmetic ones the last bits.
-        middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
-        if not low < middle < high:
-            return low
-        if keeps(middle):
-            low = middle
-        else:
-            high = middle
+    return high if keeps(high) else _narrowed(keeps, low, high)[0]
 
 
 def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """The smallest found x in [low, high] with keeps(x); `high` is taken to keep. Returns the safe end."""
+    return _narrowed(lambda x: not keeps(x), low, high)[1]
+
+
+def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Neighbouring floats, `is_below` of the lower one and not of the upper one; geometric steps find the scale, then the bits."""
     while True:
         middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
         if not low < middle < high:
-            return high
-        if keeps(middle):
-            high = middle
-        else:
-            low = middle
+            return low, high
+        low, high = (middle, high) if is_below(middle) else (low, middle)
 
 
 # ---- Gaussian differential privacy
@@ -160,7 +175,7 @@ def gdp_rho(epsilon: Number, delta: Number) -> float:
 
     Examples
     --------
-    >>> from fastpubpriv.privacy import gdp_rho
+    >>> from fastpubpriv.privacy.conversions import gdp_rho
     >>> round(gdp_rho(1, 1e-6), 4)
     0.028
     """
@@ -226,7 +241,7 @@ def bun_steinke_epsilon(delta: Number, rho: Number) -> float:
 
     Examples
     --------
-    >>> from fastpubpriv.privacy import bun_steinke_epsilon, zcdp_epsilon
+    >>> from fastpubpriv.privacy.conversions import bun_steinke_epsilon, zcdp_epsilon
     >>> bun_steinke_epsilon(1e-6, 0.5) > zcdp_epsilon(1e-6, 0.5)  # the tight conversion asks for less
     True
     """
@@ -285,7 +300,7 @@ def pure_to_zcdp(epsilon: Number) -> float:
 
     Examples
     --------
-    >>> from fastpubpriv.privacy import pure_to_zcdp
+    >>> from fastpubpriv.privacy.conversions import pure_to_zcdp
     >>> round(pure_to_zcdp(1), 4)
     0.4621
     """
@@ -297,7 +312,7 @@ def exponential_mechanism_rho(epsilon: Number) -> Fraction:
 
     Examples
     --------
-    >>> from fastpubpriv.privacy import exponential_mechanism_rho
+    >>> from fastpubpriv.privacy.conversions import exponential_mechanism_rho
     >>> exponential_mechanism_rho(1)
     Fraction(1, 8)
     """
@@ -310,7 +325,7 @@ def group_rho(rho: Number, group: int) -> Fraction:
 
     Examples
     --------
-    >>> from fastpubpriv.privacy import group_rho
+    >>> from fastpubpriv.privacy.conversions import group_rho
     >>> float(group_rho(0.5, 3))  # three rows of one person
     4.5
     """
@@ -322,7 +337,7 @@ def group_mu(mu: Number, group: int) -> float:
 
     Examples
     --------
-    >>> from fastpubpriv.privacy import group_mu
+    >>> from fastpubpriv.privacy.conversions import group_mu
     >>> float(group_mu(0.5, 3))  # three rows of one person
     1.5
     """

@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import BudgetError, ReplayError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
+from fastpubpriv.privacy.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Clusters,
+    Cost,
+    Neighbors,
+    PureDP,
+    exact,
+    float_up,
+    show,
+    whole,
+)
 from fastpubpriv.privacy.calibrated_budget import total_variation
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
-from fastpubpriv.privacy.rationals import exact, float_up, show, whole
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 from fastpubpriv.privacy.stable_histogram_accounting import Law, singleton_rate, stable_delta
-from fastpubpriv.privacy.stay_move import Clusters
-
-# What every event answers for itself. Accounts, `release`, records and record/replay ask an event and never its class.
 
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40
@@ -102,7 +110,8 @@ class Event(ABC):
     @property
     def own_delta(self) -> Fraction:
         """The delta that the event states beside its epsilon."""
-        return Fraction(0)
+        stated: Fraction = getattr(self, "delta", Fraction(0))
+        return stated
 
     @property
     def total_variation(self) -> Fraction:
@@ -119,27 +128,34 @@ class Event(ABC):
         return amount if cost.notion is ZCDP or not amount else pure_to_zcdp_exact(amount)
 
 
-# ---- what the events share
+class IntegerEvent(Event):
+    """Integers that get noise of scale 2^log2_scale, of the law "gaussian" or "laplace"."""
 
+    __slots__ = ()
 
-def checked_scale(value: object) -> int:
-    """A log2 scale that the samplers take."""
-    scale = whole(value, "log2_scale", at_least=LOG2_SCALE_MIN)
-    if scale > LOG2_SCALE_MAX:
-        raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {scale}")
-    return scale
+    if TYPE_CHECKING:
 
+        @property
+        def log2_scale(self) -> int:
+            """The scale of the noise is 2^log2_scale grid steps; 8 to 40."""
 
-def check_relation(value: object) -> None:
-    """Refuse what is not a relation."""
-    if not isinstance(value, Neighbors):
-        raise BudgetError(f"relation must be a Neighbors value, got {type(value).__name__}")
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps; Laplace: sqrt(2) scales, less a part in 12 4^m."""
+        return math.ldexp(math.sqrt(2.0) if self.law == "laplace" else 1.0, self.log2_scale)
 
-
-def check_clusters(value: Clusters | None, sensitivity: int) -> None:
-    """Refuse cases that do not belong to the sensitivity."""
-    if value is not None and (not isinstance(value, Clusters) or value.worst != sensitivity):
-        raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
+    def check_noise(self, sensitivity: str | None = None) -> None:
+        """Refuse what cannot be a field: the one of this name, the scale, the draws, the relation and the clusters."""
+        if sensitivity is not None:
+            whole(getattr(self, sensitivity), sensitivity, at_least=0)
+        if whole(self.log2_scale, "log2_scale", at_least=LOG2_SCALE_MIN) > LOG2_SCALE_MAX:
+            raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {self.log2_scale}")
+        whole(self.draws, "draws", at_least=0)
+        if not isinstance(self.relation, Neighbors):
+            raise BudgetError(f"relation must be a Neighbors value, got {type(self.relation).__name__}")
+        cases = self.clusters
+        if cases is not None and (not isinstance(cases, Clusters) or cases.worst != getattr(self, str(sensitivity))):
+            raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
 
 
 def by_case(currency: str, cost: Fraction, clusters: Clusters | None) -> dict[str, Fraction]:
@@ -170,16 +186,13 @@ def within(moved: int, allowed: int) -> int:
     return moved
 
 
-# Integers released with noise added: Gaussian or discrete Laplace.
-
-
 @lru_cache(maxsize=1024)  # each release asks for it several times
 def _gaussian_rho(squared_sensitivity: int, log2_scale: int) -> Fraction:
     return Fraction(squared_sensitivity, 2 * 4**log2_scale)
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianEvent(Event):
+class GaussianEvent(IntegerEvent):
     """Integers released with floor(N(0, 4^log2_scale)) added to each.
 
     Parameters
@@ -212,11 +225,7 @@ class GaussianEvent(Event):
     clusters: Clusters | None = None
 
     def __post_init__(self) -> None:
-        whole(self.squared_sensitivity, "squared_sensitivity", at_least=0)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
-        check_relation(self.relation)
-        check_clusters(self.clusters, self.squared_sensitivity)
+        self.check_noise("squared_sensitivity")
 
     @property
     def worst(self) -> int:
@@ -227,11 +236,6 @@ class GaussianEvent(Event):
     def rho(self) -> Fraction:
         """Exact zCDP cost, squared_sensitivity / (2 * 4^log2_scale)."""
         return _gaussian_rho(int(self.squared_sensitivity), int(self.log2_scale))
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps."""
-        return math.ldexp(1.0, self.log2_scale)
 
     @property
     def mu(self) -> float:
@@ -261,7 +265,7 @@ class GaussianEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceEvent(Event):
+class LaplaceEvent(IntegerEvent):
     """Integers released with discrete Laplace noise, P(x) proportional to e^(-|x| / 2^log2_scale), added to each.
 
     Parameters
@@ -300,21 +304,12 @@ class LaplaceEvent(Event):
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
         if not 0 <= self.delta < 1:
             raise BudgetError(f"delta must be in [0, 1), got {show(self.delta)}")
-        whole(self.l1_sensitivity, "l1_sensitivity", at_least=0)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
-        check_relation(self.relation)
-        check_clusters(self.clusters, self.l1_sensitivity)
+        self.check_noise("l1_sensitivity")
 
     @property
     def worst(self) -> int:
         """The sensitivity, under the name that all noise laws share."""
         return self.l1_sensitivity
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps: sqrt(2) scales, less a part in 12 4^m."""
-        return math.sqrt(2.0) * math.ldexp(1.0, self.log2_scale)
 
     @property
     def epsilon(self) -> Fraction:
@@ -325,11 +320,6 @@ class LaplaceEvent(Event):
     def cost(self) -> Cost:
         """The pure cost; (epsilon, delta) where the event states a delta."""
         return Cost(ApproxDP, (self.epsilon, self.delta)) if self.delta else Cost(PureDP, (self.epsilon,))
-
-    @property
-    def own_delta(self) -> Fraction:
-        """As `delta`."""
-        return self.delta
 
     def price(self, notion: type[Budget]) -> Fraction:
         """Its epsilon; under PureDP only where it states no delta."""
@@ -349,8 +339,6 @@ class LaplaceEvent(Event):
         moved = sum(abs(gap) for gap in noise_gaps(self, query, other))
         return Fraction(within(moved, int(self.l1_sensitivity)), 2 ** int(self.log2_scale))
 
-
-# A noisy choice among candidates.
 
 CHOICE_LAWS = ("exponential", "permute_and_flip")
 
@@ -398,7 +386,8 @@ class SelectionEvent(Event):
             raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
         whole(self.sensitivity, "sensitivity")
         whole(self.candidates, "candidates")
-        check_relation(self.relation)
+        if not isinstance(self.relation, Neighbors):
+            raise BudgetError(f"relation must be a Neighbors value, got {type(self.relation).__name__}")
         if self.law not in CHOICE_LAWS:
             raise BudgetError(f"law must be one of {', '.join(CHOICE_LAWS)}, got {self.law!r}")
 
@@ -451,11 +440,8 @@ class SelectionEvent(Event):
         return self.rho_at(epsilon) if notion is ZCDP else epsilon
 
 
-# Occupied bins released where their noisy counts reach a threshold.
-
-
 @dataclass(frozen=True, slots=True)
-class StableHistogramEvent(Event):
+class StableHistogramEvent(IntegerEvent):
     """Occupied bins released with noisy counts where step * count + noise >= threshold.
 
     Parameters
@@ -499,8 +485,7 @@ class StableHistogramEvent(Event):
         whole(self.histograms, "histograms")
         whole(self.step, "step")
         whole(self.threshold, "threshold", at_least=self.step + 1)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
+        self.check_noise()
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
         if self.epsilon <= 0:
             raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
@@ -520,11 +505,6 @@ class StableHistogramEvent(Event):
         return singleton_rate(self.law, self.threshold - self.step, self.log2_scale)
 
     @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps."""
-        return math.ldexp(math.sqrt(2.0) if self.law == "laplace" else 1.0, self.log2_scale)
-
-    @property
     def count_noise_std(self) -> float:
         """Standard deviation of the noise on a count."""
         return self.noise_std / self.step
@@ -538,11 +518,6 @@ class StableHistogramEvent(Event):
     def cost(self) -> Cost:
         """The (epsilon, delta) cost."""
         return Cost(ApproxDP, (self.epsilon, self.delta))
-
-    @property
-    def own_delta(self) -> Fraction:
-        """As `delta`."""
-        return self.delta
 
     def price(self, notion: type[Budget]) -> Fraction:
         """Its epsilon, in (epsilon, delta) only."""
@@ -569,11 +544,8 @@ class StableHistogramEvent(Event):
         return self.epsilon * Fraction(moved, 2 * self.histograms)
 
 
-# One noisy sum over a random sample of the rows, out of a run of equal ones that is accounted for as a whole.
-
-
 @dataclass(frozen=True, slots=True)
-class SampledGaussianEvent(Event):
+class SampledGaussianEvent(IntegerEvent):
     """Integers summed over sampled rows, released with floor(N(0, 4^log2_scale)) added to each: one step of `steps`.
 
     What sampling gains does not add up step by step: the first step is charged for the whole run, and the others (`later`), at most
@@ -625,10 +597,8 @@ class SampledGaussianEvent(Event):
         if not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie strictly between 0 and 1, got {show(self.delta)}")
         whole(self.squared_sensitivity, "squared_sensitivity", at_least=1)
-        checked_scale(self.log2_scale)
-        whole(self.draws, "draws", at_least=0)
+        self.check_noise()
         whole(self.steps, "steps")
-        check_relation(self.relation)
         if not isinstance(self.first, bool):
             raise BudgetError(f"first must be a bool, got {type(self.first).__name__}")
         if not isinstance(self.sampling, Sampling) or self.sampling.squared_mu(self.steps, self.relation) is not None:
@@ -662,11 +632,6 @@ class SampledGaussianEvent(Event):
         while Fraction(multiplier) * Fraction(root) > 2**self.log2_scale:
             multiplier = math.nextafter(multiplier, 0.0)
         return multiplier
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps."""
-        return math.ldexp(1.0, self.log2_scale)
 
     @property
     def epsilon(self) -> Fraction:

@@ -14,16 +14,24 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
+from fastpubpriv.privacy.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Cost,
+    CostTally,
+    Neighbors,
+    Number,
+    PureDP,
+    exact,
+    float_up,
+    show,
+)
 from fastpubpriv.privacy.calibrated_budget import approx_slack
 from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, zcdp_epsilon
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, OpenFile, Position, Turn, checked_timeout
-from fastpubpriv.privacy.rationals import Number, exact, float_up, show
-from fastpubpriv.privacy.stay_move import CostTally
 from fastpubpriv.processes import here
-
-# Several events on the same rows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +42,6 @@ class ComposedEvent:
     ----------
     events : tuple of Event
         In the order in which they ran.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy import GaussianEvent
-    >>> run = ComposedEvent((GaussianEvent(2**16, 8, 4), GaussianEvent(2**15, 8, 4)))
-    >>> run.rho, f"{run.epsilon_at(1e-6):.3f}"
-    (Fraction(3, 4), '6.165')
     """
 
     events: tuple[Event, ...]
@@ -133,11 +134,6 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event | ComposedEvent)
     """The exact cost of `amount` in a ledger of `notion`; BudgetError where no exact conversion exists.
 
     Pure epsilon costs (epsilon, 0) in ApproxDP and at most epsilon tanh(epsilon/2) in ZCDP.
-
-    Examples
-    --------
-    >>> cost_in(ApproxDP, PureDP(0.5))
-    Cost(ApproxDP, epsilon=0.5, delta=0.0)
     """
     if isinstance(amount, ComposedEvent):
         return sum((cost_in(notion, event) for event in amount), Cost.zero(notion))
@@ -237,7 +233,8 @@ class Ledger:
         self._start(total, relation, None if label is None else _short_text(label, "label"), file)
         if file is not None:
             file.create(self._header())
-            self._read_first(file)
+            self._current()
+            file.remove_leftovers()
 
     def _start(self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None) -> None:
         self._total = total
@@ -251,10 +248,6 @@ class Ledger:
         # them.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
         self._file = file
-
-    def _read_first(self, file: LedgerFile) -> None:
-        self._current()
-        file.remove_leftovers()
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, timeout: float = 10.0) -> Ledger:
@@ -272,7 +265,8 @@ class Ledger:
         ledger = cls.__new__(cls)
         ledger._start(total, relation, label, file)
         file.sync_directory()
-        ledger._read_first(file)
+        ledger._current()
+        file.remove_leftovers()
         return ledger
 
     @staticmethod

@@ -18,9 +18,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Neighbors
+from fastpubpriv.privacy.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Neighbors,
+    Number,
+    exact,
+    float_down,
+    float_for,
+    float_up,
+    show,
+    whole,
+)
 from fastpubpriv.privacy.conversions import delta_in, gdp_delta, gdp_epsilon, gdp_mu, real
 from fastpubpriv.privacy.pld import (
     StepProfile,
@@ -31,7 +44,6 @@ from fastpubpriv.privacy.pld import (
     poisson_replace,
     solved,
 )
-from fastpubpriv.privacy.rationals import Number, exact, float_down, float_for, float_up, show, whole
 
 
 class Sampling(ABC):
@@ -46,18 +58,19 @@ class Sampling(ABC):
 
     __slots__ = ()
 
+    @abstractmethod
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
         """(mu noise_multiplier)^2 where the whole run is exactly mu-GDP; None where it is not."""
-        return None
 
-    @abstractmethod
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """The worst pairs of one step; each is composed by itself, and the dearest counts."""
+        """The worst pairs of one step; each is composed by itself, and the dearest counts. None is needed without sampling."""
+        return ()
 
-    @property
-    @abstractmethod
-    def rate(self) -> Fraction:
-        """Chance that a given row takes part in a given step; for one pass, in any step."""
+    if TYPE_CHECKING:  # a property here would be taken for the default value of the field
+
+        @property
+        def rate(self) -> Fraction:
+            """Chance that a given row takes part in a given step; for one pass, in any step."""
 
 
 def _jump(relation: Neighbors) -> int:
@@ -75,18 +88,11 @@ class FullBatch(Sampling):
     Fraction(400, 1)
     """
 
-    @property
-    def rate(self) -> Fraction:
-        """1."""
-        return Fraction(1)
+    rate: ClassVar[Fraction] = Fraction(1)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
         """4 steps under replace-one: Gaussians add up in squares."""
         return Fraction(_jump(relation) ** 2 * steps)
-
-    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """None is needed."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +105,11 @@ class OnePass(Sampling):
     Fraction(4, 1)
     """
 
-    @property
-    def rate(self) -> Fraction:
-        """1."""
-        return Fraction(1)
+    rate: ClassVar[Fraction] = Fraction(1)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
         """4 under replace-one, whatever the number of steps."""
         return Fraction(_jump(relation) ** 2)
-
-    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """None is needed."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr
 
+from fastpubpriv.privacy.budgets import float_down, float_up
 from fastpubpriv.privacy.conversions import optimal_composition_delta
-from fastpubpriv.privacy.rationals import float_down, float_up
 
 Law = Literal["laplace", "gaussian"]
 
@@ -46,13 +46,6 @@ def singleton_rate(law: Law, gap: int, log2_scale: int) -> float:
 def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scale: int, epsilon: Fraction) -> float:
     """Least known delta at `epsilon`, rounded up: exact for Gaussian noise up to rounding, and for Laplace noise where
     epsilon covers the 2 histograms moved counts; optimal composition of these otherwise.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from fastpubpriv.privacy import stable_delta
-    >>> round(stable_delta("laplace", 1, 128, 8 * 128, 8, Fraction(1)), 6)
-    0.015128
     """
     rate = singleton_rate(law, threshold - step, log2_scale)
     if rate >= 1.0:

@@ -6,16 +6,15 @@ import itertools
 import operator
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger, Neighbors, total_variation
-from fastpubpriv.privacy.rationals import whole
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger, Neighbors
+from fastpubpriv.privacy.budgets import whole
+from fastpubpriv.privacy.calibrated_budget import total_variation
 from fastpubpriv.release.spending import choose_spending
 from fastpubpriv.release.transcript import RELATION, Book, Reserve, record_opening
-
-# A tree scope: one debit for all releases of a recursive clustering, by depth instead of by node.
 
 
 class TreeScope:
@@ -80,38 +79,17 @@ class NodePayer:
     It pays only for Gaussian releases that state what entering or leaving the node costs, all of them over the same rows.
     """
 
-    __slots__ = ("_depth", "_lineage", "_move", "_stay", "scope")
+    __slots__ = ("_depth", "_lineage", "_move", "_stay", "allowance", "number", "path", "reserve", "scope")
+
+    pure: ClassVar[bool] = False  # a tree scope is Gaussian
 
     def __init__(self, scope: TreeScope, depth: int) -> None:
         self.scope = scope
+        self.path, self.reserve, self.number = scope.path, scope.reserve, scope.book.number
+        self.allowance = scope.share  # what the releases of this node may add up to, as rho
         self._depth = depth
         self._lineage: tuple[str, ...] | None = None
         self._stay = self._move = Fraction(0)
-
-    @property
-    def pure(self) -> bool:
-        """False: a tree scope is Gaussian."""
-        return False
-
-    @property
-    def path(self) -> tuple[int, ...]:
-        """The block of rows of its account."""
-        return self.scope.path
-
-    @property
-    def reserve(self) -> Reserve:
-        """The debit of its scope."""
-        return self.scope.reserve
-
-    @property
-    def allowance(self) -> Fraction:
-        """What the releases of this node may add up to, as rho."""
-        return self.scope.share
-
-    @property
-    def number(self) -> int | None:
-        """As `Account.number`."""
-        return self.scope.book.number
 
     def charge(self, event: Event) -> None:
         """As `Account.charge`, against the node's share."""
@@ -127,7 +105,7 @@ class NodePayer:
         unit = event.price(ZCDP) / clusters.worst if clusters.worst else Fraction(0)
         # A move leaves one node and enters another, so entering or leaving costs half as much.
         stay, move = self._stay + unit * clusters.stay, self._move + unit * clusters.move
-        if max(stay, move) > self.scope.share:
+        if max(stay, move) > self.allowance:
             raise BudgetError(f"{book.name}: a release would exceed the budget of its node")
         if self._lineage is None:
             self.scope.enter(clusters.lineage, self._depth)

@@ -18,7 +18,14 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
-from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
+from fastpubpriv.privacy import (
+    Event,
+    Poisson,
+    Sampling,
+    SelectionEvent,
+    StableHistogramEvent,
+    WithoutReplacement,
+)
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.transcript import Call, Payer, Transcript, check_known, current
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
@@ -72,11 +79,7 @@ def release(
     if event.draws != math.prod(shape):
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     account.charge(event)
-    exact = call_guarded(query)
-    # The answer is never cast: if it is not integer already, its sensitivity is not proven.
-    if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
-        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
-    exact = np.ascontiguousarray(exact)
+    exact = np.ascontiguousarray(_answered(name, query, shape))
     transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
@@ -95,15 +98,21 @@ def release(
     return answer
 
 
+def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) -> IntArray:
+    """The exact answer. It is never cast: if it is not integer already, its sensitivity is not proven."""
+    exact = call_guarded(query)
+    if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
+        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    return exact
+
+
 def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
     """Charge the event, call the query for scores, take a key, choose by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
-    account : Payer
-        Pays for `event` before `query` is called, and gives the key after it has answered.
-    name : str
-        Name of the release in a transcript.
+    account, name
+        As for `release`.
     query : callable
         Computes the exact int64 scores (event.candidates,) from the private rows; called once.
     event : SelectionEvent
@@ -117,9 +126,7 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
     check_known(event)
     shape = (event.candidates,)
     account.charge(event)
-    exact = call_guarded(query)
-    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
-        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    exact = _answered(name, query, shape)
     transcript = current()
     answer = transcript.forced(name, shape, event, 1.0) if transcript is not None else None
     if answer is None:
@@ -149,10 +156,8 @@ def release_stable(
 
     Parameters
     ----------
-    account : Payer
-        Pays for `event` before `query` is called, and gives the key after it has answered.
-    name : str
-        Name of the release in a transcript.
+    account, name
+        As for `release`.
     query : callable
         Computes, for each histogram, the occupied keys (b, words) in lexical order and their counts (b,), int64; called once.
     event : StableHistogramEvent
@@ -279,3 +284,38 @@ def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
         if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
             return int(candidate)
     raise KernelError("no candidate of a choice came up heads")
+
+
+# ---- Secret batches: which rows take part in one step of a run over sampled rows. Their coins have a key of their own.
+
+_COIN_BITS = 62
+_COINS = 1 << 14  # at a time, so that they stay in the cache; a multiple of noise.DRAW_BLOCK
+
+
+def draw_batch(account: Payer, sampling: Sampling, n: int) -> IntArray:
+    """Ascending positions of the rows of a fresh batch out of n.
+
+    Call it within the query of a `release` whose event states `sampling`, once. The batch, and its size, are secret: neither may
+    leave the query. Each row of a Poisson batch is in it with probability floor(rate 2^62) / 2^62, never above the rate; each
+    batch of fixed size is equally likely.
+    """
+    transcript = current()
+    chosen = transcript.forced_batch() if transcript is not None else None
+    if chosen is None:
+        chosen = _drawn(account.fresh_key(), sampling, n)
+    if transcript is not None:
+        transcript.batch = chosen
+    return chosen
+
+
+def _drawn(key: bytes, sampling: Sampling, n: int) -> IntArray:
+    if isinstance(sampling, Poisson):
+        below = math.floor(sampling.rate * 2**_COIN_BITS)
+        found = [
+            begin + np.flatnonzero(noise.below(key, min(_COINS, n - begin), 2**_COIN_BITS, begin=begin) < below)
+            for begin in range(0, n, _COINS)
+        ]
+        return np.concatenate(found)
+    if isinstance(sampling, WithoutReplacement) and sampling.rows == n:
+        return np.sort(noise.permutation(key, n)[: sampling.batch])
+    raise KernelError("batches are drawn for Poisson and for WithoutReplacement of as many rows as there are")

@@ -11,20 +11,15 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy import (
-    ZCDP,
-    ApproxDP,
-    Budget,
-    CostTally,
-    Event,
-    PureDP,
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Event, PureDP
+from fastpubpriv.privacy.budgets import CostTally, float_up
+from fastpubpriv.privacy.calibrated_budget import (
     approx_slack,
     gaussian_rho,
     gaussian_rho_beside,
     laplace_epsilon,
     pure_slack,
 )
-from fastpubpriv.privacy.rationals import float_up
 
 EXCEEDED = "a release would exceed the budget of the call"
 TWO_ACCOUNTS = "Gaussian releases and those with an epsilon of their own need two accounts"

@@ -128,8 +128,6 @@ def recording(script: list[Call] | None = None) -> Iterator[Transcript]:
         _CURRENT.reset(token)
 
 
-# What pays for a release, and what all payers of one call share.
-
 RELATION = Neighbors.REPLACE_ONE  # what every estimator promises, with the number of rows public
 
 

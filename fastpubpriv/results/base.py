@@ -21,7 +21,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import listed
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP, best_epsilon
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP
+from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.sources import Rows, public_rows
 

@@ -20,8 +20,6 @@ from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded, iterate_foreign
 from fastpubpriv.validation import boolean, integer, path_name
 
-# Rows of a NumPy array in memory or in a memory-mapped `.npy` file, and the form rules for arrays.
-
 # ---- Chunks on their way from a reader: fresh copies, and a count of their rows --------------------------------------
 
 
@@ -221,8 +219,6 @@ def _refuse(obj: object) -> NoReturn:
         ".parquet, .arrow, .feather or .csv file, or Rows.from_chunks(...)"
     )
 
-
-# Rows from a function that yields arrays.
 
 _HINT = "n is public and must be declared exactly, and the factory must start afresh for each pass"
 

@@ -15,8 +15,6 @@ from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
 
-# What an executor asks of the machines where private rows live, when they are not in this process.
-
 
 class Cluster(abc.ABC):
     """Runs passes where the rows live. Only accumulators come back; ledger, account and keys stay where the caller is."""
@@ -456,9 +454,6 @@ OPENERS: dict[str, Callable[..., Rows]] = {}
 
 def _opened(kind: str, *given: object) -> Rows:
     return call_guarded(lambda: OPENERS[kind](*given))
-
-
-# Rows of which any range can be read directly.
 
 
 class RandomAccessRows(Rows):

@@ -7,7 +7,6 @@ sent here. A task is named by the kind of its work, a random number of the pass 
 from __future__ import annotations
 
 import itertools
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.base import Chunk, Cluster, Rows
 from fastpubpriv.sources.remote import Failed, Form, Part, Pass, Place
 from fastpubpriv.sources.rescanned import check_dask
-from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, name_of, names_of_columns
+from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, is_instance, name_of, names_of_columns
 from fastpubpriv.threads.guard import call_foreign
 
 FAN_IN = 8  # parts that one task merges: the answers of 4,096 chunks pass through four levels
@@ -216,43 +215,33 @@ class _Plan:
         self.rows_of: dict[Any, int] = {}
         self._starts = [np.concatenate([[0], np.cumsum(source.counts, dtype=np.int64)]) for source in sources]
         self._sources = sources
-        leaves = self._chain(rows) if sent.query.ordered else self._each(rows)
+        leaves = self._leaves(rows, sent.query.ordered)
         self.watched = {key: self.rows_of[key] for key in leaves if key in self.rows_of}
         self.root = leaves[-1] if sent.query.ordered else self._tree(leaves)
         self.graph = _culled(self.graph, [self.root, *self.watched])
 
-    def _each(self, rows: Rows) -> list[Any]:
-        """One task for each range; and one for each chunk that was empty, which looks whether it still is."""
-        from dask.task_spec import Task, TaskRef
+    def _leaves(self, rows: Rows, ordered: bool) -> list[Any]:
+        """One task for each range, if `ordered` on top of the one before it, else one more for each chunk that was empty.
 
-        found = []
-        for number, (begin, end) in enumerate(self._ranges(rows)):
-            key = (f"fastpubpriv-rows-{self._name}", number)
-            places, chunks = self._chunks(rows, begin, end)
-            self.graph[key] = Task(key, remote.added, TaskRef(self._sent_key), begin, end, places, *chunks)
-            self.rows_of[key] = end - begin
-            found.append(key)
-        for source in self._sources:
-            for number in np.flatnonzero(np.array(source.counts) == 0).tolist():
-                key = (f"fastpubpriv-empty-{self._name}", len(found))
-                chunk = TaskRef(source.tasks.chunks[number])
-                self.graph[key] = Task(key, remote.nothing, TaskRef(self._sent_key), chunk)
-                found.append(key)
-        return found
-
-    def _chain(self, rows: Rows) -> list[Any]:
-        """One task after another, each on top of the one before it."""
+        That one looks whether it still is.
+        """
         from dask.task_spec import Task, TaskRef
 
         found: list[Any] = []
         for number, (begin, end) in enumerate(self._ranges(rows)):
             key = (f"fastpubpriv-rows-{self._name}", number)
             places, chunks = self._chunks(rows, begin, end)
-            before = [TaskRef(found[-1])] if found else []
-            work = remote.continued if found else remote.added
+            before = [TaskRef(found[-1])] if ordered and found else []
+            work = remote.continued if before else remote.added
             self.graph[key] = Task(key, work, TaskRef(self._sent_key), begin, end, places, *before, *chunks)
             self.rows_of[key] = end - begin
             found.append(key)
+        for source in () if ordered else self._sources:
+            for number in np.flatnonzero(np.array(source.counts) == 0).tolist():
+                key = (f"fastpubpriv-empty-{self._name}", len(found))
+                chunk = TaskRef(source.tasks.chunks[number])
+                self.graph[key] = Task(key, remote.nothing, TaskRef(self._sent_key), chunk)
+                found.append(key)
         return found
 
     def _tree(self, leaves: list[Any]) -> Any:
@@ -341,25 +330,16 @@ def _unfailed(found: Any) -> Any:
     return found
 
 
-# Rows of Dask arrays and data frames: chunks stay on the workers, where passes run.
-
 _UNREADABLE = "the Dask collection cannot be read: build it again, with a meta of NumPy or pandas"
 
 
 def is_dask(obj: object) -> bool:
     """True for a Dask array, data frame or series."""
-    return _is_array(obj) or _is_frame(obj)
+    return _is_array(obj) or is_instance(obj, "dask.dataframe", "DataFrame", "Series")
 
 
 def _is_array(obj: object) -> bool:
-    cls = getattr(sys.modules.get("dask.array"), "Array", None)
-    return cls is not None and isinstance(obj, cls)
-
-
-def _is_frame(obj: object) -> bool:
-    module = sys.modules.get("dask.dataframe")
-    kinds = tuple(kind for kind in (getattr(module, name, None) for name in ("DataFrame", "Series")) if kind)
-    return bool(kinds) and isinstance(obj, kinds)
+    return is_instance(obj, "dask.array", "Array")
 
 
 class DaskRows(Rows):

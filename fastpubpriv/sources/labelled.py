@@ -16,7 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.open import label_cells, private_rows, public_table_of, refuse_shared_memory
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places
-from fastpubpriv.sources.views import View, each_row
+from fastpubpriv.sources.views import View, each_row, in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
 
 Label = str | int | None
@@ -181,19 +181,8 @@ class Labelled(View):
     __slots__ = ("_labels",)
 
     def __init__(self, features: Rows, labels: Rows) -> None:
-        super().__init__(features, features.n, features.dim + 1, features.kind, _names(features, labels))
+        super().__init__((features, labels), features.n, features.dim + 1, _names(features, labels))
         self._labels = labels
-        self.random_access = features.random_access and labels.random_access
-
-    @property
-    def sources(self) -> tuple[Rows, ...]:
-        """See `View.sources`."""
-        return self._rows, self._labels
-
-    @property
-    def arguments(self) -> tuple[()]:
-        """See `View.arguments`."""
-        return ()
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """See `View.spans`."""
@@ -205,12 +194,8 @@ class Labelled(View):
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         labels = self._labels.chunks(begin, end, chunk_rows)
-        held: Chunk = np.empty((0, 1))
-        for chunk in self._rows.chunks(begin, end, chunk_rows):
-            while len(held) < len(chunk):
-                held = np.concatenate([held, next(labels)])
-            yield _joined(chunk, held[: len(chunk)])
-            held = held[len(chunk) :]
+        for features, beside_them in in_step(self._rows.chunks(begin, end, chunk_rows), labels, 1):
+            yield _joined(features, beside_them)
 
 
 def _joined(features: Chunk, labels: Chunk) -> Chunk:

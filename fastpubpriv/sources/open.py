@@ -25,6 +25,7 @@ from fastpubpriv.sources.tables import (
     asked_columns,
     data_columns,
     frame_rows,
+    ipc_reader,
     is_arrow,
     is_dataset,
     is_frame,
@@ -38,8 +39,6 @@ from fastpubpriv.sources.text_files import CsvRows, public_table
 from fastpubpriv.sources.views import slice_rows
 from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import path_name
-
-# Tells the constructors of `Rows` which reader or view makes which kind of rows.
 
 
 def _parquet(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool) -> Rows:
@@ -70,8 +69,6 @@ OPENERS.update(
     slice=slice_rows,
 )
 
-
-# `private_rows`: anything that can be read, as Rows, with checks of form only.
 
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
@@ -124,9 +121,7 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
         return Rows.from_frame(obj, columns)
     if is_arrow(obj):
         return Rows.from_arrow(obj, columns)
-    if isinstance(obj, list | tuple):
-        obj = plain_list(obj)
-    if isinstance(obj, list | tuple) and obj:
+    if isinstance(obj, list | tuple) and (obj := plain_list(obj)):
         if all(isinstance(item, str | os.PathLike) for item in obj):
             if all(suffix_of(item) == ".parquet" for item in obj):
                 return Rows.from_parquet(obj, columns)
@@ -249,11 +244,9 @@ def _file(path: Any, name: str | None = None) -> Any:
             return dataset.to_table(columns=None if name is None else [name])
         return None
     if lower.endswith((".arrow", ".feather", ".ipc")):
-        import pyarrow.ipc
+        import pyarrow
 
-        with open(path, "rb") as file:
-            opener = pyarrow.ipc.open_file if file.read(6) == b"ARROW1" else pyarrow.ipc.open_stream
-        return opener(pyarrow.memory_map(str(path))).read_all()
+        return ipc_reader(pyarrow, str(path), mapped=True).read_all()
     return None
 
 
@@ -315,10 +308,8 @@ def public_rows(
     >>> public_rows([1.0, 2.0], dim=2)  # one row of two columns
     array([[1., 2.]])
     """
-    found, _ = public_table_of(
-        obj, columns=columns, dim=dim, min_rows=min_rows, names=names, show=show, argument=argument
-    )
-    return found
+    table = public_table_of(obj, columns=columns, dim=dim, min_rows=min_rows, names=names, show=show, argument=argument)
+    return table[0]
 
 
 def public_table_of(
@@ -481,10 +472,8 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
 
 
 def _refuse_shared(ours: list[NDArray[Any]], theirs: list[NDArray[Any]]) -> None:
-    for one in ours:
-        for other in theirs:
-            if _shares(one, other):
-                raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
+    if any(_shares(one, other) for one in ours for other in theirs):
+        raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
 
 
 def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:

@@ -246,10 +246,7 @@ def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: b
     repeated = [label for label, count in Counter(chosen).items() if count > 1]
     if repeated:
         raise InputError(f"column {listed(repeated)} was chosen twice: choose each column once")
-    # Labels that were chosen, those of columns of text as `Coded`.
-    if not isinstance(columns, TextColumns):
-        return list(chosen)
-    texts = columns.texts
+    texts = columns.texts if isinstance(columns, TextColumns) else {}
     return [Coded(each, texts[each]) if isinstance(each, str) and each in texts else each for each in chosen]
 
 
@@ -258,14 +255,12 @@ def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any)
     if not refused:
         return
     listed = ", ".join(f"{label!r} ({kind})" for label, kind in refused)
-    asked = names_of_columns(columns) is not None
+    advice = (
+        "or pass columns=[...] with the numeric columns to use" if columns is None else "or choose numeric columns only"
+    )
     if isinstance(columns, TextColumns):
-        text = "name a column of text in categories={column: 'public'}, or its list of texts"
-        raise InputError(
-            f"not numeric in {what}: {listed}. Convert them to numbers first, leave them out by columns=, or {text}"
-        )
-    advice = "choose numeric columns only" if asked else "pass columns=[...] with the numeric columns to use"
-    raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, or {advice}")
+        advice = "leave them out by columns=, or name a column of text in categories={column: 'public'}, or its list of texts"
+    raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, {advice}")
 
 
 def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
@@ -310,24 +305,26 @@ class ColumnRows(RandomAccessRows):
         return list(self._held)
 
 
-# Rows of Arrow tables and files, and of pandas and polars frames.
-
 # Rows of Arrow tables in memory, Arrow IPC / Feather files and Parquet files.
 
 _F64 = np.dtype(np.float64)
 _F32 = np.dtype(np.float32)
 
 
+def is_instance(obj: object, module: str, *names: str) -> bool:
+    """Whether it is of one of these classes of a module, which is not imported here: whoever has such an object has done that."""
+    loaded = sys.modules.get(module)
+    return any(isinstance(obj, cls) for cls in (getattr(loaded, name, None) for name in names) if cls is not None)
+
+
 def is_arrow(obj: object) -> bool:
     """True for a pyarrow Table, RecordBatch, RecordBatchReader or Dataset."""
-    pa = sys.modules.get("pyarrow")
-    return pa is not None and (isinstance(obj, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or is_dataset(obj))
+    return is_instance(obj, "pyarrow", "Table", "RecordBatch", "RecordBatchReader") or is_dataset(obj)
 
 
 def is_dataset(obj: object) -> bool:
     """True for a pyarrow Dataset."""
-    cls = getattr(sys.modules.get("pyarrow.dataset"), "Dataset", None)
-    return cls is not None and isinstance(obj, cls)
+    return is_instance(obj, "pyarrow.dataset", "Dataset")
 
 
 def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
@@ -356,11 +353,8 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     if column.type != target:
         # A safe cast would refuse integers beyond 2**53, and errors must not depend on values.
         column = column.cast(target, safe=False)
-    if isinstance(column, pa.ChunkedArray):
-        values = column.to_numpy()
-    else:
-        values = column.to_numpy(zero_copy_only=False)
-    return values  # type: ignore[no-any-return]
+    options = {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
+    return column.to_numpy(**options)  # type: ignore[no-any-return]
 
 
 def is_text(arrow_type: Any) -> bool:
@@ -567,52 +561,40 @@ def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: n
     return assemble([column_reader(batch.column(str(label)), label) for label in labels], begin, end, dtype)
 
 
-# Rows of pandas and polars frames. Neither library is imported here: whoever has a frame has already imported its library.
+# Rows of pandas and polars frames.
 
 
 def is_frame(obj: object) -> bool:
     """True for a pandas or polars DataFrame."""
-    return _is(obj, "pandas", "DataFrame") or _is(obj, "polars", "DataFrame")
+    return is_instance(obj, "pandas", "DataFrame") or is_instance(obj, "polars", "DataFrame")
 
 
 def is_series(obj: object) -> bool:
     """True for a pandas or polars Series."""
-    return _is(obj, "pandas", "Series") or _is(obj, "polars", "Series")
-
-
-def series_as_column(series: Any) -> Any:
-    """A Series as a frame of one column of the same name; without a name it is called 0, as in a frame made of an array."""
-    if _is(series, "polars", "Series") and not series.name:
-        series = series.alias("0")
-    return series.to_frame()
+    return is_instance(obj, "pandas", "Series") or is_instance(obj, "polars", "Series")
 
 
 def series_as_row(series: Any) -> Any:
     """A Series as one row; the index of a pandas Series names the columns if there are several."""
-    if len(series) == 1 or _is(series, "polars", "Series"):
+    if len(series) == 1 or is_instance(series, "polars", "Series"):
         return np.ndarray.view(series.to_numpy(), np.ndarray).reshape(1, -1)
     return series.to_frame().T.infer_objects()
 
 
 def is_lazy(obj: object) -> bool:
     """True for a polars LazyFrame."""
-    return _is(obj, "polars", "LazyFrame")
+    return is_instance(obj, "polars", "LazyFrame")
 
 
-def frame_rows(frame: object, columns: Sequence[Any] | None) -> Rows:
+def frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     """Rows of a pandas or polars DataFrame, or of a Series: rows of one number."""
-    if is_series(frame):
-        frame = series_as_column(frame)
-    if _is(frame, "pandas", "DataFrame"):
+    if is_series(frame):  # without a name it is called 0, as in a frame made of an array
+        frame = (frame.alias("0") if is_instance(frame, "polars", "Series") and not frame.name else frame).to_frame()
+    if is_instance(frame, "pandas", "DataFrame"):
         return _pandas_rows(frame, columns)
-    if _is(frame, "polars", "DataFrame"):
+    if is_instance(frame, "polars", "DataFrame"):
         return polars_frame_rows(frame, columns)
     raise InputError(f"expected a pandas or polars DataFrame, got {type(frame).__name__}")
-
-
-def _is(obj: object, module: str, name: str) -> bool:
-    cls = getattr(sys.modules.get(module), name, None)
-    return cls is not None and isinstance(obj, cls)
 
 
 def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
@@ -621,26 +603,25 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     dtypes = {label: frame[label].dtype for label in labels}
     refused = [(k, _kind(d)) for k, d in dtypes.items() if not isinstance(k, Coded) and not _pandas_numeric(d)]
     require_numeric(refused, what, columns)
-    readers: list[ColumnReader] = []
-    held: list[NDArray[Any]] = []
-    for label in labels:
-        series = frame[label]
-        if isinstance(label, Coded):
-            readers.append(_pandas_texts(series, label, what))
-        elif isinstance(series.dtype, np.dtype):
-            values = np.ndarray.view(series.to_numpy(), np.ndarray)
-            readers.append(_array_reader(values))
-            held.append(values)
-        elif hasattr(series.dtype, "pyarrow_dtype"):
-            column = call_guarded(lambda series=series: series.array.__arrow_array__())
-            readers.append(column_reader(column))
-            held.extend(column_memory(column))
-        else:
-            readers.append(_masked_reader(series.array))
-            if hasattr(series.array, "_data"):
-                held.append(series.array._data)
+    found = [_pandas_column(frame[label], label, what) for label in labels]
+    held = [view for _, views in found for view in views]
     dtype = _F32 if all(d == _F32 and not isinstance(k, Coded) for k, d in dtypes.items()) else _F64
-    return ColumnRows(len(frame), "frame", labels, readers, dtype, held)
+    return ColumnRows(len(frame), "frame", labels, [reader for reader, _ in found], dtype, held)
+
+
+def _pandas_column(series: Any, label: Any, what: str) -> tuple[ColumnReader, list[NDArray[Any]]]:
+    """The reader of a column, and the arrays behind its numbers."""
+    if isinstance(label, Coded):
+        return _pandas_texts(series, label, what), []
+    if isinstance(series.dtype, np.dtype):
+        values = np.ndarray.view(series.to_numpy(), np.ndarray)
+        return (lambda begin, end: values[begin:end]), [values]
+    if hasattr(series.dtype, "pyarrow_dtype"):
+        column = call_guarded(lambda: series.array.__arrow_array__())
+        return column_reader(column), column_memory(column)
+    array = series.array
+    masked: ColumnReader = lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)  # noqa: E731
+    return masked, [array._data] if hasattr(array, "_data") else []
 
 
 def _kind(dtype: object) -> str:
@@ -674,14 +655,6 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
     return lambda begin, end: found(np.asarray(array[begin:end], dtype=object))
 
 
-def _array_reader(values: NDArray[Any]) -> ColumnReader:
-    return lambda begin, end: values[begin:end]
-
-
-def _masked_reader(array: Any) -> ColumnReader:
-    return lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)
-
-
 def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     """Rows of a polars DataFrame."""
     polars = sys.modules["polars"]
@@ -700,11 +673,8 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
         _polars_texts(s, label, what) if isinstance(label, Coded) else _polars_reader(s, target)
         for s, label in zip(series, labels, strict=True)
     ]
-    held = [
-        view
-        for s, label in zip(series, labels, strict=True)
-        if not isinstance(label, Coded) and (view := _polars_view(s)) is not None
-    ]
+    numbers = [s for s, label in zip(series, labels, strict=True) if not isinstance(label, Coded)]
+    held = [view for s in numbers if (view := _polars_view(s)) is not None]
     return ColumnRows(frame.height, "frame", labels, readers, dtype, held)
 
 

@@ -1,17 +1,14 @@
-"""Rows of text files: lines, cells, numbers, and CSV files.
-
-The lines of a private text file: the one place where bytes become records, for every reader of text.
+"""Rows of text files: lines, cells, numbers, and CSV files; the one place where bytes become records, for every reader of text.
 
 A record is a physical line: the bytes between two line feeds, without one carriage return at their end. Whatever a line holds, it
 does not change where other lines begin and end and cannot make reading fail, so a replaced line changes one row and never n. A
 parser gets lines and reads each by itself; a line that it cannot use is a row of missing values and counts for nothing.
 
-Cells of lines of text, and the numbers in them. The cells depend on their line alone, and a number on its cell alone.
-
-A line has the cells that a reader of its columns expects, or it is a row of missing values. A comma separates two cells unless an
-odd number of quotes stands before it on its line, and a line with an odd number of quotes has no cells. A cell is a number if, out
-of its quotes and without the blanks around it, it is a decimal numeral; its value is then the double nearest to it. Any other cell
-is NaN. In a column of text a cell is the place of its text in the public list of the column, or NaN.
+The cells depend on their line alone, and a number on its cell alone. A line has the cells that a reader of its columns expects, or
+it is a row of missing values. A comma separates two cells unless an odd number of quotes stands before it on its line, and a line
+with an odd number of quotes has no cells. A cell is a number if, out of its quotes and without the blanks around it, it is a
+decimal numeral; its value is then the double nearest to it. Any other cell is NaN. In a column of text a cell is the place of its
+text in the public list of the column, or NaN.
 
 Types of a CSV file are never inferred from private cells. Every line is one row, read without regard to other lines, and every cell
 of a chosen column is a number or NaN, so the content of one row cannot change how another is read, raise an error, or be quoted in
@@ -313,15 +310,16 @@ class CsvRows(Rows):
             first, last = max(begin - position, 0), min(stop - position, len(lines))
             position += len(lines)
             if first < last:
-                yield from self._parsed(lines.part(first, last), chunk_rows)
+                yield from _chunks_of(lines.part(first, last), self._width, self._chosen, chunk_rows)
             if position >= stop:
                 return
 
-    def _parsed(self, lines: Lines, chunk_rows: int) -> Iterator[Chunk]:
-        columns = read_columns(lines, self._width, self._chosen)
-        for start in range(0, len(lines), chunk_rows):
-            stop = min(start + chunk_rows, len(lines))
-            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
+
+def _chunks_of(lines: Lines, width: int, chosen: Sequence[Column], chunk_rows: int) -> Iterator[Chunk]:
+    columns = read_columns(lines, width, chosen)
+    for start in range(0, len(lines), chunk_rows):
+        stop = min(start + chunk_rows, len(lines))
+        yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
 
 
 def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
@@ -334,14 +332,8 @@ def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
         raise InputError(message)
     labels = choose(header, columns, "the header of the rows (names between commas)", list_names=False)
     chosen = [(header.index(label), None) for label in labels]
-    return iterate_guarded(_once(itertools.chain([first.part(1, len(first))], pieces), len(header), chosen))
-
-
-def _once(pieces: Iterator[Lines], width: int, chosen: Sequence[Column]) -> Iterator[Chunk]:
-    for lines in pieces:
-        if len(lines):
-            columns = read_columns(lines, width, chosen)
-            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], 0, len(lines), _F64)  # type: ignore[misc]
+    lines = itertools.chain([first.part(1, len(first))], pieces)
+    return iterate_guarded(chunk for piece in lines for chunk in _chunks_of(piece, len(header), chosen, sys.maxsize))
 
 
 def _header(name: str, join_quoted: bool) -> list[str] | None:

@@ -17,8 +17,6 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows, in_blocks
 from fastpubpriv.validation import integer
 
-# What all views have in common.
-
 
 class View(Rows):
     """Rows made from those of another source: with random access if the source has it, otherwise read in order by `_streamed`.
@@ -27,24 +25,25 @@ class View(Rows):
     cluster does so with the part of the source that it holds.
     """
 
-    __slots__ = ("_rows", "cluster", "persons", "random_access")
+    __slots__ = ("_rows", "arguments", "cluster", "persons", "random_access", "sources")
 
-    def __init__(self, rows: Rows, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
-        super().__init__(n, dim, kind, columns)
-        self._rows = rows
-        self.random_access = rows.random_access
+    def __init__(
+        self,
+        sources: tuple[Rows, ...],
+        n: int,
+        dim: int,
+        columns: tuple[str, ...] | None,
+        *,
+        kind: str | None = None,
+        arguments: tuple[Any, ...] = (),
+    ) -> None:
+        rows = sources[0]
+        super().__init__(n, dim, rows.kind if kind is None else kind, columns)
+        self._rows, self.sources = rows, sources
+        self.arguments = arguments  # beside the sources: public values that can be pickled
+        self.random_access = all(source.random_access for source in sources)
         self.cluster = rows.cluster
-        self.persons = rows.persons
-
-    @property
-    def sources(self) -> tuple[Rows, ...]:
-        """The sources that the view is made of."""
-        return (self._rows,)
-
-    @property
-    @abstractmethod
-    def arguments(self) -> tuple[Any, ...]:
-        """What the view was made with, beside its sources: public values that can be pickled."""
+        self.persons = any(source.persons for source in sources)
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Ranges that rows begin to end of the view are made of: number of the source, first row, end."""
@@ -61,9 +60,6 @@ class View(Rows):
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         return in_blocks(self, begin, end, chunk_rows) if self.random_access else self._streamed(begin, end, chunk_rows)
-
-
-# ---- A range of the rows of a source, as a source of its own ---------------------------------------------------------
 
 
 def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
@@ -94,13 +90,8 @@ class Slice(View):
     __slots__ = ("_begin",)
 
     def __init__(self, rows: Rows, begin: int, end: int) -> None:
-        super().__init__(rows, end - begin, rows.dim, rows.kind, rows.columns)
+        super().__init__((rows,), end - begin, rows.dim, rows.columns, arguments=(begin, end))
         self._begin = begin
-
-    @property
-    def arguments(self) -> tuple[int, int]:
-        """See `View.arguments`."""
-        return self._begin, self._begin + self.n
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """See `View.spans`."""
@@ -117,8 +108,6 @@ class Slice(View):
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         return self._rows.chunks(self._begin + begin, self._begin + end, chunk_rows)
 
-
-# Rows under a function of chunks that treats each row by itself.
 
 # ---- Rows under a public linear map. Each row is mapped by itself, by operations in a fixed order --------------------
 
@@ -167,13 +156,8 @@ class Each(View):
     __slots__ = ("_function",)
 
     def __init__(self, rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None) -> None:
-        super().__init__(rows, rows.n, dim, rows.kind, columns)
+        super().__init__((rows,), rows.n, dim, columns, arguments=(function, dim, columns))
         self._function = function
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """See `View.arguments`."""
-        return self._function, self.dim, self.columns
 
     def changed(self, chunk: Chunk) -> Chunk:
         """The rows of a chunk of the source, changed piece by piece."""
@@ -199,13 +183,9 @@ class Each(View):
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
     """What is read, chunk after chunk, and what is then done to each chunk, by whichever thread."""
     if not isinstance(rows, Each):
-        return rows, _unchanged
+        return rows, lambda chunk: chunk
     source, before = read_and_changed(rows.sources[0])
     return source, lambda chunk: rows.changed(before(chunk))
-
-
-def _unchanged(chunk: Chunk) -> Chunk:
-    return chunk
 
 
 # Blocks of rows that are spread over a whole source: for data that come sorted or in groups.
@@ -274,13 +254,8 @@ class Interleaved(View):
     __slots__ = ("_members",)
 
     def __init__(self, rows: Rows, members: _Members) -> None:
-        super().__init__(rows, members.size, rows.dim, rows.kind, rows.columns)
+        super().__init__((rows,), members.size, rows.dim, rows.columns, arguments=(members,))
         self._members = members
-
-    @property
-    def arguments(self) -> tuple[_Members]:
-        """See `View.arguments`."""
-        return (self._members,)
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """See `View.spans`."""
@@ -319,38 +294,19 @@ class Interleaved(View):
 _ROOT = math.sqrt(0.5)
 
 
-def pair_rows(rows: Rows) -> Rows:
+class Pairs(View):
     """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped.
 
     A pair is fixed by its position in the source, so a replaced row changes one pair. A pair whose difference is not finite counts
     for nothing, as any such row. InputError for a single row.
     """
-    return Pairs(rows)
-
-
-def distant_pairs(rows: Rows) -> Rows:
-    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
-
-    As in `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair. In sorted data, adjacent rows are too
-    similar to show how wide the data are; rows that are h apart are not.
-    """
-    return DistantPairs(rows)
-
-
-class Pairs(View):
-    """Differences of adjacent rows."""
 
     __slots__ = ()
 
     def __init__(self, rows: Rows) -> None:
         if rows.n < 2:
             raise InputError("differences of rows need at least two rows, got 1")
-        super().__init__(rows, rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
-
-    @property
-    def arguments(self) -> tuple[()]:
-        """See `View.arguments`."""
-        return ()
+        super().__init__((rows,), rows.n // 2, rows.dim, rows.columns, kind=f"pairs of {rows.kind}")
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """See `View.spans`."""
@@ -377,7 +333,11 @@ class Pairs(View):
 
 
 class DistantPairs(Pairs):
-    """Differences of rows that are half of the source apart."""
+    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
+
+    As in `Pairs`, a pair is fixed by its positions, so a replaced row changes one pair. In sorted data, adjacent rows are too
+    similar to show how wide the data are; rows that are h apart are not.
+    """
 
     __slots__ = ()
 
@@ -394,18 +354,23 @@ class DistantPairs(Pairs):
         return halved(self._rows.block(begin, end), self._rows.block(begin + self.n, end + self.n))
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        # Two readers, one for each row of a pair.
         stop = self._rows.n if end == self.n else self.n + end  # as above
         far = self._rows.chunks(self.n + begin, stop, chunk_rows)
-        held: Chunk = np.empty((0, self.dim))
-        for near in self._rows.chunks(begin, end, chunk_rows):
-            kept = near.copy()  # the next read may reuse its memory
-            while len(held) < len(kept):
-                held = np.concatenate([held, next(far)])
-            yield halved(kept, held[: len(kept)])
-            held = held[len(kept) :]
+        near = map(np.copy, self._rows.chunks(begin, end, chunk_rows))  # the next read may reuse its memory
+        for one, other in in_step(near, far, self.dim):
+            yield halved(one, other)
         for _ in far:
             pass
+
+
+def in_step(chunks: Iterator[Chunk], others: Iterator[Chunk], dim: int) -> Iterator[tuple[Chunk, Chunk]]:
+    """Chunks of one reader, each with as many rows, of `dim` columns, of another that is cut differently."""
+    held: Chunk = np.empty((0, dim))
+    for chunk in chunks:
+        while len(held) < len(chunk):
+            held = np.concatenate([held, next(others)])
+        yield chunk, held[: len(chunk)]
+        held = held[len(chunk) :]
 
 
 def differences(rows: Chunk) -> Chunk:

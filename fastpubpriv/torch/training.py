@@ -14,7 +14,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.gradients import SampledGradientSum
-from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, SampledGrid, epsilon_of, sampled_sum_grid
+from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
+from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
 from fastpubpriv.sources import private_rows
 from fastpubpriv.torch.gradients import ModuleGradient
 from fastpubpriv.torch.rows import PublicBatches, RowGradients, Table, import_torch

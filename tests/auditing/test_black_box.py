@@ -16,7 +16,8 @@ from scipy import stats
 from fastpubpriv import ApproxDP, BinGrid, stable_histogram
 from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent, StableHistogramEvent, stable_event
+from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent, StableHistogramEvent
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.release import release as release_module
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_stable

@@ -18,7 +18,7 @@ from fastpubpriv.kernels import gradients as residuals_kernels
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery, ResidualSum
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
-from fastpubpriv.release import batches, release
+from fastpubpriv.release import release
 from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPerturbation, SemiDP
 from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.exact import RowAtStart
@@ -133,7 +133,8 @@ def test_a_row_in_two_sums_is_caught(monkeypatch, name):
 
 def test_a_batch_that_depends_on_rows_is_caught(monkeypatch):
     """A second batch, as if the coins looked at the rows: the sums move by more than one row's share."""
-    monkeypatch.setattr(batches, "current", lambda: None)
+    fresh = lambda account, sampling, n: release._drawn(account.fresh_key(), sampling, n)  # noqa: E731
+    monkeypatch.setattr("fastpubpriv.mechanisms.gradients.draw_batch", fresh)
     # Seen only where the row is in one batch and not in the other, in more than half of the runs.
     tries = (
         record_replay(run_of(METHODS["poisson"], BUDGET, "squared"), *opposite(), budget=BUDGET) for _ in range(40)

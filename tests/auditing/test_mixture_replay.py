@@ -15,7 +15,7 @@ from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_
 from fastpubpriv.auditing import replay as auditing
 from fastpubpriv.mixtures.separated import learn as separated
 from fastpubpriv.mixtures.separated import search_state, searches
-from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
 
 pytestmark = [

@@ -24,7 +24,8 @@ from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.mechanisms import cells, sums
 from fastpubpriv.mechanisms.sums import AffineMap, Executor
-from fastpubpriv.privacy import GaussianEvent, gaussian_sum_grid
+from fastpubpriv.privacy import GaussianEvent
+from fastpubpriv.privacy.calibration import gaussian_sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows

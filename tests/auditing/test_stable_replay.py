@@ -22,7 +22,8 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import select as public
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding import decoders as decoder_stages
-from fastpubpriv.privacy import SelectionEvent, gaussian_rho, gaussian_rho_beside
+from fastpubpriv.privacy import SelectionEvent
+from fastpubpriv.privacy.calibrated_budget import gaussian_rho, gaussian_rho_beside
 from fastpubpriv.release import spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import Book
@@ -160,7 +161,7 @@ def test_catches_scales_taken_from_the_data(monkeypatch):
 def test_catches_an_event_that_is_too_cheap(monkeypatch):
     monkeypatch.setattr("fastpubpriv.privacy.calibration.StableHistogramEvent.delta", property(lambda self: 0))
     cheap = lambda *args, **kw: dataclasses.replace(original(*args, **kw), threshold=original(*args, **kw).step + 1)  # noqa: E731
-    from fastpubpriv.privacy import stable_event as original
+    from fastpubpriv.privacy.calibration import stable_event as original
 
     monkeypatch.setattr(stable, "stable_event", cheap)
     run = RUNS["laplace"]

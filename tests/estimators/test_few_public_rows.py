@@ -14,7 +14,7 @@ from fastpubpriv.estimators.ladder import public_base as ladder
 from fastpubpriv.estimators.ladder.public_base import LEAST_POOLED, moderated, plain_strength, public_base
 from fastpubpriv.estimators.mean import planned_steps, public_path
 from fastpubpriv.estimators.radii import column_means, column_stds, row_lengths
-from fastpubpriv.privacy import Clusters, CostTally
+from fastpubpriv.privacy.budgets import Clusters, CostTally
 
 SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
 

@@ -47,17 +47,16 @@ MODULES = (
     "fastpubpriv.mixtures.select",
     "fastpubpriv.planning",
     "fastpubpriv.privacy",
+    "fastpubpriv.privacy.conversions",
 )
 WITHOUT_ALL = ("fastpubpriv.results.plots",)
 NO_CASE = {
     "warmup": "gives nothing back; tests/test_first_calls.py sees what it has compiled",
-    "cost_in": "what a ledger asks for; tests/privacy holds ledgers",
     "heading": "words over a panel of a plot",
     "plane_of": "the columns that a plot of a mixture shows",
     "plot_coefficients": "called by `TrainingResult.plot`",
     "plot_mixture": "called by `MixtureResult.plot`",
     "strips": "rows of a plot of coefficients",
-    "sampled_sum_grid": "the same as SampledGrid; tests/mechanisms/test_account.py compares what it costs",
 }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 
 def raises(kind, words, function, /, *arguments, **options):
-    """The call ends in an error of this kind, with these words (a pattern) if there are any."""
-    with pytest.raises(kind, match=words):
+    """The error of this kind, with these words (a pattern) if there are any, that the call ends in."""
+    with pytest.raises(kind, match=words) as caught:
         function(*arguments, **options)
+    return caught.value

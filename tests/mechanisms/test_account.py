@@ -21,8 +21,6 @@ from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
-    Clusters,
-    ComposedEvent,
     Cost,
     Event,
     FullBatch,
@@ -35,17 +33,14 @@ from fastpubpriv.privacy import (
     SampledGaussianEvent,
     StableHistogramEvent,
     WithoutReplacement,
-    approx_slack,
-    cost_in,
-    gaussian_rho,
-    gdp_delta,
-    laplace_epsilon,
-    pure_slack,
-    sampled_sum_grid,
 )
+from fastpubpriv.privacy.budgets import Clusters
+from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon, pure_slack
+from fastpubpriv.privacy.calibration import sampled_sum_grid
+from fastpubpriv.privacy.conversions import gdp_delta
+from fastpubpriv.privacy.ledger import ComposedEvent, cost_in
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.batches import draw_batch
-from fastpubpriv.release.release import release, release_choice, release_stable
+from fastpubpriv.release.release import draw_batch, release, release_choice, release_stable
 from fastpubpriv.session import Run
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor

@@ -22,7 +22,8 @@ from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.mechanisms import histograms as histograms_module
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.histograms import Partition, coarsen, count_bins
-from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent, stable_event
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.release import release as release_module
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account

@@ -14,7 +14,8 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import KeySource
 from fastpubpriv.local.collector import report_batches
-from fastpubpriv.privacy import Clusters, GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.privacy.budgets import Clusters
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice, release_stable
 

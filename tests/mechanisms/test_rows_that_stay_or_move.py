@@ -22,18 +22,10 @@ from fastpubpriv.kernels import tree as tree_kernels
 from fastpubpriv.mechanisms import leaves as leaves_module
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
-from fastpubpriv.privacy import (
-    Clusters,
-    ComposedEvent,
-    CostTally,
-    GaussianEvent,
-    LaplaceEvent,
-    Ledger,
-    cluster_count_grid,
-    cluster_gram_grid,
-    cluster_shell_grid,
-    cluster_sum_grid,
-)
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, Ledger
+from fastpubpriv.privacy.budgets import Clusters, CostTally
+from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_shell_grid, cluster_sum_grid
+from fastpubpriv.privacy.ledger import ComposedEvent
 from fastpubpriv.release import account as scope_module
 from fastpubpriv.sources import private_rows
 

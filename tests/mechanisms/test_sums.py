@@ -24,7 +24,8 @@ from twins import rows as reference
 from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
-from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, GaussianEvent, LaplaceEvent, PureDP, SelectionEvent
+from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent, PureDP, SelectionEvent
+from fastpubpriv.privacy.ledger import ComposedEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account

@@ -19,7 +19,6 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
-    ComposedEvent,
     Cost,
     FullBatch,
     GaussianEvent,
@@ -32,29 +31,28 @@ from fastpubpriv.privacy import (
     SampledGaussianEvent,
     StableHistogramEvent,
     WithoutReplacement,
-    approx_slack,
-    clip_steps,
-    cost_in,
     delta_of,
     epsilon_of,
-    gaussian_count_grid,
-    gaussian_gram_grid,
-    gaussian_rho,
-    gaussian_sum_grid,
-    gdp_epsilon,
-    laplace_count_grid,
-    laplace_epsilon,
-    laplace_gram_grid,
-    laplace_sum_grid,
     noise_multiplier_for,
     pld,
-    pure_to_zcdp_exact,
-    stable_delta,
+    stable_histogram_accounting,
+)
+from fastpubpriv.privacy import sampling as subsampled
+from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy.calibration import (
+    clip_steps,
+    gaussian_count_grid,
+    gaussian_gram_grid,
+    gaussian_sum_grid,
+    laplace_count_grid,
+    laplace_gram_grid,
+    laplace_sum_grid,
     stable_event,
     step,
 )
-from fastpubpriv.privacy import sampling as subsampled
-from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate
+from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact
+from fastpubpriv.privacy.ledger import ComposedEvent, cost_in
+from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate, stable_delta
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 
@@ -91,13 +89,9 @@ def calibration_misses(calibrate, count, seed):
     return over, loose
 
 
-def test_gaussian_calibration_on_two_hundred_points():
-    assert calibration_misses(gaussian_rho, 200, 3) == (0, 0)
-
-
-@pytest.mark.audit
-def test_gaussian_calibration_on_ten_thousand_points():
-    assert calibration_misses(gaussian_rho, 10_000, 4) == (0, 0)
+@pytest.mark.parametrize("points", [200, pytest.param(10_000, marks=pytest.mark.audit)])
+def test_gaussian_calibration_on_many_points(points):
+    assert calibration_misses(gaussian_rho, points, 3) == (0, 0)
 
 
 def test_planted_bug_is_caught():
@@ -662,21 +656,13 @@ def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
 
 
 def test_blocks_of_cases_are_an_upper_bound(monkeypatch):
-    from fastpubpriv.privacy import stable_histogram_accounting
+    def worst():
+        profile = stable_histogram_accounting._gaussian_profile(80, 8)
+        return [stable_histogram_accounting._largest_case(profile, 40, 1e-3, e, few=False) for e in (0.1, 1.0, 4.0)]
 
-    fine = [
-        stable_histogram_accounting._largest_case(
-            stable_histogram_accounting._gaussian_profile(80, 8), 40, 1e-3, e, few=False
-        )
-        for e in (0.1, 1.0, 4.0)
-    ]
+    fine = worst()
     monkeypatch.setattr(stable_histogram_accounting, "_WHOLE_GRID", 8)
-    rough = [
-        stable_histogram_accounting._largest_case(
-            stable_histogram_accounting._gaussian_profile(80, 8), 40, 1e-3, e, few=False
-        )
-        for e in (0.1, 1.0, 4.0)
-    ]
+    rough = worst()
     assert all(a <= b <= 2.5 * a for a, b in zip(fine, rough, strict=True))
 
 

@@ -53,8 +53,7 @@ def test_paths(opener, bad, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("opener", ["from_file", "repair"])
 def test_no_path(opener):
-    with pytest.raises(InputError, match="got NoneType"):
-        OPENERS[opener](None)
+    raises(InputError, "got NoneType", OPENERS[opener], None)
 
 
 @pytest.mark.parametrize("kind", [str, Path, Named])
@@ -75,8 +74,7 @@ BAD_TIMEOUTS = [
 @pytest.mark.parametrize("bad", BAD_TIMEOUTS, ids=shown)
 def test_timeouts(opener, bad, path):
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"timeout \(seconds"):
-        OPENERS[opener](path, timeout=bad)
+    raises(InputError, r"timeout \(seconds", OPENERS[opener], path, timeout=bad)
     if opener == "new":  # checked even where it is not needed
         raises(InputError, r"timeout \(seconds", Ledger, ZCDP(1), timeout=bad)
     assert path.read_bytes() == before
@@ -125,8 +123,7 @@ def test_costs(cost, place):
 def test_costs_whose_sum_is_too_long_are_refused_before_they_are_charged(place):
     ledger = Ledger(ZCDP(1), **place)
     ledger.debit(Cost(ZCDP, (Fraction(1, 3**3000),)), name="long")
-    with pytest.raises(BudgetError, match="bits"):
-        ledger.debit(Cost(ZCDP, (Fraction(1, 5**4000),)), name="long, and nothing in common")
+    raises(BudgetError, "bits", ledger.debit, Cost(ZCDP, (Fraction(1, 5**4000),)), name="long, and nothing in common")
     assert len(ledger.entries) == 1
     ledger.debit(Cost(ZCDP, (Fraction(1, 2**4000),)), name="tiny")
 
@@ -135,8 +132,7 @@ def test_costs_whose_sum_is_too_long_are_refused_before_they_are_charged(place):
 @openers
 def test_directories(opener, tmp_path):
     for place in (tmp_path, "/", ".", "..", str(tmp_path) + "/"):
-        with pytest.raises(LedgerError, match="is a directory; pass the path of a file in it"):
-            OPENERS[opener](place)
+        raises(LedgerError, "is a directory; pass the path of a file in it", OPENERS[opener], place)
 
 
 def test_a_directory_that_takes_the_place_of_a_ledger(path):
@@ -168,8 +164,7 @@ def test_from_file_makes_no_file_that_vanishes_meanwhile(path, monkeypatch):
 @openers
 def test_names_too_long_and_files_as_folders(opener, path):
     for place in ("x" * 300, "x/" * 3000 + "x", str(path) + "/x"):
-        with pytest.raises(LedgerError):
-            OPENERS[opener](path.parent / place)
+        raises(LedgerError, None, OPENERS[opener], path.parent / place)
 
 
 @pytest.fixture
@@ -251,5 +246,4 @@ def test_a_header_field_that_is_missing_or_no_such_value_is_refused(tmp_path, fi
 @openers
 @pytest.mark.parametrize("place", ["/dev/null", "/dev/full", "/dev/zero"])
 def test_devices_are_refused_at_once(opener, place):
-    with pytest.raises(LedgerError, match="not a regular file"):
-        OPENERS[opener](place)
+    raises(LedgerError, "not a regular file", OPENERS[opener], place)

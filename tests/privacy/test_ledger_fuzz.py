@@ -8,6 +8,7 @@ import os
 from fractions import Fraction
 
 import pytest
+from helpers.errors import raises
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -125,20 +126,15 @@ def fuzz_files(kind, count, folder, seen=None, **options):
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_files(kind, tmp_path):
-    fuzz_files(kind, 100, tmp_path)
+@pytest.mark.parametrize(("count", "options"), [(100, {}), pytest.param(10_000, NEW_ONES, marks=pytest.mark.audit)])
+def test_files(kind, count, options, tmp_path):
+    fuzz_files(kind, count, tmp_path, **options)
 
 
 def test_the_fuzzer_reaches_what_lies_behind_the_checks(tmp_path):
     seen = []
     fuzz_files("forged", 150, tmp_path, seen, **PLANTED)
     assert 5 < sum(seen) < 145
-
-
-@pytest.mark.audit
-@pytest.mark.parametrize("kind", FILES)
-def test_many_files(kind, tmp_path):
-    fuzz_files(kind, 10_000, tmp_path, **NEW_ONES)
 
 
 def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
@@ -149,8 +145,7 @@ def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
         return decode(line, previous)
 
     monkeypatch.setattr(ledger_file, "decode", deep)
-    with pytest.raises((ValueError, RecursionError, ExceptionGroup)):
-        fuzz_files("forged", 300, tmp_path, **PLANTED)
+    raises((ValueError, RecursionError, ExceptionGroup), None, fuzz_files, "forged", 300, tmp_path, **PLANTED)
 
 
 # ---- Budgets from JSON ----------------------------------------------------------------------------------------------
@@ -308,5 +303,4 @@ def test_planted_fault_in_history_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(  # the last line is taken as read without reading it
         ledger_file.LedgerFile, "_check_unchanged", lambda self, file, position: len(read(self, file, 1 << 20, 0))
     )
-    with pytest.raises((AssertionError, ExceptionGroup)):
-        run_history(tmp_path, 300, 25, **PLANTED)
+    raises((AssertionError, ExceptionGroup), None, run_history, tmp_path, 300, 25, **PLANTED)

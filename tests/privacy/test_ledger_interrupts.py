@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from helpers.errors import raises
 from helpers.own_thread import in_own_thread
 from ledger_cases import reopen
 
@@ -231,8 +232,7 @@ def wait_for_whoever_it_is(self):
 
 def test_planted_fault_a_descriptor_that_is_noted_down_later_is_caught(workshop, monkeypatch):
     monkeypatch.setattr(ledger_file.Held, "take", taken_in_two_steps)
-    with pytest.raises(AssertionError, match="interrupted at event"):
-        interrupt_everywhere(workshop, "spent", instructions=True)
+    raises(AssertionError, "interrupted at event", interrupt_everywhere, workshop, "spent", instructions=True)
 
 
 @pytest.mark.parametrize("kind", [ledger_file.Held, ledger_file.OpenFile, ledger_file.Turn])
@@ -247,11 +247,9 @@ def test_planted_fault_giving_back_once_is_caught(workshop, monkeypatch, kind):
             met.append(self)
 
     monkeypatch.setattr(kind, "__exit__", second_time)
-    with pytest.raises(AssertionError, match="interrupted at event"):
-        interrupt_everywhere(workshop, "spent", instructions=False)
+    raises(AssertionError, "interrupted at event", interrupt_everywhere, workshop, "spent", instructions=False)
 
 
 def test_planted_fault_a_turn_that_waits_for_its_own_thread_is_caught(workshop, monkeypatch):
     monkeypatch.setattr(ledger_file.Turn, "wait", wait_for_whoever_it_is)
-    with pytest.raises(AssertionError, match="nobody else is at work"):
-        ask_everywhere(workshop, "spent", instructions=False)
+    raises(AssertionError, "nobody else is at work", ask_everywhere, workshop, "spent", instructions=False)

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import pytest
 from clocks import PATIENCE
+from helpers.errors import raises
 from ledger_cases import forked, reopen
 
 from fastpubpriv.errors import BudgetError, LedgerError
@@ -99,8 +100,7 @@ def test_a_child_forked_during_a_debit_does_not_keep_the_lock(path, fork):
 def test_planted_fault_closing_without_unlocking_is_caught(path, monkeypatch):
     real = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda fd, kind: None if kind == fcntl.LOCK_UN else real(fd, kind))
-    with pytest.raises(LedgerError, match="locked"):
-        fork_beside_a_debit(path, c_fork)
+    raises(LedgerError, "locked", fork_beside_a_debit, path, c_fork)
 
 
 def killed_in_a_debit(path, ready, fork):
@@ -132,8 +132,7 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(path):
 
 
 def test_control_a_child_that_closes_nothing_would_keep_it(path):
-    with pytest.raises(LedgerError, match="locked"):
-        kill_the_parent_in_a_debit(path, c_fork)
+    raises(LedgerError, "locked", kill_the_parent_in_a_debit, path, c_fork)
 
 
 @pytest.mark.parametrize("where", ["write", "fsync", "flock"])
@@ -174,8 +173,7 @@ def test_a_child_that_unwinds_from_a_debit_leaves_its_parents_lock(path, monkeyp
         if pid == 0:
             raise KeyboardInterrupt
         os.waitpid(pid, 0)
-        with pytest.raises(LedgerError, match="locked"):
-            check_unlocked(path)
+        raises(LedgerError, "locked", check_unlocked, path)
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fork_first)
@@ -192,8 +190,7 @@ def test_a_memory_ledger_forked_under_its_lock_refuses_and_does_not_hang():
     ledger.debit(EIGHTH, name="before")
 
     def refuses():
-        with pytest.raises(LedgerError, match="forked"):
-            ledger.debit(EIGHTH, name="x")
+        raises(LedgerError, "forked", ledger.debit, EIGHTH, name="x")
         return ledger.spent == EIGHTH.cost  # what was known at the fork stays readable
 
     with Turn(ledger._turns) as turn:
@@ -237,6 +234,16 @@ def test_threads_and_forks_at_once_count_exactly(path):
 
 
 # ---- Creation -------------------------------------------------------------------------------------------------------
+def answers(children, results):
+    """What each child, from now until it ends, puts into the queue."""
+    for child in children:
+        child.start()
+    found = [results.get() for _ in children]
+    for child in children:
+        child.join()
+    return found
+
+
 def opening_child(folder, rounds, barrier, results):
     failures = []
     for k in range(rounds):
@@ -251,12 +258,7 @@ def opening_child(folder, rounds, barrier, results):
 def test_six_processes_open_a_new_ledger_at_once(tmp_path):
     rounds, barrier, results = 40, FORK.Barrier(6), FORK.SimpleQueue()
     children = [FORK.Process(target=opening_child, args=(tmp_path, rounds, barrier, results)) for _ in range(6)]
-    for child in children:
-        child.start()
-    failures = [failure for _ in children for failure in results.get()]
-    for child in children:
-        child.join()
-    assert failures == []
+    assert answers(children, results) == [[]] * 6
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{k}.ledger" for k in range(rounds))
     for k in range(rounds):
         assert Ledger.from_file(tmp_path / f"{k}.ledger").spent == ZCDP(0.75).cost
@@ -284,8 +286,7 @@ def test_another_process_may_come_first_at_any_moment(tmp_path, call):
 
 def test_planted_fault_a_vanished_temporary_file_as_an_error_is_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(os.path, "lexists", lambda path: False)
-    with pytest.raises(LedgerError, match="cannot be created: No such file"):
-        come_second(tmp_path / "a.ledger", "link")
+    raises(LedgerError, "cannot be created: No such file", come_second, tmp_path / "a.ledger", "link")
 
 
 def test_a_link_that_fails_for_another_reason_is_told(tmp_path, monkeypatch):
@@ -295,8 +296,7 @@ def test_a_link_that_fails_for_another_reason_is_told(tmp_path, monkeypatch):
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(os, "link", vanished)
-    with pytest.raises(LedgerError, match="cannot be created: No such file"):
-        reopen(tmp_path / "a.ledger")
+    raises(LedgerError, "cannot be created: No such file", reopen, tmp_path / "a.ledger")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -311,14 +311,8 @@ def test_openers_with_different_totals_agree_on_one(tmp_path):
         except LedgerError as error:
             results.put(str(error))
 
-    children = [FORK.Process(target=child, args=(rho,)) for rho in (1, 2, 3, 4)]
-    for process in children:
-        process.start()
-    answers = [results.get() for _ in children]
-    for process in children:
-        process.join()
-    (won,) = [answer for answer in answers if not isinstance(answer, str)]
+    found = answers([FORK.Process(target=child, args=(rho,)) for rho in (1, 2, 3, 4)], results)
+    (won,) = [answer for answer in found if not isinstance(answer, str)]
     assert Ledger.from_file(path).total == ZCDP(won)
-    assert all("made with another total" in answer for answer in answers if isinstance(answer, str))
-    with pytest.raises(BudgetError):
-        Ledger.from_file(path).debit(ZCDP(5), name="x")
+    assert all("made with another total" in answer for answer in found if isinstance(answer, str))
+    raises(BudgetError, None, Ledger.from_file(path).debit, ZCDP(5), name="x")

@@ -95,8 +95,7 @@ def test_readers_that_never_debited_notice_as_well(path):
     assert reader.spent == HALF.cost
     put_back(path, backup)
     reopen(path).debit(ZCDP(0.25), name="other")
-    with pytest.raises(LedgerError, match="rolled back"):
-        _ = reader.spent
+    raises(LedgerError, "rolled back", lambda: reader.spent)
 
 
 def test_a_truncation_and_a_lost_header_are_noticed(path):

@@ -15,34 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import fastpubpriv
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BinGrid,
-    DyadicBins,
-    Ledger,
-    ProductBins,
-    PureDP,
-    coinpress_covariance,
-    coinpress_mean,
-    crosstab,
-    describe,
-    estimate_gaussian,
-    estimate_mean,
-    learn_axis_aligned_mixture,
-    learn_separated_mixture,
-    linear_regression,
-    logistic_regression,
-    no_public_baseline,
-    private_pca,
-    quantiles,
-    select_hypothesis,
-    stable_histogram,
-    train,
-    value_counts,
-    weighted_mean,
-)
+import fastpubpriv as fpp
 from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
 from fastpubpriv.privacy import Cost, Neighbors
 from fastpubpriv.training import OutputPerturbation
@@ -58,7 +31,7 @@ LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
 SIGNS = pd.DataFrame(np.sign(ROWS), columns=["a", "b"])
 MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
 CLASSES, PUBLIC_CLASSES = (np.column_stack([x[:, 0], x[:, 1] > 2.0]) for x in (ROWS, PUBLIC))
-NOTIONS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+NOTIONS = {"zcdp": fpp.ZCDP(0.5), "approx": fpp.ApproxDP(1, 1e-6), "pure": fpp.PureDP(1)}
 ALL, GAUSSIAN, APPROX = tuple(NOTIONS), ("zcdp", "approx"), ("approx",)
 
 
@@ -86,7 +59,7 @@ class Call:
     @property
     def slow(self):
         """True where a search goes through what was released."""
-        return self.function is learn_axis_aligned_mixture
+        return self.function is fpp.learn_axis_aligned_mixture
 
     def __call__(self, x_priv=None, **more):
         given = {"threads": 1, "progress": False, **self.options, **more}
@@ -97,7 +70,7 @@ def quiet(function, *args, **options):
     """Call without the warnings that are about accuracy, weak deltas, seeds and status."""
     with warnings.catch_warnings():
         for kind in ("AccuracyWarning", "PrivacyWarning", "ExperimentalWarning", "SeededNoiseWarning"):
-            warnings.simplefilter("ignore", getattr(fastpubpriv, kind))
+            warnings.simplefilter("ignore", getattr(fpp, kind))
         return function(*args, **options)
 
 
@@ -122,10 +95,10 @@ PUBLICS = [
 ]  # fmt: skip
 SHARED = {
     "budget": [
-        *(ZCDP(rho) for rho in (2.0**-60, 1e-9, 1e-3, 10, 1e3, 1e6)),
-        *(PureDP(epsilon) for epsilon in (2.0**-30, 1e-3, 10, 40, 46, 58, 60, 100, 780, 1024)),
+        *(fpp.ZCDP(rho) for rho in (2.0**-60, 1e-9, 1e-3, 10, 1e3, 1e6)),
+        *(fpp.PureDP(epsilon) for epsilon in (2.0**-30, 1e-3, 10, 40, 46, 58, 60, 100, 780, 1024)),
         *(
-            ApproxDP(epsilon, delta)
+            fpp.ApproxDP(epsilon, delta)
             for epsilon in (2.0**-30, 1e-3, 10, 46, 60, 100, 780, 1024)
             for delta in (2.0**-100, 1e-20, 1e-9, 0.5, 1.0 - 2.0**-53)
         ),
@@ -150,7 +123,7 @@ PRIVATE_MEAN = {
 
 CALLS = {
     "estimate_mean": Call(
-        estimate_mean,
+        fpp.estimate_mean,
         options={"x_pub": PUBLIC},
         hostile={
             "x_pub": PUBLICS, "covariance": MATRICES, "variance": MATRICES, "pub_priv_gap": PROBABILITIES,
@@ -158,7 +131,7 @@ CALLS = {
         },
     ),
     "estimate_mean, groups": Call(
-        estimate_mean,
+        fpp.estimate_mean,
         rows=np.column_stack([ROWS[:, 0], np.sign(ROWS[:, 1])]),
         options={"x_pub": np.column_stack([PUBLIC[:, 0], np.sign(PUBLIC[:, 1])]), "by": -1, "groups": [-1.0, 1.0]},
         hostile={
@@ -167,13 +140,13 @@ CALLS = {
         },
     ),
     "estimate_mean, public covariance": Call(
-        estimate_mean,
+        fpp.estimate_mean,
         options={"x_pub": PUBLIC, "covariance": "public"},
         hostile={"x_pub": PUBLICS, "pub_priv_gap": PROBABILITIES, "steps": COUNTS, "mode": MODES},
     ),
-    "coinpress_mean": Call(coinpress_mean, options={"center": 0.0, "radius": 50.0, "steps": 3}, hostile=PRIVATE_MEAN),
+    "coinpress_mean": Call(fpp.coinpress_mean, options={"center": 0.0, "radius": 50.0, "steps": 3}, hostile=PRIVATE_MEAN),
     "weighted_mean": Call(
-        weighted_mean,
+        fpp.weighted_mean,
         options={"x_pub": PUBLIC, "norm_bound": 50.0},
         hostile={
             "x_pub": PUBLICS,
@@ -186,38 +159,38 @@ CALLS = {
         },
     ),
     "weighted_mean, bounds": Call(
-        weighted_mean,
+        fpp.weighted_mean,
         options={"x_pub": PUBLIC, "bounds": BOX},
         hostile={"x_pub": PUBLICS, "bounds": BOUNDS, "norm_bound": [None, 1.0], "project": [True, False, 1]},
     ),
     "coinpress_mean, bounds": Call(
-        coinpress_mean,
+        fpp.coinpress_mean,
         options={"bounds": BOX},
         hostile={"bounds": BOUNDS, "center": [None, 0.0], "radius": [None, 1.0], "covariance": MATRICES},
     ),
     "coinpress_covariance": Call(
-        coinpress_covariance,
+        fpp.coinpress_covariance,
         options={"scale": 1000.0, "steps": 3},
         hostile={"scale": LENGTHS, "center": CENTERS, "steps": COUNTS, "mode": MODES},
     ),
     "coinpress_covariance, bounds": Call(
-        coinpress_covariance,
+        fpp.coinpress_covariance,
         options={"bounds": BOX},
         hostile={"bounds": BOUNDS, "scale": [None, 1.0], "center": CENTERS},
     ),
     "private_pca": Call(
-        private_pca,
+        fpp.private_pca,
         options={"center": 0.0, "radius": 50.0, "n_components": 1},
         hostile={"center": CENTERS, "radius": LENGTHS, "n_components": COUNTS},
     ),
     "private_pca, bounds": Call(
-        private_pca,
+        fpp.private_pca,
         options={"bounds": BOX, "n_components": 1},
         hostile={"bounds": BOUNDS, "x_pub": PUBLICS, "center": [None, 0.0], "radius": [None, 1.0, "auto"]},
     ),
     **{
         f"estimate_gaussian, {name}": Call(
-            estimate_gaussian,
+            fpp.estimate_gaussian,
             rows=rows,
             options={"x_pub": public, "method": method, **more},
             notions=notions,
@@ -244,7 +217,7 @@ CALLS = {
     },
     **{
         f"learn_separated_mixture, {name}": Call(
-            learn_separated_mixture,
+            fpp.learn_separated_mixture,
             options={"x_pub": PUBLIC, "n_components": k, "min_weight": 0.2, **options},
             notions=notions,
             hostile={
@@ -264,7 +237,7 @@ CALLS = {
         )
     },
     "quantiles": Call(
-        quantiles,
+        fpp.quantiles,
         options={"x_pub": PUBLIC},
         hostile={
             "x_pub": PUBLICS, "bounds": BOUNDS,
@@ -272,7 +245,7 @@ CALLS = {
         },
     ),
     "describe": Call(
-        describe,
+        fpp.describe,
         options={"x_pub": PUBLIC},
         hostile={
             "x_pub": PUBLICS, "bounds": BOUNDS, "q": [0.5, [0.1, 0.9], [0.9, 0.1], [], [math.nan], None], "top": COUNTS,
@@ -280,7 +253,7 @@ CALLS = {
         },
     ),
     "value_counts": Call(
-        value_counts,
+        fpp.value_counts,
         rows=np.sign(LINE),
         options={"keys": [-1.0, 1.0]},
         hostile={
@@ -291,7 +264,7 @@ CALLS = {
         },
     ),
     "crosstab": Call(
-        crosstab,
+        fpp.crosstab,
         rows=SIGNS,
         named=True,
         options={"columns": ["a", "b"], "keys": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}},
@@ -303,14 +276,14 @@ CALLS = {
         },
     ),
     "no_public_baseline": Call(
-        no_public_baseline,
+        fpp.no_public_baseline,
         options={"n_components": 3, "radius": 60.0},
         notions=GAUSSIAN,
         hostile={"n_components": COUNTS, "radius": LENGTHS, "center": CENTERS, "weight_floor": PROBABILITIES},
     ),
     **{
         f"select_hypothesis, {name}": Call(
-            select_hypothesis,
+            fpp.select_hypothesis,
             rows=rows,
             options={"hypotheses": listed(12, rows.shape[1]), **options},
             hostile={
@@ -338,23 +311,23 @@ CALLS = {
     },
     **{
         f"stable_histogram, {name}": Call(
-            stable_histogram,
+            fpp.stable_histogram,
             options={"bins": bins, **more},
             notions=APPROX,
             hostile={
                 "bins": [
-                    BinGrid(width=1.0), BinGrid(width=TINY), BinGrid(width=1e-300, offset=1e300),
-                    BinGrid(width=1e300, levels=10), BinGrid(width=1.0, levels=54), BinGrid(width=HUGE),
-                    DyadicBins(), ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]), [BinGrid(width=1.0), None],
-                    [None, None], None,
+                    fpp.BinGrid(width=1.0), fpp.BinGrid(width=TINY), fpp.BinGrid(width=1e-300, offset=1e300),
+                    fpp.BinGrid(width=1e300, levels=10), fpp.BinGrid(width=1.0, levels=54), fpp.BinGrid(width=HUGE),
+                    fpp.DyadicBins(), fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.DyadicBins()]),
+                    [fpp.BinGrid(width=1.0), None], [None, None], None,
                 ],
                 "noise": ["auto", "laplace", "gaussian", "x"],
             },
         )
         for name, bins, more in (
-            ("grid", BinGrid(width=1.0, levels=4), {}),
-            ("dyadic", DyadicBins(), {"noise": "gaussian"}),
-            ("product", ProductBins(grids=[BinGrid(width=1.0), BinGrid(width=2.0)]), {"noise": "laplace"}),
+            ("grid", fpp.BinGrid(width=1.0, levels=4), {}),
+            ("dyadic", fpp.DyadicBins(), {"noise": "gaussian"}),
+            ("product", fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=2.0)]), {"noise": "laplace"}),
         )
     },
     **{
@@ -378,15 +351,15 @@ CALLS = {
             },
         )
         for name, function, rows, public, more, methods in (
-            ("linear_regression", linear_regression, ROWS, PUBLIC, {}, ("newton", "auto")),
-            ("logistic_regression", logistic_regression, CLASSES, PUBLIC_CLASSES, {}, ("newton", "auto")),
-            ("train", train, ROWS, PUBLIC, {"loss": "squared"}, ("newton", "semi_dp")),
+            ("linear_regression", fpp.linear_regression, ROWS, PUBLIC, {}, ("newton", "auto")),
+            ("logistic_regression", fpp.logistic_regression, CLASSES, PUBLIC_CLASSES, {}, ("newton", "auto")),
+            ("train", fpp.train, ROWS, PUBLIC, {"loss": "squared"}, ("newton", "semi_dp")),
         )
         for method in methods
     },
     **{
         f"train, {method}": Call(
-            train,
+            fpp.train,
             options={
                 "x_pub": PUBLIC,
                 "label": -1,
@@ -442,7 +415,7 @@ CALLS = {
     ),
     **{
         f"learn_axis_aligned_mixture, {name}": Call(
-            learn_axis_aligned_mixture,
+            fpp.learn_axis_aligned_mixture,
             rows=rows,
             options={"n_components": k, "method": name.split()[0].rstrip(","), **options},
             notions=notions,
@@ -478,7 +451,7 @@ CALLS = {
 def spending_functions():
     """Every public function of the package, by full name, that takes a budget and a ledger."""
     found = {}
-    for module in pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv."):
+    for module in pkgutil.walk_packages(fpp.__path__, "fastpubpriv."):
         parts = module.name.split(".")
         # The bridge to PyTorch has tests of its own, where PyTorch is installed.
         if parts[1] in ("cli", "torch") or any(part.startswith("_") for part in parts):
@@ -497,8 +470,8 @@ def full_name(function):
 
 def ample(budget, relation=Neighbors.REPLACE_ONE):
     """A ledger that the budget can be debited from."""
-    total = ZCDP(10**6) if isinstance(budget, ZCDP) else ApproxDP(1024, 1.0 - 2.0**-53)
-    return Ledger(total, relation=relation)
+    total = fpp.ZCDP(10**6) if isinstance(budget, fpp.ZCDP) else fpp.ApproxDP(1024, 1.0 - 2.0**-53)
+    return fpp.Ledger(total, relation=relation)
 
 
 def spent_nothing(ledger):

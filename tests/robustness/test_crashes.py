@@ -9,6 +9,7 @@ import numpy as np
 import polars  # noqa: F401  (its signal handler, with SA_RESTART, once kept Ctrl-C from waking the waiting thread)
 import pytest
 from clocks import PATIENCE, ctrl_c
+from helpers.errors import raises
 from helpers.own_thread import at_once
 from spies import SpyRows
 
@@ -86,20 +87,14 @@ def kill_many(count, folder, seed):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-def test_kill_at_random_times(tmp_path):
-    kill_many(20, tmp_path, seed=1)
-
-
-@pytest.mark.audit
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-def test_kill_at_many_random_times(tmp_path):
-    kill_many(200, tmp_path, seed=2)
+@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.audit)])
+def test_kill_at_random_times(times, tmp_path):
+    kill_many(times, tmp_path, seed=1)
 
 
 def test_control_the_check_finds_a_read_before_its_debit():
     check([("read", 0), ("output", 0)], entries=1)
-    with pytest.raises(AssertionError, match="read without a debit"):
-        check([("read", 0), ("output", 0), ("read", 1)], entries=1)
+    raises(AssertionError, "read without a debit", check, [("read", 0), ("output", 0), ("read", 1)], entries=1)
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -183,13 +178,11 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
 def test_an_interrupt_while_reading_is_not_swallowed():
     log, ledger = [], Ledger(ZCDP(1))
     rows = SpyRows(CHUNK, log, fails=KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
+    raises(KeyboardInterrupt, None, coinpress_mean, rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
     assert ledger.spent == ZCDP(0.5).cost
 
 
 def test_out_of_memory_is_told_as_such_and_refunds_nothing():
     ledger, rows = Ledger(ZCDP(1)), SpyRows(CHUNK, [], fails=MemoryError())
-    with pytest.raises(MemoryError):
-        coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
+    raises(MemoryError, None, coinpress_mean, rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
     assert ledger.spent == ZCDP(0.5).cost

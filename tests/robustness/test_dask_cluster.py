@@ -8,9 +8,9 @@ import threading
 import dask
 import numpy as np
 import pytest
-from public_calls import CALLS, NOTIONS, ample
-from spies import SpyLedger
-from test_dask_calls import outcome, there
+from helpers.errors import raises
+from public_calls import CALLS
+from test_dask_calls import check_bits, outcome, there
 from wires import chunked
 
 import fastpubpriv as fpp
@@ -38,24 +38,13 @@ def client():
 @pytest.mark.serial
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families(client, name):
-    same_on(client, name)
+    check_bits(CALLS[name], CHUNKS)
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if name not in FAMILIES and not call.named])
 def test_every_family(client, name):
-    same_on(client, name)
-
-
-def same_on(client, name):
-    """The bits of one thread, and one debit: none where the public rows alone are predicted to be best."""
-    call = CALLS[name]
-    rows, labels = there(call, CHUNKS)
-    here, far, total = [], [], ample(NOTIONS[call.notions[0]]).total
-    found = outcome(call, rows, ledger=SpyLedger(total, far), **labels)
-    assert found == outcome(call, ledger=SpyLedger(total, here))
-    assert far == here
-    assert len(far) <= 1
+    check_bits(CALLS[name], CHUNKS)
 
 
 @pytest.mark.serial
@@ -77,11 +66,9 @@ def test_a_worker_says_nothing_of_an_error(client):
 
     x = chunked(np.full((40, 2), 1.23456789e77), 4)
     rows = Rows.from_dask(x.map_blocks(fail, dtype=float, meta=np.empty((0, 0))), client=client)
-    with pytest.raises(InputError, match="withheld"):
-        fpp.estimate_mean(rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), progress=False)
+    raises(InputError, "withheld", fpp.estimate_mean, rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), progress=False)
     # The control: an error that nobody guards is written down.
-    with pytest.raises(ValueError):
-        client.submit(_fail_openly, pure=False).result()
+    raises(ValueError, None, client.submit(_fail_openly, pure=False).result)
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
     assert "Bob" in logs
     assert "Alice" not in logs

@@ -45,6 +45,7 @@ PLANES = {
 }
 LISTED = (np.full((3, 2), 0.5), np.array([[[0.0], [40.0]], [[1.0], [39.0]], [[5.0], [6.0]]]), np.ones((3, 2, 1)))
 GAUSSIAN, APPROX = {"budget": ZCDP(0.5)}, {"budget": ApproxDP(1, 1e-6)}
+SEEDED = {"random_state": 3, "threads": 1, "progress": False}
 WITH_PUBLIC = {
     "estimate_mean": lambda x, p, **o: fpp.estimate_mean(x, x_pub=p, **GAUSSIAN, **o),
     "describe": lambda x, p, **o: fpp.describe(x, x_pub=p, **GAUSSIAN, **o),
@@ -115,22 +116,20 @@ def answer(call, *rows, **options):
 
 @pytest.mark.parametrize("name", WITH_PUBLIC)
 def test_lines_beside_public_lines(name):
-    options = {"random_state": 5, "threads": 1, "progress": False}
-    expected = answer(WITH_PUBLIC[name], LINE.reshape(-1, 1), PUBLIC.reshape(-1, 1), **options)
+    expected = answer(WITH_PUBLIC[name], LINE.reshape(-1, 1), PUBLIC.reshape(-1, 1), **SEEDED)
     for form, made in LINES.items():
-        assert answer(WITH_PUBLIC[name], made(LINE), made(PUBLIC), **options) == expected, form
-    assert answer(WITH_PUBLIC[name], LINE, pd.Series(PUBLIC), **options) == expected
-    assert answer(WITH_PUBLIC[name], pl.DataFrame({"delay": LINE}), PUBLIC.tolist(), **options) == expected
+        assert answer(WITH_PUBLIC[name], made(LINE), made(PUBLIC), **SEEDED) == expected, form
+    assert answer(WITH_PUBLIC[name], LINE, pd.Series(PUBLIC), **SEEDED) == expected
+    assert answer(WITH_PUBLIC[name], pl.DataFrame({"delay": LINE}), PUBLIC.tolist(), **SEEDED) == expected
 
 
 @pytest.mark.parametrize("name", LABELLED)
 def test_labelled_lines(name):
-    options = {"random_state": 5, "threads": 1, "progress": False}
     labels = [LABELS, PUBLIC_LABELS]
-    expected = answer(LABELLED[name], LINE.reshape(-1, 1), labels[0], PUBLIC.reshape(-1, 1), labels[1], **options)
+    expected = answer(LABELLED[name], LINE.reshape(-1, 1), labels[0], PUBLIC.reshape(-1, 1), labels[1], **SEEDED)
     for form, made in LINES.items():
         rows = [made(each) for each in (LINE, LABELS, PUBLIC, PUBLIC_LABELS)]
-        assert answer(LABELLED[name], *rows, **options) == expected, form
+        assert answer(LABELLED[name], *rows, **SEEDED) == expected, form
 
 
 def test_every_public_function_that_takes_rows_is_in_a_table():
@@ -153,10 +152,9 @@ def test_every_public_function_that_takes_rows_is_in_a_table():
 @pytest.mark.parametrize("name", [*PRIVATE_ONLY, *LINE_ONLY])
 def test_lines_alone(name):
     call = {**PRIVATE_ONLY, **LINE_ONLY}[name]
-    options = {"random_state": 5, "threads": 1, "progress": False}
-    expected = answer(call, LINE.reshape(-1, 1), **options)
+    expected = answer(call, LINE.reshape(-1, 1), **SEEDED)
     for form, made in LINES.items():
-        assert answer(call, made(LINE), **options) == expected, form
+        assert answer(call, made(LINE), **SEEDED) == expected, form
 
 
 @pytest.mark.parametrize("name", PUBLIC_ONLY)
@@ -170,16 +168,15 @@ def test_public_lines_alone(name):
 def test_several_columns(name):
     if name == "decode_gaussians":
         return
-    options = {"random_state": 5, "threads": 1, "progress": False}
     call = {**WITH_PUBLIC, **PRIVATE_ONLY}[name]
     sets = (PLANE, PUBLIC_PLANE) if name in WITH_PUBLIC else (PLANE,)
-    expected = answer(call, *sets, **options)
+    expected = answer(call, *sets, **SEEDED)
     for form, made in PLANES.items():
-        assert answer(call, *(made(x) for x in sets), **options) == expected, form
+        assert answer(call, *(made(x) for x in sets), **SEEDED) == expected, form
 
 
 def test_one_public_row_in_every_form():
-    options = {"budget": ZCDP(0.5), "random_state": 5, "threads": 1, "progress": False}
+    options = {**GAUSSIAN, **SEEDED}
     frame, public = pd.DataFrame(PLANE, columns=["a", "b"]), pd.DataFrame(PUBLIC_PLANE, columns=["a", "b"])
     rows = [PUBLIC_PLANE[:1], PUBLIC_PLANE[0], PUBLIC_PLANE[0].tolist(), public.iloc[:1], public.iloc[0]]
     rows += [public[["b", "a"]].iloc[0], pl.Series(PUBLIC_PLANE[0])]
@@ -188,9 +185,8 @@ def test_one_public_row_in_every_form():
 
 
 def test_results_evaluate_lines():
-    options = {"random_state": 5, "threads": 1, "progress": False}
-    gaussian = quiet(fpp.estimate_gaussian, LINE, x_pub=PUBLIC, budget=ZCDP(0.5), **options)
-    directions = quiet(fpp.private_pca, LINE, center=0.0, radius=60.0, n_components=1, budget=ZCDP(0.5), **options)
+    gaussian = quiet(fpp.estimate_gaussian, LINE, x_pub=PUBLIC, **GAUSSIAN, **SEEDED)
+    directions = quiet(fpp.private_pca, LINE, center=0.0, radius=60.0, n_components=1, **GAUSSIAN, **SEEDED)
     mixture = fpp.public_only(PUBLIC, n_components=2)
     for made in LINES.values():
         rows = made(PUBLIC)
@@ -442,6 +438,11 @@ def attempt(call, *args, **options):
         return None, str(error)
 
 
+def check_finite(result):
+    for field in ("mean", "covariance", "means", "covariances", "weights"):
+        assert np.isfinite(getattr(result, field, 0.0)).all(), field
+
+
 def is_advice(words, situation):
     return situation != "ordinary" and any(word in words for word in ADVICE)
 
@@ -452,14 +453,13 @@ def test_a_finite_answer_or_advice(name, situation):
     function, options = WILD_CALLS[name]
     private, public = SITUATIONS[situation]
     ledger = Ledger(ZCDP(10))
-    given = {"budget": ZCDP(0.5), "ledger": ledger, "random_state": 3, "threads": 1, "progress": False}
+    given = {**GAUSSIAN, **SEEDED, "ledger": ledger}
     result, words = attempt(function, private, x_pub=public, **given, **options)
     if result is None:
         assert is_advice(words, situation), words
         assert ledger.spent == Cost.zero(ZCDP)
         return
-    for field in ("mean", "covariance", "means", "covariances", "weights"):
-        assert np.isfinite(getattr(result, field, 0.0)).all(), field
+    check_finite(result)
     matrices = getattr(result, "covariances", getattr(result, "covariance", np.eye(1)))
     for matrix in matrices.reshape(-1, *matrices.shape[-2:]):
         spread = np.sqrt(np.diag(matrix))
@@ -484,19 +484,16 @@ def test_fewer_public_rows_than_columns(name):
         rng.normal(size=(2000, 12)) * np.arange(1.0, 13.0),
         rng.normal(size=(5, 12)) * np.arange(1.0, 13.0),
     )
-    given = {"budget": ZCDP(0.5), "random_state": 3, "threads": 1, "progress": False}
-    result, words = attempt(function, private, x_pub=public, **given, **options)
+    result, words = attempt(function, private, x_pub=public, **GAUSSIAN, **SEEDED, **options)
     if result is None:
         assert "at least" in words
         return
-    for field in ("mean", "covariance", "means", "covariances", "weights"):
-        assert np.isfinite(getattr(result, field, 0.0)).all(), field
+    check_finite(result)
 
 
 def estimated(function, situation):
     private, public = (pd.DataFrame(rows, columns=NAMES) for rows in SITUATIONS[situation])
-    given = {"budget": ZCDP(0.5), "random_state": 3, "threads": 1, "progress": False}
-    return quiet(function, private, x_pub=public, **given), private.to_numpy()
+    return quiet(function, private, x_pub=public, **GAUSSIAN, **SEEDED), private.to_numpy()
 
 
 @pytest.mark.parametrize(("situation", "name"), [

@@ -6,6 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from own_losses import COMPILED, OWN, ROWS, OwnLoss, own_residual
 from scipy import special
 from spies import seeded
@@ -13,7 +14,8 @@ from spies import seeded
 from fastpubpriv import ApproxDP, InputError, Ledger, PureDP, local, train
 from fastpubpriv.kernels import gradients as alone
 from fastpubpriv.mechanisms import gradients
-from fastpubpriv.privacy import Poisson, sampled_sum_grid
+from fastpubpriv.privacy import Poisson
+from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.sources import private_rows
 from fastpubpriv.training import DPSGD, Exponential, Loss, SemiDP
 
@@ -254,9 +256,8 @@ def test_interrupts_and_memory_are_not_failures_of_a_row(error):
     def gradient(weights, x, y):
         raise error("secret")
 
-    with pytest.raises(error) as caught:
-        alone.row_gradients(gradient, np.ones(3), np.ones((4, 3)), np.ones(4))
-    assert "secret" not in str(caught.value)
+    caught = raises(error, None, alone.row_gradients, gradient, np.ones(3), np.ones((4, 3)), np.ones(4))
+    assert "secret" not in str(caught)
 
 
 class Crowd(OwnLoss):
@@ -289,8 +290,7 @@ def test_a_function_that_fails_at_one_row_is_refused_before_the_debit():
             with pytest.raises(InputError, match=words):
                 train(x, y, loss=loss, budget=PureDP(2), method=METHODS["full"], ledger=ledger, **given)
         for public in (given, {}):
-            with pytest.raises(InputError, match=words):
-                local.train(x, y, loss=loss, **public, **options)
+            raises(InputError, words, local.train, x, y, loss=loss, **public, **options)
     words = "one row by several models"
     values = Loss(name="own", residual=own_residual, values=values_of_many)
     with pytest.raises(InputError, match=words):

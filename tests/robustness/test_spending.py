@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from adversary import PATTERNS, Adversary, forcing
+from helpers.errors import raises
 from public_calls import (
     CALLS,
     LINE,
@@ -95,8 +96,7 @@ def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(name):
     call = CALLS[name]
     for notion in call.notions:
         log, ledger = [], ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
-        with pytest.raises(BudgetError, match="ADD_REMOVE_ONE"):
-            call(SpyRows(call.rows, log), budget=NOTIONS[notion], ledger=ledger)
+        raises(BudgetError, "ADD_REMOVE_ONE", call, SpyRows(call.rows, log), budget=NOTIONS[notion], ledger=ledger)
         assert spent_nothing(ledger)
         assert log == []
 
@@ -395,9 +395,8 @@ def test_what_is_wrong_everywhere_is_refused_before_anything_is_read(call):
     for name, value in wrong_for(call):
         log = []
         given = {"ledger": SpyLedger(ample(NOTIONS[call.notions[0]]).total, log), "budget": NOTIONS[call.notions[0]]}
-        with pytest.raises(FastPubPrivError) as caught:
-            call(**{"x_priv": SpyRows(call.rows, log), **given, name: value})
-        assert any(word in str(caught.value).lower() for word in ADVICE), caught.value
+        caught = raises(FastPubPrivError, None, call, **{"x_priv": SpyRows(call.rows, log), **given, name: value})
+        assert any(word in str(caught).lower() for word in ADVICE), caught
         assert log == [], (name, value)
 
 
@@ -410,8 +409,7 @@ def test_a_stream_with_other_rows_than_declared_is_refused(call):
     rows = np.array(call.rows)
     for declared in (len(rows) - 100, len(rows) - 1, len(rows) + 1):
         stream = Rows.from_chunks(lambda: [rows[:90], rows[90:]], n=declared, dim=rows.shape[1])
-        with pytest.raises(InputError, match=f"where {declared} were declared"):
-            call(stream, budget=NOTIONS[call.notions[0]])
+        raises(InputError, f"where {declared} were declared", call, stream, budget=NOTIONS[call.notions[0]])
 
 
 # ---- Every public function under record and replay, its rows in one piece and in chunks of one and of seven rows.

@@ -44,8 +44,7 @@ WRONG = [
 @pytest.mark.parametrize("wrong", WRONG, ids=shown)
 @pytest.mark.parametrize("name", ["from_array", "from_npy", "from_parquet", "from_arrow", "from_frame", "from_csv"])
 def test_constructors_of_rows(name, wrong):
-    with pytest.raises(InputError):
-        getattr(Rows, name)(wrong)
+    raises(InputError, None, getattr(Rows, name), wrong)
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=shown)
@@ -58,8 +57,7 @@ def test_rows_of_anything(read, wrong):
 def test_a_directory_is_no_file(name, tmp_path):
     for suffix in (".npy", ".parquet", ".arrow", ".csv"):
         (tmp_path / f"d{suffix}").mkdir(exist_ok=True)
-        with pytest.raises(InputError, match="is a directory"):
-            getattr(Rows, name)(tmp_path / f"d{suffix}")
+        raises(InputError, "is a directory", getattr(Rows, name), tmp_path / f"d{suffix}")
 
 
 @pytest.mark.parametrize(
@@ -110,9 +108,7 @@ def test_files_without_permission(tmp_path, monkeypatch):
         elif path.suffix == ".parquet":
             continue  # opened by Arrow itself
         for read in (private_rows, public_rows):
-            with pytest.raises(InputError, match="cannot be read") as caught:
-                read(path)
-            assert SECRET not in str(caught.value)
+            assert SECRET not in str(raises(InputError, "cannot be read", read, path))
 
 
 @pytest.mark.parametrize("suffix", ["arrow", "feather", "parquet"])
@@ -128,10 +124,9 @@ def test_column_names_that_are_not_utf8(suffix, tmp_path):
     assert name.encode() in content
     path.write_bytes(content.replace(name.encode(), b"Alice\xff\xfeSN"))
     for read in (private_rows, public_rows, Rows.from_parquet if suffix == "parquet" else Rows.from_arrow):
-        with pytest.raises(InputError, match="cannot be read") as caught:
-            read(path)
-        assert "Alice" not in str(caught.value)
-        assert caught.value.__context__ is None
+        caught = raises(InputError, "cannot be read", read, path)
+        assert "Alice" not in str(caught)
+        assert caught.__context__ is None
 
 
 # ---- What results are asked for --------------------------------------------------------------------------------------
@@ -162,9 +157,7 @@ def test_results_at_what_are_no_rows(rows):
         gaussian().log_prob, found.predict, found.predict_proba, found.log_prob, pca().transform, found.tree.assign,
         lambda x: found.tree.members(x, 0),
     ):  # fmt: skip
-        with pytest.raises(InputError) as caught:
-            method(rows)
-        assert SECRET not in str(caught.value)
+        assert SECRET not in str(raises(InputError, None, method, rows))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
@@ -180,8 +173,7 @@ def test_rows_that_are_not_finite(bad):
     "columns", [math.nan, 5, "ab", {}, object(), [math.nan], [None], [1.5], [True], [-1], [0, 1], [[0]]]
 )
 def test_columns_of_product_bins(columns):
-    with pytest.raises(InputError, match="columns"):
-        ProductBins(grids=[DyadicBins()], columns=columns)
+    raises(InputError, "columns", ProductBins, grids=[DyadicBins()], columns=columns)
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------

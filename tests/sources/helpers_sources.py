@@ -60,6 +60,12 @@ def direct_sums(matrix):
     return accumulators[0].tolist()
 
 
+def content(rows, *where, **options):
+    """The rows of a range, all by default, in one array."""
+    chunks = list(rows.chunks(*where, **options))
+    return np.concatenate(chunks) if chunks else np.empty((0, rows.dim))
+
+
 def silently(call):
     """call() with every warning turned into an error and NumPy told to raise: private content may cause neither."""
     with warnings.catch_warnings(), np.errstate(all="raise"):

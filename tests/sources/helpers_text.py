@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from helpers_sources import silently
+from helpers_sources import content, silently
 
 from fastpubpriv.sources import Rows
 
@@ -42,7 +42,7 @@ TEXT_READERS = {
 
 def values_of(rows):
     """All rows, in one array; any warning is an error."""
-    return silently(lambda: np.concatenate(list(rows.chunks())))
+    return silently(lambda: content(rows))
 
 
 def one_row(line, width=3, chosen=(2, 0), limit=1 << 24):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from helpers.errors import raises
-from helpers_sources import column_sums, direct_sums, every_source, silently
+from helpers_sources import column_sums, content, direct_sums, every_source, silently
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows, views
-from fastpubpriv.sources.views import differences, distant_pairs, interleave_rows, linear_rows, pair_rows, split_rows
+from fastpubpriv.sources.views import DistantPairs, Pairs, differences, interleave_rows, linear_rows, split_rows
 
 
 def numbered(n, dim=1):
@@ -18,10 +18,6 @@ def numbered(n, dim=1):
 
 def streamed(array, pieces=5):
     return Rows.from_chunks(lambda: np.array_split(array, pieces), n=len(array), dim=array.shape[1])
-
-
-def content(rows, **options):
-    return np.concatenate(list(rows.chunks(**options)))
 
 
 @pytest.mark.parametrize("n", [32, 100, 65_537, 200_000])
@@ -77,6 +73,8 @@ def test_positions_are_those_of_the_mask(n, begin, length):
 
 def test_too_few_rows():
     raises(InputError, "too few", interleave_rows, Rows.from_array(numbered(2)), 1, 1, 1)
+    raises(InputError, "too few", split_rows, Rows.from_array(numbered(1)), 1, 1)
+    raises(InputError, "two rows", Pairs, Rows.from_array(numbered(1)))
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 1001])
@@ -85,11 +83,11 @@ def test_distant_pairs(n, pieces):
     data, half = np.random.default_rng(n).normal(size=(n, 2)), n // 2
     expected = (data[:half] - data[half : 2 * half]) * np.sqrt(0.5)
     for rows in (Rows.from_array(data), streamed(data, pieces)):
-        pairs = distant_pairs(rows)
+        pairs = DistantPairs(rows)
         assert pairs.n == half
         for size in (1, 4, 5000):
             assert np.array_equal(content(pairs, chunk_rows=size), expected)
-    assert np.array_equal(content(distant_pairs(Rows.from_array(data.astype(np.float32)))).dtype, np.float64)
+    assert np.array_equal(content(DistantPairs(Rows.from_array(data.astype(np.float32)))).dtype, np.float64)
 
 
 def test_one_row_changes_one_pair_and_one_block():
@@ -106,7 +104,7 @@ def test_one_row_changes_one_pair_and_one_block():
     ]
     assert sum(changed) == 1
     with np.errstate(all="raise"):
-        one, two = (content(distant_pairs(Rows.from_array(each))) for each in (data, other))
+        one, two = (content(DistantPairs(Rows.from_array(each))) for each in (data, other))
     assert np.count_nonzero(one != two) == 1
 
 
@@ -122,22 +120,17 @@ def expected(matrix):
     return (matrix[0:even:2].astype(float) - matrix[1:even:2].astype(float)) * np.sqrt(0.5)
 
 
-def read(rows, *arguments):
-    chunks = list(rows.chunks(*arguments))
-    return np.concatenate(chunks) if chunks else np.empty((0, rows.dim))
-
-
 @pytest.mark.parametrize("n", [2, 3, 4, 9, 38, 39])
 def test_every_kind_of_source_gives_the_same_pairs(n, tmp_path):
     matrix = np.random.default_rng(n).standard_normal((n, 3))
     wanted, kinds = expected(matrix), set()
     for name, rows in every_source(matrix, tmp_path):
-        pairs = pair_rows(rows)
+        pairs = Pairs(rows)
         kinds.add(pairs.random_access)
         assert (pairs.n, pairs.dim) == (n // 2, 3), name
         assert pairs.kind == f"pairs of {rows.kind}"
         assert pairs.columns == rows.columns
-        assert np.array_equal(read(pairs), wanted), name
+        assert np.array_equal(content(pairs), wanted), name
         for threads in (1, 3):
             assert column_sums(pairs, threads=threads, chunk_rows=5) == direct_sums(wanted), name
     assert kinds == {True, False}
@@ -154,14 +147,10 @@ def test_any_range_and_chunk_size(chunk_rows):
             yield matrix[low : low + 5]
 
     for rows in (Rows.from_array(matrix), Rows.from_chunks(factory, n=37, dim=2)):
-        pairs = pair_rows(rows)
+        pairs = Pairs(rows)
         for begin, end in ((0, 18), (3, 11), (17, 18), (5, 5)):
-            assert np.array_equal(read(pairs, begin, end, chunk_rows), wanted[begin:end])
+            assert np.array_equal(content(pairs, begin, end, chunk_rows), wanted[begin:end])
         assert max(len(chunk) for chunk in pairs.chunks(0, 18, chunk_rows)) <= chunk_rows
-
-
-def test_one_row_makes_no_pair():
-    raises(InputError, "two rows", pair_rows, Rows.from_array(np.ones((1, 2))))
 
 
 def test_one_replaced_row_changes_one_pair():
@@ -169,7 +158,7 @@ def test_one_replaced_row_changes_one_pair():
     for index in range(21):
         other = matrix.copy()
         other[index] = 1e6
-        moved = np.any(expected(matrix) != read(pair_rows(Rows.from_array(other))), axis=1)
+        moved = np.any(expected(matrix) != content(Pairs(Rows.from_array(other))), axis=1)
         # The odd last row is in no pair.
         assert moved.nonzero()[0].tolist() == ([] if index == 20 else [index // 2])
     # Control: pairing by the order of values shifts many pairs at once.
@@ -185,9 +174,9 @@ def test_a_pair_that_is_not_finite_is_neutral_and_silent():
         [0.0, 0.0],
     ])  # fmt: skip
     for rows in (Rows.from_array(hostile), Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2)):
-        chunk = silently(lambda rows=rows: read(pair_rows(rows)))
+        chunk = silently(lambda rows=rows: content(Pairs(rows)))
         assert np.isfinite(chunk).all(axis=1).tolist() == [False, False, False, True]
-        (sums,) = silently(lambda rows=rows: [column_sums(pair_rows(rows), threads=1)])
+        (sums,) = silently(lambda rows=rows: [column_sums(Pairs(rows), threads=1)])
         assert sums == [0, 0]
 
 
@@ -201,24 +190,19 @@ def test_float32_differences_are_taken_in_double():
 X = np.random.default_rng(0).normal(size=(1000, 3))
 
 
-def stream(x=X):
-    return Rows.from_chunks(lambda: (x[i : i + 64] for i in range(0, len(x), 64)), n=len(x), dim=x.shape[1])
+MAKERS = pytest.mark.parametrize("make", [lambda: private_rows(X), lambda: streamed(X, 16)], ids=["array", "stream"])
 
 
-def content_of_slices(rows, chunk_rows):
-    return np.concatenate([chunk.copy() for chunk in rows.chunks(chunk_rows=chunk_rows)])
-
-
-@pytest.mark.parametrize("make", [lambda: private_rows(X), stream], ids=["array", "stream"])
+@MAKERS
 @pytest.mark.parametrize("chunk_rows", [1, 7, 100, 2000])
 def test_a_block_holds_its_rows(make, chunk_rows):
     rows = make()
     for begin, end in ((0, 1000), (0, 1), (999, 1000), (130, 517)):
         block = rows.slice(begin, end)
         assert (block.n, block.dim, block.random_access) == (end - begin, 3, rows.random_access)
-        np.testing.assert_array_equal(content_of_slices(block, chunk_rows), X[begin:end])
+        np.testing.assert_array_equal(content(block, chunk_rows=chunk_rows), X[begin:end])
         inner = block.slice(0, max(1, block.n // 2))
-        np.testing.assert_array_equal(content_of_slices(inner, chunk_rows), X[begin : begin + inner.n])
+        np.testing.assert_array_equal(content(inner, chunk_rows=chunk_rows), X[begin : begin + inner.n])
 
 
 def test_refused_blocks():
@@ -235,28 +219,24 @@ def test_a_split_covers_every_row_once(n, shares):
     if n < len(shares) * 2 and len(shares) > 2:
         return
     blocks = split_rows(private_rows(X[:n]), *shares)
-    np.testing.assert_array_equal(np.concatenate([content_of_slices(block, 50) for block in blocks]), X[:n])
+    np.testing.assert_array_equal(np.concatenate([content(block, chunk_rows=50) for block in blocks]), X[:n])
     for block, share in zip(blocks, shares, strict=True):
         assert abs(block.n - n * share / sum(shares)) <= 1
 
 
-def test_too_few_rows_to_split():
-    raises(InputError, "too few", split_rows, private_rows(X[:1]), 1, 1)
-
-
-@pytest.mark.parametrize("make", [lambda: private_rows(X), stream], ids=["array", "stream"])
+@MAKERS
 def test_mapped_rows_have_the_same_bits_in_every_cut(make):
     matrix = np.array([[1.0, 0.25, 0.0], [0.1, -3.0, 7.0]])
-    whole = content_of_slices(linear_rows(make(), matrix), 1000)
+    whole = content(linear_rows(make(), matrix), chunk_rows=1000)
     np.testing.assert_allclose(whole, X @ matrix.T, rtol=1e-12, atol=1e-12)
     for chunk_rows in (1, 3, 64, 333):
-        np.testing.assert_array_equal(content_of_slices(linear_rows(make(), matrix), chunk_rows), whole)
+        np.testing.assert_array_equal(content(linear_rows(make(), matrix), chunk_rows=chunk_rows), whole)
 
 
 def test_mapped_rows_with_a_missing_entry_are_missing():
     x = X[:4].copy()
     x[0, 0], x[1, 2] = np.nan, np.inf
-    mapped = content_of_slices(linear_rows(private_rows(x), np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]])), 4)
+    mapped = content(linear_rows(private_rows(x), np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]])))
     assert np.isnan(mapped[0, 0])
     assert not np.isfinite(mapped[1, 1])
     assert np.isfinite(mapped[2:]).all()

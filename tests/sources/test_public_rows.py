@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.errors import raises
+from helpers_sources import content
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
@@ -43,10 +44,8 @@ def test_one_dimension_is_one_row(row):
 
 def test_one_dimension_of_another_length_is_refused():
     raises(InputError, r"length 30: pass x\.reshape\(-1, 1\)", public_rows, X[:, 0], dim=3)
-    with pytest.raises(InputError, match="30"):
-        public_rows(pd.Series(X[:, 0]), dim=3)
-    with pytest.raises(InputError, match="30"):
-        public_rows(pl.Series(X[:, 0]), dim=3)
+    raises(InputError, "30", public_rows, pd.Series(X[:, 0]), dim=3)
+    raises(InputError, "30", public_rows, pl.Series(X[:, 0]), dim=3)
 
 
 @pytest.mark.parametrize("form", [np.asarray, list, tuple, pd.Series, pl.Series])
@@ -170,10 +169,6 @@ FRAME = pd.DataFrame(X_OF_LABELLED, columns=["a", "b", "c"]).assign(y=Y)
 BOTH = np.column_stack([X_OF_LABELLED, Y])
 
 
-def everything(rows, chunk_rows=None):
-    return np.concatenate(list(rows.chunks(chunk_rows=chunk_rows)))
-
-
 def streamed(array, pieces):
     return Rows.from_chunks(lambda: np.array_split(array, pieces), n=len(array), dim=array.shape[1])
 
@@ -186,17 +181,17 @@ def streamed(array, pieces):
 def test_forms_of_labels(labels):
     rows = labelled_rows(X_OF_LABELLED, labels, label=None, columns=None)
     assert (rows.n, rows.dim) == (8, 4)
-    np.testing.assert_array_equal(everything(rows), BOTH)
-    np.testing.assert_array_equal(everything(rows, 3), BOTH)
+    np.testing.assert_array_equal(content(rows), BOTH)
+    np.testing.assert_array_equal(content(rows, chunk_rows=3), BOTH)
 
 
 def test_a_column_of_the_table_is_moved_to_the_end():
     for table in (FRAME[["y", "c", "a", "b"]], pl.DataFrame(FRAME[["y", "c", "a", "b"]].to_dict("list"))):
         rows = labelled_rows(table, None, label="y", columns=None)
         assert rows.columns == ("c", "a", "b", "y")
-        np.testing.assert_array_equal(everything(rows), FRAME[["c", "a", "b", "y"]])
+        np.testing.assert_array_equal(content(rows), FRAME[["c", "a", "b", "y"]])
         chosen = labelled_rows(table.assign(text="x") if table is FRAME else table, None, label="y", columns=["b"])
-        np.testing.assert_array_equal(everything(chosen), FRAME[["b", "y"]])
+        np.testing.assert_array_equal(content(chosen), FRAME[["b", "y"]])
 
 
 def test_files(tmp_path):
@@ -205,18 +200,18 @@ def test_files(tmp_path):
     np.save(tmp_path / "t.npy", BOTH)
     for name in ("t.csv", "t.parquet"):
         rows = labelled_rows(tmp_path / name, None, label="y", columns=None)
-        np.testing.assert_array_equal(everything(rows), FRAME[["c", "a", "b", "y"]])
-    np.testing.assert_array_equal(everything(labelled_rows(tmp_path / "t.npy", None, label=-1, columns=None)), BOTH)
+        np.testing.assert_array_equal(content(rows), FRAME[["c", "a", "b", "y"]])
+    np.testing.assert_array_equal(content(labelled_rows(tmp_path / "t.npy", None, label=-1, columns=None)), BOTH)
 
 
 @pytest.mark.parametrize(("one", "other"), [(2, 3), (8, 1), (1, 5)])
 def test_streams_cut_at_other_places(one, other):
     rows = labelled_rows(streamed(X_OF_LABELLED, one), streamed(Y[:, None], other), label=None, columns=None)
     for size in (1, 2, 3, 8, None):
-        np.testing.assert_array_equal(everything(rows, size), BOTH)
-    np.testing.assert_array_equal(np.concatenate(list(rows.chunks(3, 7, 2))), BOTH[3:7])
+        np.testing.assert_array_equal(content(rows, chunk_rows=size), BOTH)
+    np.testing.assert_array_equal(content(rows, 3, 7, 2), BOTH[3:7])
     mixed = labelled_rows(streamed(X_OF_LABELLED, one), Y, label=None, columns=None)
-    np.testing.assert_array_equal(everything(mixed), BOTH)
+    np.testing.assert_array_equal(content(mixed), BOTH)
 
 
 def test_public_rows_follow_the_order_of_the_private_ones():

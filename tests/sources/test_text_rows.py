@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from helpers.errors import raises
 from helpers_sources import column_sums, direct_sums, every_source, silently
 from helpers_text import (
     CHOSEN,
@@ -29,7 +30,6 @@ from hypothesis import strategies as st
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, text_files
-from fastpubpriv.sources import text_files as csv_file
 from fastpubpriv.sources.open import SUFFIXES
 
 NAN = float("nan")
@@ -173,18 +173,15 @@ def test_the_size_of_pieces_changes_nothing(tmp_path, monkeypatch):
 ])  # fmt: skip
 def test_headers_that_cannot_be_used(text, words, tmp_path):
     path = write(tmp_path / ("t.csv.gz" if text[:1] == b"\x1f" else "t.csv"), text)
-    with pytest.raises(InputError, match=words) as caught:
-        Rows.from_csv(path, ["b"])
-    assert "Alice" not in str(caught.value)
-    assert caught.value.__context__ is None
+    caught = raises(InputError, words, Rows.from_csv, path, ["b"])
+    assert "Alice" not in str(caught)
+    assert caught.__context__ is None
 
 
 def test_names_in_the_header(tmp_path):
     path = write(tmp_path / "t.csv", '"a, ""long"" name", b ,"","x\t"\r\n1,2,3,4\n')
     assert private_rows(path).columns == ('a, "long" name', "b", "", "x")
-    with pytest.raises(InputError, match="no column 'z'") as caught:
-        private_rows(path, columns=["z"])
-    assert "long" not in str(caught.value)
+    assert "long" not in str(raises(InputError, "no column 'z'", private_rows, path, columns=["z"]))
 
 
 def test_a_file_that_changes(tmp_path):
@@ -192,12 +189,10 @@ def test_a_file_that_changes(tmp_path):
     rows = private_rows(path)
     for text, words in (("secret,b\n1,2\n", "gave 1 rows where 2"), ("secret,b\n1,2\n3,4\nAlice\n", "more than 2")):
         write(path, text)
-        with pytest.raises(InputError, match=words) as caught:
-            list(rows.chunks())
-        assert caught.value.__context__ is None
+        caught = raises(InputError, words, list, rows.chunks())
+        assert caught.__context__ is None
     path.unlink()
-    with pytest.raises(InputError, match="withheld"):
-        list(rows.chunks())
+    raises(InputError, "withheld", list, rows.chunks())
 
 
 # ---- Fuzzing of the CSV path: files of hostile records, read in pieces of all sizes, against a plain reading of each line.
@@ -254,22 +249,10 @@ FILES = given(files(), st.sampled_from([b"", b"\xef\xbb\xbf"]), st.integers(1, 8
 REPLACEMENTS = given(st.lists(records, min_size=1, max_size=12), st.integers(0, 11), records, st.integers(1, 80))
 
 
-def test_rows_are_what_their_lines_give_alone():
-    SHORT(FILES(check_file))()
-
-
-def test_a_replaced_record_changes_no_other_row():
-    SHORT(REPLACEMENTS(check_replacement))()
-
-
-@pytest.mark.audit
-def test_rows_are_what_their_lines_give_alone_at_length():
-    LONG(FILES(check_file))()
-
-
-@pytest.mark.audit
-def test_a_replaced_record_changes_no_other_row_at_length():
-    LONG(REPLACEMENTS(check_replacement))()
+@pytest.mark.parametrize("run", [SHORT, pytest.param(LONG, marks=pytest.mark.audit)], ids=["short", "long"])
+def test_rows_are_what_their_lines_give_alone_and_a_replaced_record_changes_no_other(run):
+    run(FILES(check_file))()
+    run(REPLACEMENTS(check_replacement))()
 
 
 def finds(run):
@@ -277,13 +260,22 @@ def finds(run):
         settings(SHORT, max_examples=2000, deadline=None, phases=[Phase.generate])(run)()
 
 
-def test_the_fuzzer_finds_a_plus_sign_that_text_elsewhere_forbids(monkeypatch):
+def a_filter_that_knows_too_little(monkeypatch):
     monkeypatch.setattr(text_files, "_NUMERAL", text_files._NUMERAL.replace("[+-]?", "-?", 1))
+
+
+def quotes_that_join_lines(monkeypatch):
+    read = text_files.read_lines
+    monkeypatch.setattr(text_files, "read_lines", lambda path, join_quoted: read(path, True))
+
+
+def test_the_fuzzer_finds_a_plus_sign_that_text_elsewhere_forbids(monkeypatch):
+    a_filter_that_knows_too_little(monkeypatch)
     finds(FILES(check_file))
 
 
 def test_the_fuzzer_finds_quotes_that_join_lines(monkeypatch):
-    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted, read=text_files.read_lines: read(path, True))
+    quotes_that_join_lines(monkeypatch)
     finds(REPLACEMENTS(check_replacement))
 
 
@@ -400,14 +392,6 @@ def blanks_of_two_kinds(monkeypatch):
     monkeypatch.setattr(text_files, "_is_simple", lambda texts: True)
     monkeypatch.setattr(text_files, "_parsed", lambda pa, texts: parsed(pa, pa.compute.ascii_trim_whitespace(texts)))
     monkeypatch.setattr(text_files, "_BLANKS", " ")
-
-
-def a_filter_that_knows_too_little(monkeypatch):
-    monkeypatch.setattr(text_files, "_NUMERAL", text_files._NUMERAL.replace("[+-]?", "-?", 1))
-
-
-def quotes_that_join_lines(monkeypatch):
-    monkeypatch.setattr(csv_file, "read_lines", lambda path, join_quoted, read=text_files.read_lines: read(path, True))
 
 
 def long_lines_that_are_no_rows(monkeypatch):

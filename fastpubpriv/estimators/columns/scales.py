@@ -19,7 +19,7 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import signed_cell_event
-from fastpubpriv.privacy import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
+from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
 
 # The signal of a cell, in rows over noise, that the counts are given while their share allows it. Laplace noise has longer tails:
 # rows must stand out three times as far to be believed: with the signal of Gaussian noise, 3 % of 2,000 rows far from all

@@ -65,7 +65,8 @@ from fastpubpriv.mechanisms.sums import (
     check_gram_grids,
     check_sum_grids,
 )
-from fastpubpriv.privacy import Budget, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult

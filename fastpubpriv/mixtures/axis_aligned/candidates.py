@@ -47,11 +47,11 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     shows_no_step,
     tied_shares,
 )
-from fastpubpriv.privacy import ApproxDP, laplace_count_grid
-from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import distant_pairs, interleave_rows
+from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
 # Share of the unevenness of a perfect comb, from which on the fine cells say nothing, and the least number of teeth.
 UNEVEN = 0.5
@@ -627,7 +627,7 @@ def learn(task: Task) -> Learned:
     *before, place_rows, cell_rows, choice_rows = interleave_rows(
         run.rows, *(KNOWN_SHARES if task.known_std else SHARES)
     )
-    pairs = distant_pairs(before[0]) if before else None
+    pairs = DistantPairs(before[0]) if before else None
     check(run, pairs, place_rows, cell_rows, choice_rows)
     account.open()
     scales, tied, steps = [1.0], [0.0], [0.0]

@@ -56,10 +56,10 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     tied_shares,
 )
 from fastpubpriv.mixtures.fit import Fit
-from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import distant_pairs, interleave_rows
+from fastpubpriv.sources.views import DistantPairs, interleave_rows
 from fastpubpriv.threads.pool import share_out
 
 # ---- What is found about one column: a mixture on the line, and cuts in the valleys between its modes ----------------
@@ -405,7 +405,7 @@ def learn(task: Task) -> Learned:
     *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
         run.rows, *(SHARES[1:] if task.known_std else SHARES)
     )
-    pairs = distant_pairs(before[0]) if before else None
+    pairs = DistantPairs(before[0]) if before else None
     check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
     warn_if_blind(task, place_rows)
     run.account.open()

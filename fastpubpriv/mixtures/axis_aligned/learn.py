@@ -50,7 +50,8 @@ from fastpubpriv.mixtures.list_decoding.results import (
     selection_rows,
     wanted_accuracy,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.session import Registry

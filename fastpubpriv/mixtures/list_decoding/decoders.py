@@ -29,11 +29,12 @@ from fastpubpriv.mixtures.list_decoding.results import (
     mean_list_bound,
     scale_list_bound,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import linear_rows, pair_rows, split_rows
+from fastpubpriv.sources.views import Pairs, linear_rows, split_rows
 
 # The two stages of list decoding on an account: scales from differences of pairs, means from bins as wide as a scale.
 
@@ -147,7 +148,7 @@ def release_scales(
 
     One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
     """
-    pairs = pair_rows(run.rows)
+    pairs = Pairs(run.rows)
     released = run.on(pairs).release(
         StableHistograms(partitions=scale_partitions(pairs.dim)), name="scales", cost=cost or run.account.approx_left
     )

@@ -14,7 +14,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.privacy import ApproxDP, Budget, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import Form, Result, Table, read_array, tally
 from fastpubpriv.results.histogram import noise_quantile
 from fastpubpriv.shared_docs import FAILURE_PROB

@@ -52,7 +52,7 @@ from fastpubpriv.mechanisms.leaves import (
 )
 from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
-from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.row_maps import RowTree

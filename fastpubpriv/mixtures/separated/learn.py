@@ -70,16 +70,8 @@ from fastpubpriv.mixtures.separated.soft_em import (
     public_starts,
     soft_draws,
 )
-from fastpubpriv.privacy import (
-    ZCDP,
-    Budget,
-    Cost,
-    Ledger,
-    PureDP,
-    gaussian_count_grid,
-    gaussian_gram_grid,
-    gaussian_sum_grid,
-)
+from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP
+from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid, gaussian_sum_grid
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult

@@ -40,7 +40,7 @@ from fastpubpriv.mixtures.separated.search_state import (
     usable_radius,
     widest,
 )
-from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.session import Method, Registry
 
 # Rows are clipped this much beyond the farthest public row of their node.

@@ -28,7 +28,7 @@ from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated.public_starts import Parameters, labelled_fit, public_fits
 from fastpubpriv.mixtures.separated.search_state import Clustering, Search
 from fastpubpriv.mixtures.separated.searches import ONE_SHOT, TREE, SearchMethod, Shape, search_scaling
-from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Run

@@ -40,15 +40,13 @@ from fastpubpriv.privacy import (
     Budget,
     FullBatch,
     GaussianEvent,
-    Grid,
     LaplaceEvent,
     Poisson,
     SampledGaussianEvent,
-    SampledGrid,
     Sampling,
     WithoutReplacement,
-    sampled_sum_grid,
 )
+from fastpubpriv.privacy.calibration import Grid, SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult

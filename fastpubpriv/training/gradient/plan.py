@@ -15,7 +15,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.privacy import SampledGrid
+from fastpubpriv.privacy.calibration import SampledGrid
 from fastpubpriv.training.gradient.problem import Descent, GradientProblem, Prepared, PublicFit, excess_part, public_fit
 
 QUANTILE = 0.9
