@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.ladder.full import OUTER, tail_of
+from fastpubpriv.estimators.ladder.full import OUTER, parts_of, tail_of
 from fastpubpriv.estimators.ladder.learn import HELPING, squared_norms
 from fastpubpriv.estimators.ladder.schedule import count_share
 from fastpubpriv.estimators.linalg import spectrum
@@ -187,17 +187,8 @@ def _along(pieces: RadialMean, components: FloatArray) -> dict[str, Any]:
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
     heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
     word = "unresolved" if pieces.reason in ("unresolved", "point_mass") else "heavy_tail"
-    ends = {
-        "along": known.value,
-        "along_std": known.std,
-        "along_below": known.tail - np.minimum(known.extra, 0.0),
-        "along_above": known.tail + np.maximum(known.extra, 0.0),
-    }
     return {
-        **{
-            name: frozen(np.nan_to_num(values, nan=0.0 if name == "along" else LARGEST))
-            for name, values in ends.items()
-        },
+        **parts_of("along", known),
         "reasons": tuple(word if flag else "ok" for flag in (heavy | (word == "unresolved")).tolist()),
     }
 

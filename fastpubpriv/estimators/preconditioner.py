@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift
+from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Form, Table, Value, explain, frozen, refuse_no_covariances
@@ -77,8 +77,7 @@ class Preconditioner(Value):
         refuse_no_covariances((self.factor @ self.factor.T)[None])
 
     def _table(self) -> Table:
-        spreads = np.sqrt(np.einsum("ij,ij->i", self.factor, self.factor))
-        numbers = [("center", self.center), ("standard_deviation", spreads)]
+        numbers = [("center", self.center), ("standard_deviation", row_lengths(self.factor))]
         return Table("column", [f"x{j}" for j in range(len(self.center))], numbers)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -258,10 +257,14 @@ class Frame:
         inverse = Preconditioner.inverse_of(self.scale)
         return AffineMap(dim=dim, center=self.center, matrix=inverse, lower=True)
 
+    def times(self, right: FloatArray) -> FloatArray:
+        """The scale times a vector or matrix."""
+        found: FloatArray = self.scale * right if self.scale.ndim == 0 else self.scale @ right
+        return found
+
     def mean_back(self, mean: FloatArray) -> FloatArray:
         """A mean of v in data units."""
-        moved: FloatArray = self.scale * mean if self.scale.ndim == 0 else self.scale @ mean
-        return self.center + moved
+        return self.center + self.times(mean)
 
     def covariance_back(self, covariance: FloatArray) -> FloatArray:
         """A covariance of v in squared data units."""

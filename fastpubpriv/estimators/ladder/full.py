@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -76,44 +77,35 @@ class Weighed:
     off: float
     log_likelihood: float
 
-    def strengths(self) -> FloatArray:
-        """Rows' worth of evidence of each entry."""
-        side = len(self.turned.target)
-        return np.where(np.eye(side, dtype=bool), self.diagonal, self.off)
-
     @property
-    def error_sq(self) -> float:
-        """Predicted squared relative Frobenius error."""
-        turned, prior = self.turned, self.turned.prior / self.strengths()
-        left = prior * turned.error / (prior + turned.error)
-        if turned.name == PREVIOUS:
-            left = left + turned.sampling
-        factor = 1.0 + np.eye(len(prior))
-        return float(np.sum(factor * left / np.outer(turned.scale, turned.scale)))
+    def prior(self) -> FloatArray:
+        """Variance of each entry around the target."""
+        apart = np.eye(len(self.turned.target), dtype=bool)
+        found: FloatArray = self.turned.prior / np.where(apart, self.diagonal, self.off)
+        return found
 
-    @property
-    def reported_error_sq(self) -> float:
-        """`error_sq` without the credit for what was fitted: entries of the diagonal, and evidence within a standard error.
+    def error_sq(self, *, reported: bool = False) -> float:
+        """Predicted squared relative Frobenius error.
 
-        As many entries as tell the evidence leave its variance uncertain by that many halves of them, as a share.
+        As `reported` without the credit for what was fitted: entries of the diagonal, and evidence within a standard error. As many
+        entries as tell the evidence leave its variance uncertain by that many halves of them, as a share.
         """
-        turned = self.turned
-        side = len(turned.target)
-        doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
-        np.fill_diagonal(doubt, math.sqrt(2.0 / side))
-        prior = turned.prior / self.strengths() + np.minimum(doubt, 1.0) * turned.error
-        left = prior * turned.error / (prior + turned.error)
-        if turned.name == "diagonal":
-            np.fill_diagonal(left, np.diag(turned.error))
+        turned, prior = self.turned, self.prior
+        side, error = len(prior), turned.error
+        if reported:
+            doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
+            np.fill_diagonal(doubt, math.sqrt(2.0 / side))
+            prior = prior + np.minimum(doubt, 1.0) * error
+        left = prior * error / (prior + error)
+        if reported and turned.name == "diagonal":
+            np.fill_diagonal(left, np.diag(error))
         if turned.name == PREVIOUS:
             left = left + turned.sampling
-        factor = 1.0 + np.eye(side)
-        return float(np.sum(factor * left / np.outer(turned.scale, turned.scale)))
+        return float(np.sum((1.0 + np.eye(side)) * left / np.outer(turned.scale, turned.scale)))
 
     def shrunk(self) -> FloatArray:
         """The release drawn to the target by the weight of each entry, in the target's eigenbasis."""
-        prior = self.turned.prior / self.strengths()
-        target = np.diag(self.turned.target)
+        prior, target = self.prior, np.diag(self.turned.target)
         return target + prior / (prior + self.turned.error) * (self.turned.released - target)
 
 
@@ -158,7 +150,7 @@ def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> Weighed:
         assert previous is not None
         return previous
     best = max(able, key=lambda each: each.log_likelihood)
-    return previous if previous is not None and previous.error_sq < best.error_sq else best
+    return previous if previous is not None and previous.error_sq() < best.error_sq() else best
 
 
 def repaired_target(weighed: Weighed) -> tuple[FloatArray, int]:
@@ -193,33 +185,21 @@ def lifted_place(vectors: FloatArray) -> int:
     return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
     """What the second moments gave, in the coordinates v of the public base.
 
-    `start` is the mean before its own release; `powers` are the lower
-    root of the covariance and its inverse; `least` the least eigenvalue of the last round and `slack` what noise and sampling may
-    have moved it by. `bias` is what clipping is taken to leave, relative to the covariance; it is in `error`.
+    `start` is the mean before its own release, `powers` the lower root of the covariance and its inverse, `error` what is predicted
+    for it with what clipping is taken to leave. `under_resolved`: noise could have made the least eigenvalue of the last round.
     """
 
-    covariance: FloatArray
     start: FloatArray
     powers: tuple[FloatArray, FloatArray]
-    target: str
-    strengths: tuple[float, float]
-    clip_factor: float
-    floored: int
     error: float
-    least: float
-    slack: float
-    bias: float = 0.0
+    under_resolved: bool
+    details: dict[str, Any]
     pieces: RadialMean | None = None
     map: FloatArray | None = None
-
-    @property
-    def under_resolved(self) -> bool:
-        """Whether noise could have made the least eigenvalue."""
-        return self.least <= self.slack
 
 
 def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
@@ -353,18 +333,18 @@ class FullRung:
         start, covariance = self._back(repaired, inner, first / mass, std)
         powers = lower_powers(covariance)
         return Resolved(
-            covariance=covariance,
             # A released moment may be of any size: a start that cannot be written in whitened coordinates is no better than none.
             start=start if np.isfinite(powers[1] @ start).all() else np.zeros(dim),
             powers=powers,
-            target=best.turned.name,
-            strengths=(best.diagonal, best.off),
-            clip_factor=factor,
-            floored=floored,
-            error=math.sqrt(best.reported_error_sq + bias_sq),
-            least=least,
-            slack=self.plan.slack(std),
-            bias=math.sqrt(bias_sq),
+            error=math.sqrt(best.error_sq(reported=True) + bias_sq),
+            under_resolved=least <= self.plan.slack(std),
+            details={
+                "target": best.turned.name,
+                "target_strength": (best.diagonal, best.off),
+                "clip_factor": factor,
+                "clip_bias": math.sqrt(bias_sq),
+                "floored": floored,
+            },
         )
 
     def _targets(
@@ -433,15 +413,21 @@ def complete_share(resolved: Resolved) -> float:
 
 
 class Squares:
-    """The second moment about a mean, E (x - mean)(x - mean)^T, as linear maps of the released one of rows y: (x - mean) = L y."""
+    """The second moment about a mean, E (x - mean)(x - mean)^T, as linear maps of the released one of rows y: (x - mean) = L y.
+
+    `inside`, `outer` and `inner` (dim, dim) are L M L^T for the clipped one, its outer piece and the identity.
+    """
 
     def __init__(self, base: PublicBase, resolved: Resolved, mean: FloatArray) -> None:
         assert resolved.pieces is not None
         assert resolved.map is not None
         self.pieces: RadialMean = resolved.pieces
         side = len(resolved.map)
-        self.maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
-        self.clipped, self.outer = (unpacked(each, side) for each in (self.pieces.mean, self.pieces.outer))
+        maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
+        moments = unpacked(self.pieces.mean, side), unpacked(self.pieces.outer, side), np.eye(side)
+        self.inside, self.outer, self.inner = (maps @ each @ maps.T for each in moments)
+        self.lengths: FloatArray = np.sum(maps**2, axis=1)
+        self.trace = float(np.trace(moments[1]))
 
     @property
     def heavy(self) -> float:
@@ -453,8 +439,7 @@ class Squares:
         """What rows that no count can show may add to the variance of each column, (dim,), if it has a heavy tail."""
         law = self.pieces.norms.law
         rows = 0.0 if law is None else FAR_ROWS * law.octave_std * law.end / self.pieces.n
-        lengths: FloatArray = np.sum(self.maps**2, axis=1)
-        return rows * lengths
+        return rows * self.lengths
 
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
@@ -463,15 +448,13 @@ class Squares:
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
-        share = np.minimum(far / (lengths * max(float(np.trace(self.outer)), least)), 1.0)
+        share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         variance = gaussian / lengths**2 + share * self.heavy
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
 
     def covariances(self) -> Functional:
         """What is known of E (x - mean)(x - mean)^T, (dim, dim)."""
-        inside, outer, inner = (
-            self.maps @ each @ self.maps.T for each in (self.clipped, self.outer, np.eye(len(self.outer)))
-        )
+        inside, outer, inner = self.inside, self.outer, self.inner
         squares, spread = np.diag(inner), np.diag(inside)
         lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
         gaussian = np.outer(spread, spread) + inside**2
@@ -480,9 +463,7 @@ class Squares:
 
     def correlations(self) -> Functional:
         """What is known of correlations, to first order in what is not known of covariances."""
-        inside, outer, inner = (
-            self.maps @ each @ self.maps.T for each in (self.clipped, self.outer, np.eye(len(self.outer)))
-        )
+        inside, outer, inner = self.inside, self.outer, self.inner
         unit = np.sqrt(np.maximum(np.diag(inside), np.finfo(np.float64).tiny))
         r, o, g = (each / np.outer(unit, unit) for each in (inside, outer, inner))
         r = np.clip(r, -1.0, 1.0)
@@ -515,9 +496,9 @@ def report_of(
     heavy = np.array([reason == "heavy_tail" for reason in reasons])
     return GaussianReport(
         reasons=reasons,
-        **_parts("mean", means, 0.0),
-        **_parts("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
-        **_parts("correlation", correlations, np.outer(off / spread, off / spread)),
+        **parts_of("mean", means),
+        **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
+        **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
 
 
@@ -536,23 +517,25 @@ def report_of_public(public: FloatArray) -> GaussianReport | None:
     turned = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
     # The deviation of Student's law stands in for its wider quantiles.
     student = math.sqrt((m - 1.0) / (m - 3.0) / m)
-    product, none = np.outer(scale, scale), np.zeros_like(r)
+    product = np.outer(scale, scale)
     few = (_kurtosis(public) > KURTOSIS) | (m < SOME_PUBLIC)
+
+    def known(name: str, value: FloatArray, std: FloatArray) -> dict[str, FloatArray]:
+        none = np.zeros_like(value)
+        return parts_of(name, Functional(value=value, std=student * std, noise=none, tail=none, extra=none))
+
     return GaussianReport(
         reasons=tuple("few_rows" if each else "ok" for each in few.tolist()),
-        mean=frozen(public.mean(axis=0)), mean_std=frozen(student * scale), mean_below=frozen(none[0]),
-        mean_above=frozen(none[0]), covariance=frozen(product * r),
-        covariance_std=frozen(student * product * np.sqrt(np.maximum(both - r * r, 0.0))), covariance_below=frozen(none),
-        covariance_above=frozen(none), correlation=frozen(np.clip(r, -1.0, 1.0)),
-        correlation_std=frozen(student * np.sqrt(np.maximum(turned, 0.0))), correlation_below=frozen(none),
-        correlation_above=frozen(none),
-    )  # fmt: skip
+        **known("mean", public.mean(axis=0), scale),
+        **known("covariance", product * r, product * np.sqrt(np.maximum(both - r * r, 0.0))),
+        **known("correlation", np.clip(r, -1.0, 1.0), np.sqrt(np.maximum(turned, 0.0))),
+    )
 
 
-def _parts(
-    name: str, known: Functional, around: FloatArray | float, above: FloatArray | float = 0.0, share: float = 1.0
+def parts_of(
+    name: str, known: Functional, around: FloatArray | float = 0.0, above: FloatArray | float = 0.0, share: float = 1.0
 ) -> dict[str, FloatArray]:
-    """The fields of a report about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
+    """The fields of a result about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
     found = {
         name: known.value,
         f"{name}_std": known.std,
@@ -571,9 +554,7 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> tuple[s
     if pieces.reason in ("unresolved", "point_mass"):
         return ("unresolved",) * len(known.value)
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
-    outer = np.diag(squares.maps @ squares.outer @ squares.maps.T)
-    lengths = np.sum(squares.maps**2, axis=1)
-    doubt = lengths * pieces.piece_std
+    outer, doubt = np.diag(squares.outer), squares.lengths * pieces.piece_std
     dim = len(variances)
     # What the outer piece of white Gaussian rows has of each variance, the constant of a row (y, 1) apart.
     white = (chi_beyond(dim, pieces.radius / 2.0 - 1.0) - chi_beyond(dim, pieces.radius - 1.0)) / dim

@@ -466,6 +466,9 @@ def diagonal_radius(strength: Strength) -> float:
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
 
 
+VECTOR_RADII: dict[str, Callable[[Strength], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
+
+
 def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
     """The plan of the full rung for an allowance of its covariance."""
     return Plan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
