@@ -272,29 +272,27 @@ def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
     unit = math.sqrt(problem.condition)
     contraction, inverse = unit * np.eye(dim), np.eye(dim) / unit
     limit = problem.condition
-    covariance, noise_std = np.eye(dim), 0.0
+    covariance = np.eye(dim)
     for index, share in enumerate(lifted.round_shares(rounds)):
-        last = index == rounds - 1
-        name = f"second moment of pairs, round {index + 1} of {rounds}"
+        ball = radius * math.sqrt(limit)
         released = run.on(halves).release(
-            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=radius * math.sqrt(limit)),
-            name=name,
+            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=ball),
+            name=f"second moment of pairs, round {index + 1} of {rounds}",
             cost=run.account.allowance * share,
-            clip_radius=radius * math.sqrt(limit),
+            clip_radius=ball,
             eigenvalue_range=limit,
         )
-        if last:
+        if index == rounds - 1:
             second = floored(released.value / halves.n, KEPT ** (rounds - 1) / 2.0)
             covariance = symmetric(inverse @ second @ inverse.T)
-            noise_std = released.spectral_std / halves.n
         else:
             values, vectors = spectrum(released.value / halves.n)
             halved = np.where(values >= limit / 2.0, 0.5, 1.0)
             contraction = (vectors * halved) @ vectors.T @ contraction
             inverse = inverse @ ((vectors / halved) @ vectors.T)
             limit *= SHRINK
-    mean, mean_noise, root = lifted.coinpress_mean_step(run, base, covariance, problem)
-    return Learned(mean, covariance, mean_noise, noise_std, root)
+    mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
+    return Learned(mean, covariance, noise_std, root)
 
 
 def draws(dim: int) -> int:
@@ -435,7 +433,7 @@ def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
         both = variances[2] - (variances[0] + variances[1]) / 2.0
         covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
     root = lower_powers(covariance)[0]
-    return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)
+    return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, root)
 
 
 SELECTION = GaussianMethod(
@@ -483,12 +481,6 @@ def coinpress_rounds(
     return symmetric(inverse @ second @ inverse.T), released
 
 
-def prepare_pairs(run: Run, problem: Problem, rounds: int | None) -> Prepared:
-    """Rounds and the covariance's error are those of the differences, of which there are half as many; the mean's of all rows."""
-    prepared = lifted.prepare(run, replace(problem, n=problem.n // 2), rounds)
-    return replace(prepared, mean_error=lifted.prepare(run, problem, prepared.rounds).mean_error)
-
-
 def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
     """CoinPress covariance on pair differences, then a CoinPress step for the mean in whitened coordinates.
 
@@ -502,7 +494,7 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         return ratio + ratio * ratio / 2.0 + paired.noise_slack(released.spectral_std, rounds)
 
     linear = AffineMap(dim=base.dim, matrix=base.matrix, lower=base.lower)
-    covariance, released = coinpress_rounds(
+    covariance, _ = coinpress_rounds(
         run.on(halves),
         linear,
         shares=lifted.round_shares(rounds),
@@ -513,20 +505,20 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     )
     covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
     mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
-    return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
+    return Learned(mean, covariance, noise_std, root)
 
 
-def predict_pairs(problem: Problem, noise: Noise) -> Prepared:
-    """As `prepare_pairs`, for `plan`: rounds and the covariance's error by half as many rows, the mean's error by all."""
-    predicted = lifted.predict(replace(problem, n=max(1, problem.n // 2)), noise)
-    return replace(predicted, mean_error=lifted.predict(problem, noise).mean_error)
+def predict_pairs(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
+    """Rounds and the covariance's error by the differences, of which there are half as many; the mean's error by all rows."""
+    halved = lifted.predict(replace(problem, n=max(1, problem.n // 2)), noise, rounds)
+    return replace(halved, mean_error=lifted.predict(problem, noise, halved.rounds).mean_error)
 
 
 PAIRS = GaussianMethod(
     name="pairs",
     learn=pairs,
     draws=lifted.draws,
-    prepare=prepare_pairs,
+    prepare=partial(lifted.prepare, rule=predict_pairs),
     predict=partial(lifted.forecast, rule=predict_pairs),
     needs_public=True,
     least_rows=2,

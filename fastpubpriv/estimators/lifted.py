@@ -164,12 +164,11 @@ def mean_clip(dim: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """Mean and covariance of the rows v, with the noise levels of the last releases, and rounds if a release decided them."""
+    """Mean and covariance of the rows v, the noise on `mean_factor`^-1 mean, and rounds if a release decided them."""
 
     mean: FloatArray
     covariance: FloatArray
     mean_noise_std: float
-    covariance_noise_std: float
     mean_factor: FloatArray
     rounds: int | None = None
 
@@ -242,15 +241,11 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     state = Recursion(base, problem, rounds)
-    spectral_std = 0.0
 
     def second_moment(index: int, share: Fraction) -> Released:
-        nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
-        released: Released = run.release(
-            SecondMoment(affine=state.affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
-        )
-        spectral_std = released.spectral_std
+        moment = SecondMoment(affine=state.affine, radius=clip)
+        released: Released = run.release(moment, name=name, cost=allowance * share, clip_radius=clip)
         return released
 
     *early, last = round_shares(rounds)
@@ -260,7 +255,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     mean, noise_std = mean_step(
         run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
     )
-    return Learned(mean, state.covariance, noise_std, spectral_std / problem.n, state.powers[0])
+    return Learned(mean, state.covariance, noise_std, state.powers[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,12 +268,29 @@ class Prepared:
     mean_error: float
 
 
-def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fraction | None = None) -> Prepared:
+def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
+    """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
+    gram = partial(noise.gram, problem.lifted)
+    if rounds is None:
+        rounds, _ = choose_rounds(problem, gram)
+    covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
+    status = "ok" if resolves(problem, rounds, gram) else "under_resolved"
+    return Prepared(rounds=rounds, status=status, covariance_error=covariance, mean_error=mean)
+
+
+def prepare(
+    run: Run,
+    problem: Problem,
+    rounds: int | None,
+    *,
+    allowance: Fraction | None = None,
+    rule: Callable[..., Prepared] = predict,
+) -> Prepared:
     """What is predicted; refused where a release has no grid."""
     allowance = run.account.allowance if allowance is None else allowance
     if rounds is not None:
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
-    found = predict(problem, Noise(run.account.pure, allowance), rounds)
+    found = rule(problem, Noise(run.account.pure, allowance), rounds)
     check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(found.rounds)], allowance)
     if found.status == "ok":
         return found
@@ -345,18 +357,11 @@ def coinpress_mean_step(
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
+    dim, n, settings = problem.dim, problem.n, {"mode": problem.mode, "failure_prob": problem.failure_prob}
     noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
-    per_radius = partial(noise.vector, problem.dim)
-    steps = best_steps(
-        problem.dim,
-        problem.n,
-        radius,
-        noise_per_radius=per_radius,
-        mode=problem.mode,
-        failure_prob=problem.failure_prob,
-    )
-    radii = StepRadii(problem.dim, problem.n, steps, problem.mode, problem.failure_prob)
-    mean, noise_std = np.zeros(problem.dim), 0.0
+    steps = best_steps(dim, n, radius, noise_per_radius=partial(noise.vector, dim), **settings)
+    radii = StepRadii(dim, n, steps, problem.mode, problem.failure_prob)
+    mean, noise_std = np.zeros(dim), 0.0
     for index, share in enumerate(budget_shares(steps)):
         mean, noise_std = mean_step(
             run,
@@ -374,16 +379,6 @@ def coinpress_mean_step(
 def draws(dim: int) -> int:
     """Upper bound on the noise draws of `learn`."""
     return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
-
-
-def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
-    """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
-    gram = partial(noise.gram, problem.lifted)
-    if rounds is None:
-        rounds, _ = choose_rounds(problem, gram)
-    covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
-    status = "ok" if resolves(problem, rounds, gram) else "under_resolved"
-    return Prepared(rounds=rounds, status=status, covariance_error=covariance, mean_error=mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import PublicBase, shift_of, weight_of
-from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, chi_beyond, clip_factor, early_cut, excess_of
+from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, best_cut, chi_beyond, clip_factor, excess_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, unpacked
@@ -242,13 +242,14 @@ class FullRung:
 
     def radius(self, share: Fraction | None) -> float:
         """Where the next round clips, if it gets this share or (None) is the last."""
-        plan = self.plan
-        if self._norms is not None and share is not None:
+        plan, norms = self.plan, self._norms
+        if norms is not None and share is not None:
 
-            def slack(radius: float) -> float:
-                return plan.slack(plan.std(radius * radius, share))
+            def error(radius: float) -> float:
+                """What noise hides against the trace that is not seen."""
+                return plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2)
 
-            return early_cut(self._norms, slack=slack, least=math.sqrt(self._least_sq(self._norms)))
+            return best_cut(norms, error, least=math.sqrt(self._least_sq(norms)))
         if self.made == 0:
             return math.sqrt(plan.first_radius_sq)
         if share is None:

@@ -226,13 +226,13 @@ def vector_rung(
     average, own = released.value[:dim] / n, {}
     length_sq = float(np.sum(np.square(average)))
     if structure == "diagonal":
-        scales = axis_variances(released.value / n, std, n, public)
-        inverse = 1.0 / scales.variances
+        variances, common = axis_variances(released.value / n, std, n, public)
+        inverse = 1.0 / variances
         noise_sq, distance_sq = std * std * float(np.sum(inverse)), float(np.sum(np.square(average) * inverse))
         error_sq = dim / n + noise_sq
-        scaled = base.root * np.sqrt(scales.variances)
+        scaled = base.root * np.sqrt(variances)
         covariance = symmetric(scaled @ scaled.T)
-        own = {"axis_variances": scales.variances, "common_scale": scales.common}
+        own = {"axis_variances": variances, "common_scale": common}
     else:
         spread = public.radius_sq(0.5) / chi2_quantile(0.5, dim)
         noise_sq, distance_sq = dim * std * std / spread, length_sq / spread
