@@ -72,6 +72,9 @@ def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
     assert result.status == "under_resolved"
     assert result.predicted_covariance_error == np.inf
     assert GaussianResult.from_json(result.to_json()).predicted_covariance_error == np.inf
+    with pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):
+        pairs, *_ = fit(10, 20_000, 1.0, 1, rounds=3, method="pairs")
+    assert pairs.predicted_mean_error == np.inf
     _, enough, _ = fit(10, 20_000, 1.0, 1)
     _, many, _ = fit(10, 20_000, 1.0, 1, rounds=12)
     assert few > 10 * enough

@@ -41,20 +41,27 @@ class Noisy:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turned:
-    """A released covariance in the eigenbasis of a target: what shrinkage works on."""
+class WeightedTarget:
+    """A released covariance in the eigenbasis of a target: what shrinkage works on.
+
+    The target is worth so many rows on the `diagonal` and `off` it.
+    """
 
     name: str
     vectors: FloatArray
-    target: FloatArray
+    values: FloatArray
     released: FloatArray
     scale: FloatArray
     noisy: Noisy
+    diagonal: float = 1.0
+    off: float = 1.0
+    log_likelihood: float = -math.inf
 
     @property
     def prior(self) -> FloatArray:
-        """Variance of the off-diagonal entries around the target, for one row's worth of evidence."""
-        return np.outer(self.target, self.target)
+        """Variance of the off-diagonal entries around the target, and half of that of the diagonal ones."""
+        worth = np.where(np.eye(len(self.values), dtype=bool), self.diagonal, self.off)
+        return np.outer(self.values, self.values) / worth
 
     @property
     def sampling(self) -> FloatArray:
@@ -67,83 +74,59 @@ class Turned:
         noise = self.noisy.std**2 / 2.0
         return np.full_like(self.released, noise) if self.name == PREVIOUS else self.sampling + noise
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Weighed:
-    """A target with its evidence: worth so many rows on the diagonal and off it, and the error it is predicted to leave."""
-
-    turned: Turned
-    diagonal: float
-    off: float
-    log_likelihood: float
-
-    @property
-    def prior(self) -> FloatArray:
-        """Variance of each entry around the target."""
-        apart = np.eye(len(self.turned.target), dtype=bool)
-        found: FloatArray = self.turned.prior / np.where(apart, self.diagonal, self.off)
-        return found
-
     def error_sq(self, *, reported: bool = False) -> float:
         """Predicted squared relative Frobenius error.
 
         As `reported` without the credit for what was fitted: entries of the diagonal, and evidence within a standard error. As many
         entries as tell the evidence leave its variance uncertain by that many halves of them, as a share.
         """
-        turned, prior = self.turned, self.prior
-        side, error = len(prior), turned.error
+        prior, error, side = self.prior, self.error, len(self.values)
         if reported:
             doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
             np.fill_diagonal(doubt, math.sqrt(2.0 / side))
             prior = prior + np.minimum(doubt, 1.0) * error
         left = prior * error / (prior + error)
-        if reported and turned.name == "diagonal":
+        if reported and self.name == "diagonal":
             np.fill_diagonal(left, np.diag(error))
-        if turned.name == PREVIOUS:
-            left = left + turned.sampling
-        return float(np.sum((1.0 + np.eye(side)) * left / np.outer(turned.scale, turned.scale)))
+        if self.name == PREVIOUS:
+            left = left + self.sampling
+        return float(np.sum((1.0 + np.eye(side)) * left / np.outer(self.scale, self.scale)))
 
     def shrunk(self) -> FloatArray:
         """The release drawn to the target by the weight of each entry, in the target's eigenbasis."""
-        prior, target = self.prior, np.diag(self.turned.target)
-        return target + prior / (prior + self.turned.error) * (self.turned.released - target)
+        prior, target = self.prior, np.diag(self.values)
+        return target + prior / (prior + self.error) * (self.released - target)
 
 
-def turned(name: str, target: FloatArray, noisy: Noisy) -> Turned:
-    """The release in the eigenbasis of `target`."""
-    values, vectors = spectrum(target)
-    values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
-    released = symmetric(vectors.T @ noisy.value @ vectors)
-    scale = np.maximum(np.diag(released), np.minimum(0.2 * values, noisy.std * math.sqrt(len(values))))
-    return Turned(name, vectors, values, released, np.maximum(scale, 1e-13 * values), noisy)
-
-
-def weigh(one: Turned, low: float) -> Weighed:
-    """Find how much the target is worth, for the diagonal and the off-diagonal entries each by itself.
+def weighted_target(name: str, target: FloatArray, noisy: Noisy, low: float) -> WeightedTarget:
+    """Find how much a target is worth, for the diagonal and the off-diagonal entries each by itself.
 
     `low` is the public strength in degrees of freedom: a prior doubt of what lies far below it.
     """
-    side = len(one.target)
-    upper = np.triu_indices(side, 1)
-    gaps = one.released - np.diag(one.target)
+    values, vectors = spectrum(target)
+    values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
+    released, side = symmetric(vectors.T @ noisy.value @ vectors), len(values)
+    scale = np.maximum(np.diag(released), np.minimum(0.2 * values, noisy.std * math.sqrt(side)))
+    one = WeightedTarget(name, vectors, values, released, np.maximum(scale, 1e-13 * values), noisy)
+    gaps = released - np.diag(values)
     found, total = [], 0.0
-    for entries, factor in (((np.arange(side),) * 2, 2.0), (upper, 1.0)):
+    for entries, factor in (((np.arange(side),) * 2, 2.0), (np.triu_indices(side, 1), 1.0)):
         squares, prior, error = np.square(gaps[entries]), one.prior[entries], one.error[entries]
         variance = factor * (prior / GRID[:, None] + error)
         levels = -0.5 * np.sum(squares / variance + np.log(variance), axis=1)
-        if one.name != PREVIOUS:
+        if name != PREVIOUS:
             levels -= 0.5 * np.square(np.minimum(np.log(GRID / low), 0.0) / DOUBT)
         best = int(np.argmax(np.nan_to_num(levels, nan=-np.inf)))
         found.append(float(GRID[best]))
         total += float(levels[best])
-    if one.name == "diagonal":
+    if name == "diagonal":
         total -= side / 2.0  # for the entries that were fitted
-    return Weighed(one, found[0], found[1], total)
+    return replace(one, diagonal=found[0], off=found[1], log_likelihood=total)
 
 
-def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> Weighed:
+def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> WeightedTarget:
     """The target to shrink to: the likeliest, or the rounds before where they are predicted to leave less error."""
-    weighed = {name: weigh(turned(name, target, noisy), low) for name, target in targets.items()}
+    weighed = {name: weighted_target(name, target, noisy, low) for name, target in targets.items()}
     previous = weighed.pop(PREVIOUS, None)
     able = [each for each in weighed.values() if previous is None or each.diagonal >= LEAST_DIAGONAL]
     if not able:
@@ -153,18 +136,17 @@ def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> Weighed:
     return previous if previous is not None and previous.error_sq() < best.error_sq() else best
 
 
-def repaired_target(weighed: Weighed) -> tuple[FloatArray, int]:
+def repaired_target(weighed: WeightedTarget) -> tuple[FloatArray, int]:
     """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, and how many were raised.
 
     Never a floor relative to the largest eigenvalue: that is far above the small ones of a covariance whose columns differ.
     """
-    target, std = weighed.turned.target, weighed.turned.noisy.std
+    target, std, turn = weighed.values, weighed.noisy.std, weighed.vectors
     floor = np.minimum(0.2 * target, 0.35 * std * math.sqrt(2.0 * len(target)) + 1e-9 * target)
     root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(target))))
     values, vectors = spectrum(symmetric(weighed.shrunk() / np.outer(root, root)))
     raised = int(np.count_nonzero(values < 1.0))
     inner = (vectors * np.maximum(values, 1.0)) @ vectors.T * np.outer(root, root)
-    turn = weighed.turned.vectors
     return symmetric(turn @ inner @ turn.T), raised
 
 
@@ -249,7 +231,9 @@ class FullRung:
                 """What noise hides against the trace that is not seen."""
                 return plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2)
 
-            return best_cut(norms, error, least=math.sqrt(self._least_sq(norms)))
+            usual = None if self.made else norms.quantile_sq(0.9)
+            least_sq = plan.white_radius_sq if self.made else plan.first_radius_sq
+            return best_cut(norms, error, least=math.sqrt(least_sq if usual is None else min(usual, least_sq)))
         if self.made == 0:
             return math.sqrt(plan.first_radius_sq)
         if share is None:
@@ -264,26 +248,15 @@ class FullRung:
         return max(one / other, 1.0)
 
     def see(self, norms: Norms) -> None:
-        """Take notice of released norms of the rows: until the next round they say where to clip, and whether rows lie far out."""
-        self._norms = norms
-        self._far = self._narrow_excess(norms) > FAR_EXCESS
+        """Take notice of released norms of the rows: until the next round they say where to clip, and whether rows lie far out.
 
-    def _narrow_excess(self, norms: Norms) -> float:
-        """What a ball for white rows would cut off, for each column, beyond what it cuts off white rows."""
-        dim = self.plan.dim
-        quartile = norms.quantile_sq(0.75)
-        if quartile is None:
-            return 0.0
-        unit = max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim)
-        white = chi2_quantile(0.9, dim)
-        return (norms.beyond(math.sqrt(1.0 + unit * white), power=2) / unit - chi_beyond(dim, white)) / dim
-
-    def _least_sq(self, norms: Norms) -> float:
-        plan = self.plan
-        if self.made:
-            return plan.white_radius_sq
-        seen = norms.quantile_sq(0.9)
-        return plan.first_radius_sq if seen is None else min(seen, plan.first_radius_sq)
+        They do where a ball for white rows would cut off so much more of each column than it cuts off white rows.
+        """
+        self._norms, dim, quartile = norms, self.plan.dim, norms.quantile_sq(0.75)
+        if quartile is not None:
+            unit, white = max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim), chi2_quantile(0.9, dim)
+            beyond = norms.beyond(math.sqrt(1.0 + unit * white), power=2) / unit
+            self._far = (beyond - chi_beyond(dim, white)) / dim > FAR_EXCESS
 
     def absorb(self, released: Released, radius: float, share: Fraction) -> None:
         """Precondition by what an early round released."""
@@ -340,7 +313,7 @@ class FullRung:
             error=math.sqrt(best.error_sq(reported=True) + bias_sq),
             under_resolved=least <= self.plan.slack(std),
             details={
-                "target": best.turned.name,
+                "target": best.name,
                 "target_strength": (best.diagonal, best.off),
                 "clip_factor": factor,
                 "clip_bias": math.sqrt(bias_sq),
