@@ -324,7 +324,7 @@ def coinpress_covariance(
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
         )
     with run.paid():
-        covariance, released = coinpress_rounds(run, base, shares=budget_shares(steps), n=n, clip=clip, slack=slack)
+        covariance, released = coinpress_rounds(run, base, shares=budget_shares(steps), clip=clip, slack=slack)
         covariance = covariance * np.outer(unit, unit)
         if box is not None:
             (covariance,) = narrowed(covariance[None], middle[None], box)

@@ -450,7 +450,6 @@ def coinpress_rounds(
     base: AffineMap,
     *,
     shares: Sequence[Fraction],
-    n: int,
     clip: float,
     slack: Callable[[Released], float],
     floor: float = 0.0,
@@ -461,23 +460,18 @@ def coinpress_rounds(
     """
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
-    released: Released | None = None
-    second = np.eye(dim)
-    for index, share in enumerate(shares):
-        name = f"second moment, round {index + 1} of {len(shares)}"
+    for made, share in enumerate(shares, start=1):
         released = run.release(
             SecondMoment(affine=lifted.after(base, contraction), radius=clip),
-            name=name,
+            name=f"second moment, round {made} of {len(shares)}",
             cost=run.account.allowance * share,
             clip_radius=clip,
         )
-        last = index == len(shares) - 1
-        second = floored(released.value / n, floor if last else 0.0)
-        if not last:
+        second = floored(released.value / run.rows.n, floor if made == len(shares) else 0.0)
+        if made < len(shares):
             root, inverse_root = lower_powers(second + slack(released) * np.eye(dim))
             contraction = inverse_root @ contraction
             inverse = inverse @ root
-    assert released is not None
     return symmetric(inverse @ second @ inverse.T), released
 
 
@@ -498,7 +492,6 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         run.on(halves),
         linear,
         shares=lifted.round_shares(rounds),
-        n=halves.n,
         clip=paired.row_clip(rounds),
         slack=slack,
         floor=lifted.LAST_FLOOR,

@@ -31,14 +31,7 @@ from fastpubpriv.estimators.radii import (
     chi_radius,
     row_lengths,
 )
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Released,
-    SecondMoment,
-    VectorSum,
-    check_gram_grids,
-    check_sum_grids,
-)
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
@@ -357,10 +350,11 @@ def coinpress_mean_step(
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
-    dim, n, settings = problem.dim, problem.n, {"mode": problem.mode, "failure_prob": problem.failure_prob}
+    dim, n, mode, failure = problem.dim, problem.n, problem.mode, problem.failure_prob
     noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
-    steps = best_steps(dim, n, radius, noise_per_radius=partial(noise.vector, dim), **settings)
-    radii = StepRadii(dim, n, steps, problem.mode, problem.failure_prob)
+    per_radius = partial(noise.vector, dim)
+    steps = best_steps(dim, n, radius, noise_per_radius=per_radius, mode=mode, failure_prob=failure)
+    radii = StepRadii(dim, n, steps, mode, failure)
     mean, noise_std = np.zeros(dim), 0.0
     for index, share in enumerate(budget_shares(steps)):
         mean, noise_std = mean_step(

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.linalg import symmetric
+from fastpubpriv.estimators.linalg import lower_inverse, symmetric
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
@@ -97,13 +96,12 @@ class Preconditioner(Value):
 
     def whitening(self) -> FloatArray:
         """Inverse of `scale`, lower triangular, (dim, dim)."""
-        return self.inverse_of(self.scale)
+        return lower_inverse(self.scale)
 
     @staticmethod
     def inverse_of(factor: FloatArray) -> FloatArray:
         """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
-        inverse: FloatArray = solve_triangular(factor, np.eye(len(factor)), lower=True)
-        return np.tril(inverse)
+        return lower_inverse(factor)
 
 
 def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
@@ -254,8 +252,7 @@ class Frame:
         """The map x -> v as the kernels take it."""
         if self.scale.ndim == 0:
             return AffineMap(dim=dim, center=self.center, matrix=np.full(dim, 1.0 / float(self.scale)))
-        inverse = Preconditioner.inverse_of(self.scale)
-        return AffineMap(dim=dim, center=self.center, matrix=inverse, lower=True)
+        return AffineMap(dim=dim, center=self.center, matrix=lower_inverse(self.scale), lower=True)
 
     def times(self, right: FloatArray) -> FloatArray:
         """The scale times a vector or matrix."""

@@ -56,7 +56,7 @@ def test_more_steps_are_never_much_worse():
     assert errors[-1] < 0.1
 
 
-def wrong_order(run, base, *, shares, n, clip, slack, floor=0.0):
+def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
     """The published code's order: rows times A instead of A times rows, and A^-1 Z A^-1 at the end."""
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
@@ -64,7 +64,7 @@ def wrong_order(run, base, *, shares, n, clip, slack, floor=0.0):
         affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
         moment = learners.SecondMoment(affine=affine, radius=clip)
         released = run.release(moment, name=f"round {index}", cost=run.account.allowance * share)
-        second = learners.floored(released.value / n, 0.0)
+        second = learners.floored(released.value / run.rows.n, 0.0)
         if index < len(shares) - 1:
             values, vectors = spectrum(second + slack(released) * np.eye(dim))
             roots = np.sqrt(values)

@@ -159,10 +159,9 @@ FAR_EXCESS = 0.03
 
 
 def lifted_place(vectors: FloatArray) -> int:
-    """Which of the ascending eigenvalues with these eigenvectors (dim + 1, dim + 1) is left out as that of the lifted coordinate.
+    """Which of the ascending eigenvalues of (v, 1) is left out: the lifted coordinate's, but in several columns the least.
 
-    In one column it has to be told from the other, which may be far smaller. In several the least is left out, whichever it is: a
-    round for its sake alone costs all others more.
+    There a round for its sake alone costs all others more.
     """
     return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
 
@@ -234,11 +233,7 @@ class FullRung:
             usual = None if self.made else norms.quantile_sq(0.9)
             least_sq = plan.white_radius_sq if self.made else plan.first_radius_sq
             return best_cut(norms, error, least=math.sqrt(least_sq if usual is None else min(usual, least_sq)))
-        if self.made == 0:
-            return math.sqrt(plan.first_radius_sq)
-        if share is None:
-            return math.sqrt(plan.last_radius_sq(self.made, self.left))
-        return math.sqrt(plan.early_radius_sq(share, far=self._far))
+        return math.sqrt(plan.radius_sq(self.made, share, self.left, far=self._far))
 
     @property
     def amplified(self) -> float:
@@ -248,10 +243,7 @@ class FullRung:
         return max(one / other, 1.0)
 
     def see(self, norms: Norms) -> None:
-        """Take notice of released norms of the rows: until the next round they say where to clip, and whether rows lie far out.
-
-        They do where a ball for white rows would cut off so much more of each column than it cuts off white rows.
-        """
+        """Take notice of norms, which say where the next round clips, and whether a ball for white rows would cut off far more."""
         self._norms, dim, quartile = norms, self.plan.dim, norms.quantile_sq(0.75)
         if quartile is not None:
             unit, white = max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim), chi2_quantile(0.9, dim)

@@ -102,11 +102,9 @@ def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
     norms = count_norms(run, base.affine, edges, counts.first, name="norms of rows")
     middle_sq = norms.quantile_sq(0.5)
     stretch = stretch_of(middle_sq, base.strength)
-    if stretch == 1.0:
+    if middle_sq is None or stretch == 1.0:
         return Look(base, norms, middle_sq=middle_sq)
-    assert middle_sq is not None
-    refuted = off_scale(stretch, base.strength)
-    shrunk = replace(norms, edges=norms.edges / stretch)
+    shrunk, refuted = replace(norms, edges=norms.edges / stretch), off_scale(stretch, base.strength)
     return Look(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
 
 
@@ -240,10 +238,8 @@ def vector_rung(
         covariance = base.covariance
     shift = shift_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
     weight = weight_of(shift, error_sq)
-    together = (
-        seen is not None and seen.middle_sq is not None and length_sq - dim * std * std > TOGETHER * seen.middle_sq
-    )
-    if structure == "mean" and seen is not None and together:
+    square = length_sq - dim * std * std
+    if structure == "mean" and seen is not None and square > TOGETHER * (seen.middle_sq or math.inf):
         # Rows that are far because they are elsewhere say nothing about the scale.
         covariance, shift = covariance / seen.stretch**2, replace(shift, beyond_chance=True)
     weights = _axis_weights(base, weight, std, n)
@@ -362,42 +358,27 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
     rung = FullRung(base, full_plan(public, n, noise.part(part)))
     if norms is not None:
         rung.see(norms.lifted())
-    # Norms of public rows help a count where the coordinates are not their own.
-    helping = x_pub if len(x_pub) >= HELPING * dim else x_pub[:0]
-    resolved = _second_moments(run, rung, part, helping)
-    return _with_mean(run, base, view, rung.made, resolved, seen, x_pub, helping)
-
-
-def _with_mean(
-    run: Run, base: PublicBase, view: Outlook, rounds: int, resolved: Resolved, seen: Look, x_pub: FloatArray,
-    helping: FloatArray,
-) -> Climbed:  # fmt: skip
-    """Release the mean of whitened rows, and put it together with the covariance, with intervals for both."""
-    n, dim = run.rows.n, run.rows.dim
-    affine = mean_step_map(base, resolved)
-    plan = RadialPlan.of(run.account, n, dim, view.mean_share)
-    share = complete_share(resolved)
-    average = plan.measure(
+    resolved = _second_moments(run, rung, part, x_pub)
+    share, affine = complete_share(resolved), mean_step_map(base, resolved)
+    average = RadialPlan.of(run.account, n, dim, view.mean_share).measure(
         run,
         affine,
-        np.sqrt(squared_norms(affine, helping)),
+        np.sqrt(helping_norms(affine, x_pub)),
         what="the mean",
         counted=None if share == 1.0 else share * n,
     )
     added, bias_sq = tail_of(average, 1.0)
-    found = full_rung(
-        base, view, resolved, average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std, n, rounds,
-        radius=average.radius, seen=seen, bias_sq=bias_sq,
-    )  # fmt: skip
+    mean, std = average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std
+    found = full_rung(base, view, resolved, mean, std, n, rung.made, radius=average.radius, seen=seen, bias_sq=bias_sq)
     report = report_of(base, resolved, found.mean, average, x_pub, share)
     # What is not known of a tail is not predicted either.
     guess = any(reason != "ok" for reason in report.reasons)
     return replace(found, covariance=found.covariance / share, report=report, details={**found.details, "guess": guess})
 
 
-def squared_norms(affine: AffineMap, rows: FloatArray) -> FloatArray:
-    """|y|^2 of public rows under a map, (m,)."""
-    if not len(rows):
+def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
+    """|y|^2 of public rows under a map, (m,), or none where they are too few to guide a count: it is about their own mean."""
+    if rows is None or len(rows) < HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
     found: FloatArray = np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
@@ -417,7 +398,7 @@ def _second_moments(run: Run, rung: FullRung, part: Fraction, public: FloatArray
         rung.absorb(released, radius, step.share)
     plan = SquarePlan.of(run.account, run.rows.n, run.rows.dim + 1, part * rung.left)
     pieces = plan.measure(
-        run, rung.affine, squared_norms(rung.affine, public), amplified=rung.amplified,
+        run, rung.affine, helping_norms(rung.affine, public), amplified=rung.amplified,
         names=("norms before the last round", "last second moment"),
     )  # fmt: skip
     return rung.finish_in_pieces(pieces)

@@ -64,10 +64,7 @@ FAR_WORTH_A_ROUND = 0.65
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do next: an early round with this share of the covariance's allowance, or the last one (None) with all that is left.
-
-    `error_sq` is the squared relative Frobenius error predicted for the end.
-    """
+    """An early round of this share, or (None) the last of all that is left, and the squared error predicted for the end."""
 
     share: Fraction | None
     error_sq: float
@@ -106,24 +103,24 @@ class Plan:
         """Whether noise would hide little of what an early round shows that clips wide."""
         return self.slack(self.std(self.wide_radius_sq, share)) <= LEAST_SHOWN
 
-    def early_radius_sq(self, share: Fraction, *, far: bool = False) -> float:
-        """Where an early round after the first clips: wide where rows are `far` out and noise allows it.
-
-        A direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
-        """
-        return self.wide_radius_sq if far and self.shows(share) else self.white_radius_sq
-
     def std(self, radius_sq: float, share: Fraction) -> float:
         """Noise of a round on the mean second moment."""
         return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
 
-    def last_radius_sq(self, made: int, left: Fraction) -> float:
-        """Where the last round clips after `made` others: wider where noise does not matter and the bias of clipping does."""
+    def radius_sq(self, made: int, share: Fraction | None, left: Fraction, *, far: bool = False) -> float:
+        """Where the next round clips after `made` others, an early one with this share or (None) the last with all that is left.
+
+        The last is wide where noise does not matter and the bias of clipping does, an early one where rows are `far` out and noise
+        allows it: a direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
+        """
         if made == 0:
             return self.first_radius_sq
         wide = self.wide_radius_sq
-        std = self.std(wide, left)
-        quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
+        if share is None:
+            std = self.std(wide, left)
+            quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
+        else:
+            quiet = far and self.shows(share)
         return wide if quiet else self.white_radius_sq
 
     def step(
@@ -141,12 +138,12 @@ class Plan:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(MOST_ROUNDS - made):
                 bias = (CLIP_BIAS_SQ * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
-                error_sq = self._error_sq(values, self.last_radius_sq(made + early, rest), rest) + bias
+                error_sq = self._error_sq(values, self.radius_sq(made + early, None, rest), rest) + bias
                 if best is None or error_sq < worth * best.error_sq:
                     best = Step(share if early else None, error_sq)
                 if rest <= LEAST_LEFT:
                     break
-                radius_sq = self.first_radius_sq if made + early == 0 else self.early_radius_sq(share, far=far)
+                radius_sq = self.radius_sq(made + early, share, rest, far=far)
                 values = values / (values + self.slack(self.std(radius_sq, share)))
                 rest -= share
         assert best is not None
