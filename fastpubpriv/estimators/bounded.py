@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
@@ -48,49 +48,32 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
     return covariances * shrink[:, :, None] * shrink[:, None, :]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Within:
-    """Means (k, dim) and covariances (k, dim, dim) within bounds, and which of the means lay a deviation or more outside."""
+def _within(
+    means: FloatArray, covariances: FloatArray, words: tuple[str, ...], box: Box, *, known_covariance: bool = False
+) -> tuple[FloatArray, FloatArray, tuple[str, ...], dict[str, Any]]:
+    """Means (k, dim) moved into the bounds, covariances narrowed to them unless known, a word about each, and diagnostics.
 
-    means: FloatArray
-    covariances: FloatArray
-    outside: BoolArray
-    box: Box
-
-    def status(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """The words about them, "clipped" where a mean lay outside and nothing worse is known."""
-        return tuple(
-            "clipped" if out and word in ORDINARY else word
-            for out, word in zip(self.outside.tolist(), words, strict=True)
-        )
-
-    @property
-    def told(self) -> list[list[float | None]]:
-        """The bounds for a record: None where an end bounds nothing."""
-        return [[each if math.isfinite(each) else None for each in end.tolist()] for end in self.box]
-
-
-def within(means: FloatArray, covariances: FloatArray, box: Box, *, known_covariance: bool = False) -> Within:
-    """Means moved into the bounds, and covariances narrowed to them, unless they are known."""
+    The word is "clipped" where a mean lay more than one deviation outside and nothing worse is known.
+    """
     inside = np.clip(means, *box)
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    outside: BoolArray = np.any(np.abs(means - inside) > spreads, axis=1)
-    return Within(inside, covariances if known_covariance else narrowed(covariances, inside, box), outside, box)
+    outside = np.any(np.abs(means - inside) > spreads, axis=1).tolist()
+    status = tuple("clipped" if out and word in ORDINARY else word for out, word in zip(outside, words, strict=True))
+    # None where an end bounds nothing.
+    ends = [[each if math.isfinite(each) else None for each in end.tolist()] for end in box]
+    kept = covariances if known_covariance else narrowed(covariances, inside, box)
+    return frozen(inside), frozen(kept), status, {"bounds": ends, "outside_bounds": outside}
 
 
 def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
     """The Gaussian within bounds; it says "clipped" if its mean lay more than one deviation outside."""
     if box is None:
         return result
-    found = within(result.mean[None], result.covariance[None], box)
-    (status,) = found.status((result.status,))
-    return replace(
-        result,
-        mean=frozen(found.means[0]),
-        covariance=frozen(found.covariances[0]),
-        status=status,
-        diagnostics={**result.diagnostics, "bounds": found.told, "outside_bounds": bool(found.outside[0])},
+    (mean,), (covariance,), (status,), found = _within(
+        result.mean[None], result.covariance[None], (result.status,), box
     )
+    diagnostics = {**result.diagnostics, **found, "outside_bounds": found["outside_bounds"][0]}
+    return replace(result, mean=mean, covariance=covariance, status=status, diagnostics=diagnostics)
 
 
 def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = False) -> MixtureResult:
@@ -100,11 +83,8 @@ def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = 
     """
     if box is None:
         return result
-    found = within(result.means, result.covariances, box, known_covariance=known_covariance)
-    return replace(
-        result,
-        means=frozen(found.means),
-        covariances=frozen(found.covariances),
-        status=found.status(result.status),
-        diagnostics={**result.diagnostics, "bounds": found.told, "outside_bounds": found.outside.tolist()},
+    means, covariances, status, found = _within(
+        result.means, result.covariances, result.status, box, known_covariance=known_covariance
     )
+    diagnostics = {**result.diagnostics, **found}
+    return replace(result, means=means, covariances=covariances, status=status, diagnostics=diagnostics)

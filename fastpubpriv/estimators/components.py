@@ -14,8 +14,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.ladder.full import OUTER, tail_of
-from fastpubpriv.estimators.ladder.learn import HELPING, squared_norms
+from fastpubpriv.estimators.ladder.full import OUTER, parts_of, tail_of
+from fastpubpriv.estimators.ladder.learn import helping_norms
 from fastpubpriv.estimators.ladder.schedule import count_share
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, unpacked
@@ -166,10 +166,8 @@ def _in_pieces(
 ) -> tuple[RadialMean, FloatArray, float]:
     """Both pieces of the second moment, the matrix that is made of them, and its noise."""
     dim = run.rows.dim
-    # Public rows are about their own mean: their norms are no guide to those of the private rows where they are few.
-    norms = squared_norms(affine, np.zeros((0, dim)) if public is None else public)
-    helping = norms if len(norms) >= HELPING * dim else norms[:0]
-    pieces = plan.measure(run, affine, helping, most=math.inf if corner is None else corner * corner)
+    helping, most = helping_norms(affine, public), math.inf if corner is None else corner * corner
+    pieces = plan.measure(run, affine, helping, most=most)
     added, _ = tail_of(pieces, 0.0)
     return pieces, unpacked(pieces.mean + added * pieces.outer, dim), math.hypot(1.0, added) * pieces.noise_std
 
@@ -187,17 +185,8 @@ def _along(pieces: RadialMean, components: FloatArray) -> dict[str, Any]:
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
     heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
     word = "unresolved" if pieces.reason in ("unresolved", "point_mass") else "heavy_tail"
-    ends = {
-        "along": known.value,
-        "along_std": known.std,
-        "along_below": known.tail - np.minimum(known.extra, 0.0),
-        "along_above": known.tail + np.maximum(known.extra, 0.0),
-    }
     return {
-        **{
-            name: frozen(np.nan_to_num(values, nan=0.0 if name == "along" else LARGEST))
-            for name, values in ends.items()
-        },
+        **parts_of("along", known),
         "reasons": tuple(word if flag else "ok" for flag in (heavy | (word == "unresolved")).tolist()),
     }
 

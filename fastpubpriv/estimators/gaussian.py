@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +17,7 @@ from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
 from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS, coinpress_rounds
 from fastpubpriv.estimators.lifted import METHOD as LIFTED
-from fastpubpriv.estimators.lifted import GaussianMethod
+from fastpubpriv.estimators.lifted import ROW_FAILURE, GaussianMethod, covariance_error
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.radii import Mode, budget_shares, chi_radius, failure_probability, size
@@ -189,7 +188,6 @@ def estimate_gaussian(
         return bounded_gaussian(call.estimate(run), box)
 
 
-ROW_FAILURE = 0.1
 MAX_STEPS = 10
 # A predicted relative error from which a covariance is said to be lost in noise.
 HOPELESS = 2.0
@@ -197,40 +195,19 @@ HOPELESS = 2.0
 FILLED = 0.8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame:
-    """Coordinates in which the covariance is at most about the identity: (x - center) * inverse, from arguments alone.
+def _frame(scale: Any, center: Any, box: Box | None, dim: int) -> tuple[FloatArray, FloatArray, dict[str, str]]:
+    """Center, units of the columns (dim,) in which the covariance is at most about the identity, and where both came from.
 
-    `unit` is what turns a covariance back: a number, or the units of the columns with the bounds that they come from.
+    By either one bound for all directions, or what each column can hold.
     """
-
-    center: FloatArray
-    inverse: FloatArray
-    unit: float | FloatArray
-    box: Box | None
-    provenance: dict[str, str]
-
-    def back(self, covariance: FloatArray) -> FloatArray:
-        """A covariance in data units, no wider than the bounds allow."""
-        if self.box is None:
-            return covariance * self.unit
-        found = covariance * np.outer(self.unit, self.unit)
-        (told,) = narrowed(found[None], self.center[None], self.box)
-        return np.asarray(told)
-
-
-def _frame(scale: Any, center: Any, bounds: Any, dim: int) -> Frame:
-    """Either one bound for all directions, or what each column can hold."""
-    if (scale is None) == (bounds is None):
+    if (scale is None) == (box is None):
         raise InputError(
             "pass either scale=, a bound on the largest eigenvalue of the covariance, or bounds=(lowest, highest)"
         )
-    box = validation.column_bounds(bounds, dim)
     if box is None:
-        bound = size("scale", scale)
+        unit = np.full(dim, math.sqrt(size("scale", scale)))
         middle = running.vector_or_number("center", 0.0 if center is None else center, dim)
-        inverse = np.full(dim, 1.0 / math.sqrt(bound))
-        return Frame(middle, inverse, bound, None, {"center": "argument", "scale": "argument"})
+        return middle, unit, {"center": "argument", "scale": "argument"}
     low, high = box
     half = high / 2.0 - low / 2.0
     middle = low + half if center is None else running.vector_or_number("center", center, dim)
@@ -240,8 +217,7 @@ def _frame(scale: Any, center: Any, bounds: Any, dim: int) -> Frame:
     for value in unit:
         size("the largest standard deviation within bounds", value)
         size("the largest variance within bounds", value * value)
-    where = "bounds" if center is None else "argument"
-    return Frame(middle, 1.0 / unit, unit, box, {"center": where, "bounds": "argument"})
+    return middle, unit, {"center": "bounds" if center is None else "argument", "bounds": "argument"}
 
 
 @shared_docs
@@ -318,7 +294,8 @@ def coinpress_covariance(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     running.require_squares("coinpress_covariance", rows.dim, 14)
-    frame = _frame(scale, center, bounds, rows.dim)
+    box = validation.column_bounds(bounds, rows.dim)
+    middle, unit, provenance = _frame(scale, center, box, rows.dim)
     run = running.start(
         "coinpress_covariance",
         rows,
@@ -338,9 +315,8 @@ def coinpress_covariance(
         # The noise is left out here, as in the published constants: with it the early rounds shrink too timidly.
         return ratio + ratio * ratio / 2.0
 
-    base = AffineMap(dim=dim, center=frame.center, matrix=frame.inverse)
-    failure = failure_prob / n if mode == "theory" else ROW_FAILURE
-    clip = chi_radius(dim, failure)
+    base = AffineMap(dim=dim, center=middle, matrix=1.0 / unit)
+    clip = chi_radius(dim, failure_prob / n if mode == "theory" else ROW_FAILURE)
     predicted = _predicted_error(run, budget_shares(steps)[-1], clip)
     if not predicted < HOPELESS:
         warn(
@@ -348,22 +324,18 @@ def coinpress_covariance(
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
         )
     with run.paid():
-        covariance, released = coinpress_rounds(
-            run,
-            base,
-            shares=budget_shares(steps),
-            n=n,
-            row_failure=failure,
-            slack=slack,
-        )
+        covariance, released = coinpress_rounds(run, base, shares=budget_shares(steps), clip=clip, slack=slack)
+        covariance = covariance * np.outer(unit, unit)
+        if box is not None:
+            (covariance,) = narrowed(covariance[None], middle[None], box)
         return CovarianceResult(
-            covariance=frozen(frame.back(covariance)),
+            covariance=frozen(covariance),
             relative_noise_std=released.spectral_std / n,
             steps=steps,
             predicted_error=predicted,
             status=_status(released, n, clip),
             columns=rows.columns,
-            provenance=frame.provenance,
+            provenance=provenance,
             **run.fields(0),
         )
 
@@ -372,7 +344,7 @@ def _predicted_error(run: Run, share: Fraction, clip: float) -> float:
     """Relative Frobenius error of white rows in a last round with this share of the budget: sampling and noise."""
     dim, n = run.rows.dim, run.rows.n
     noise = Noise(run.account.pure, run.account.allowance).gram(dim, share) * clip * clip / n
-    return math.sqrt(dim * (dim + 1.0) * (1.0 / n + noise * noise / 2.0))
+    return covariance_error(dim, n, noise)
 
 
 def _status(released: Released, n: int, clip: float) -> str:

@@ -61,7 +61,7 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn as ladder
 from fastpubpriv.estimators.lifted import GaussianMethod, Learned, Prepared, Problem
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
-from fastpubpriv.estimators.radii import LARGEST_SIZE, chi_radius
+from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.group_covariances import LOG_CAP
 from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
@@ -177,11 +177,10 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
     # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
     rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])
     learned = lifted.learn(run, preconditioned, inner, rounds=rounds, allowance=rest(run))
-    return Learned(
+    return replace(
+        learned,
         mean=unwhitener @ learned.mean,
         covariance=symmetric(unwhitener @ learned.covariance @ unwhitener.T),
-        mean_noise_std=learned.mean_noise_std,
-        covariance_noise_std=learned.covariance_noise_std,
         mean_factor=unwhitener @ learned.mean_factor,
         rounds=rounds,
     )
@@ -215,16 +214,10 @@ def of_pairs(problem: Problem) -> Problem:
     return replace(problem, n=problem.n // 2, mean_radius=0.0)
 
 
-def clip(problem: Problem, rounds: int) -> float:
-    """Clip radius of a row in units of the root of the largest eigenvalue."""
-    failure = problem.failure_prob / (4.0 * problem.n * rounds) if problem.mode == "theory" else lifted.ROW_FAILURE
-    return chi_radius(problem.dim, failure)
-
-
 def round_error(problem: Problem, rounds: int, noise: lifted.GramNoise) -> float:
     """Spectral error of an early round relative to its range: sampling and noise."""
     early = lifted.round_shares(rounds)[0]
-    return problem.sampling_slack(rounds) + problem.noise_slack(clip(problem, rounds) ** 2 * noise(early), rounds)
+    return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_clip(rounds) ** 2 * noise(early), rounds)
 
 
 def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepared:
@@ -256,16 +249,16 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
         run, problem.dim, problem, [allowance * share for share in lifted.round_shares(total)], allowance
     )
     # Against the least eigenvalue that the recursion can leave; the others are known better.
-    d, n = problem.dim, paired.n
+    dim, n = problem.dim, paired.n
     least = KEPT ** (total - 1)
     reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
-    last = reach * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
-    step = lifted.mean_clip(d) * whole.vector(d, lifted.MEAN_SHARE) / problem.n
+    last = reach * paired.row_clip(total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
+    step = lifted.mean_clip(dim) * whole.vector(dim, lifted.MEAN_SHARE) / problem.n
     return Prepared(
         rounds=total,
         status="ok",
-        covariance_error=math.sqrt(d * (d + 1) / n + last * last * d * (d + 1) / 2.0),
-        mean_error=math.sqrt(d / problem.n + d * step * step),
+        covariance_error=lifted.covariance_error(dim, n, last),
+        mean_error=lifted.mean_error(dim, problem.n, step),
     )
 
 
@@ -274,34 +267,32 @@ def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
     dim = problem.dim
     halves = Pairs(run.rows)
     paired = of_pairs(problem)
-    radius = clip(paired, rounds)
+    radius = paired.row_clip(rounds)
     # In units in which the least eigenvalue is at least one.
     unit = math.sqrt(problem.condition)
     contraction, inverse = unit * np.eye(dim), np.eye(dim) / unit
     limit = problem.condition
-    covariance, noise_std = np.eye(dim), 0.0
+    covariance = np.eye(dim)
     for index, share in enumerate(lifted.round_shares(rounds)):
-        last = index == rounds - 1
-        name = f"second moment of pairs, round {index + 1} of {rounds}"
+        ball = radius * math.sqrt(limit)
         released = run.on(halves).release(
-            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=radius * math.sqrt(limit)),
-            name=name,
+            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=ball),
+            name=f"second moment of pairs, round {index + 1} of {rounds}",
             cost=run.account.allowance * share,
-            clip_radius=radius * math.sqrt(limit),
+            clip_radius=ball,
             eigenvalue_range=limit,
         )
-        if last:
+        if index == rounds - 1:
             second = floored(released.value / halves.n, KEPT ** (rounds - 1) / 2.0)
             covariance = symmetric(inverse @ second @ inverse.T)
-            noise_std = released.spectral_std / halves.n
         else:
             values, vectors = spectrum(released.value / halves.n)
             halved = np.where(values >= limit / 2.0, 0.5, 1.0)
             contraction = (vectors * halved) @ vectors.T @ contraction
             inverse = inverse @ ((vectors / halved) @ vectors.T)
             limit *= SHRINK
-    mean, mean_noise, root = lifted.coinpress_mean_step(run, base, covariance, problem)
-    return Learned(mean, covariance, mean_noise, noise_std, root)
+    mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
+    return Learned(mean, covariance, noise_std, root)
 
 
 def draws(dim: int) -> int:
@@ -442,7 +433,7 @@ def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
         both = variances[2] - (variances[0] + variances[1]) / 2.0
         covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
     root = lower_powers(covariance)[0]
-    return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)
+    return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, root)
 
 
 SELECTION = GaussianMethod(
@@ -459,8 +450,7 @@ def coinpress_rounds(
     base: AffineMap,
     *,
     shares: Sequence[Fraction],
-    n: int,
-    row_failure: float,
+    clip: float,
     slack: Callable[[Released], float],
     floor: float = 0.0,
 ) -> tuple[FloatArray, Released]:
@@ -470,31 +460,19 @@ def coinpress_rounds(
     """
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
-    clip = chi_radius(dim, row_failure)
-    released: Released | None = None
-    second = np.eye(dim)
-    for index, share in enumerate(shares):
-        name = f"second moment, round {index + 1} of {len(shares)}"
+    for made, share in enumerate(shares, start=1):
         released = run.release(
             SecondMoment(affine=lifted.after(base, contraction), radius=clip),
-            name=name,
+            name=f"second moment, round {made} of {len(shares)}",
             cost=run.account.allowance * share,
             clip_radius=clip,
         )
-        last = index == len(shares) - 1
-        second = floored(released.value / n, floor if last else 0.0)
-        if not last:
+        second = floored(released.value / run.rows.n, floor if made == len(shares) else 0.0)
+        if made < len(shares):
             root, inverse_root = lower_powers(second + slack(released) * np.eye(dim))
             contraction = inverse_root @ contraction
             inverse = inverse @ root
-    assert released is not None
     return symmetric(inverse @ second @ inverse.T), released
-
-
-def prepare_pairs(run: Run, problem: Problem, rounds: int | None) -> Prepared:
-    """Rounds and the covariance's error are those of the differences, of which there are half as many; the mean's of all rows."""
-    prepared = lifted.prepare(run, replace(problem, n=problem.n // 2), rounds)
-    return replace(prepared, mean_error=lifted.prepare(run, problem, prepared.rounds).mean_error)
 
 
 def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
@@ -503,40 +481,37 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     Differences are centred whatever the mean, so this is the published algorithm; half as many rows carry the same noise.
     """
     halves = Pairs(run.rows)
-    paired = replace(run, rows=halves)
-    problem_pairs = replace(problem, n=halves.n, mean_radius=0.0)
+    paired = of_pairs(problem)
 
     def slack(released: Released) -> float:
         ratio = math.sqrt(problem.dim / halves.n)
-        return ratio + ratio * ratio / 2.0 + problem_pairs.noise_slack(released.spectral_std, rounds)
+        return ratio + ratio * ratio / 2.0 + paired.noise_slack(released.spectral_std, rounds)
 
     linear = AffineMap(dim=base.dim, matrix=base.matrix, lower=base.lower)
-    failure = problem.failure_prob / (4.0 * halves.n * rounds) if problem.mode == "theory" else lifted.ROW_FAILURE
-    covariance, released = coinpress_rounds(
-        paired,
+    covariance, _ = coinpress_rounds(
+        run.on(halves),
         linear,
         shares=lifted.round_shares(rounds),
-        n=halves.n,
-        row_failure=failure,
+        clip=paired.row_clip(rounds),
         slack=slack,
         floor=lifted.LAST_FLOOR,
     )
     covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
     mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
-    return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
+    return Learned(mean, covariance, noise_std, root)
 
 
-def predict_pairs(problem: Problem, noise: Noise) -> Prepared:
-    """As `prepare_pairs`, for `plan`: rounds and the covariance's error by half as many rows, the mean's error by all."""
-    predicted = lifted.predict(replace(problem, n=max(1, problem.n // 2)), noise)
-    return replace(predicted, mean_error=lifted.predict(problem, noise).mean_error)
+def predict_pairs(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
+    """Rounds and the covariance's error by the differences, of which there are half as many; the mean's error by all rows."""
+    halved = lifted.predict(replace(problem, n=max(1, problem.n // 2)), noise, rounds)
+    return replace(halved, mean_error=lifted.predict(problem, noise, halved.rounds).mean_error)
 
 
 PAIRS = GaussianMethod(
     name="pairs",
     learn=pairs,
     draws=lifted.draws,
-    prepare=prepare_pairs,
+    prepare=partial(lifted.prepare, rule=predict_pairs),
     predict=partial(lifted.forecast, rule=predict_pairs),
     needs_public=True,
     least_rows=2,

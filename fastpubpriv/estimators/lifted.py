@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
-    Frame,
     Options,
     precondition_bounds,
     public_frame,
@@ -31,15 +29,9 @@ from fastpubpriv.estimators.radii import (
     best_steps,
     budget_shares,
     chi_radius,
+    row_lengths,
 )
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Released,
-    SecondMoment,
-    VectorSum,
-    check_gram_grids,
-    check_sum_grids,
-)
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
@@ -80,10 +72,14 @@ class Problem:
         """Coordinates of (v, 1)."""
         return self.dim + 1
 
-    def row_radius(self, rounds: int) -> float:
-        """Clip radius of a lifted, preconditioned row."""
+    def row_clip(self, rounds: int) -> float:
+        """Clip radius of a preconditioned row."""
         failure = self.failure_prob / (4.0 * self.n * rounds) if self.mode == "theory" else ROW_FAILURE
-        return 1.0 + chi_radius(self.dim, failure)
+        return chi_radius(self.dim, failure)
+
+    def row_radius(self, rounds: int) -> float:
+        """The same of a lifted row."""
+        return 1.0 + self.row_clip(rounds)
 
     def sampling_slack(self, rounds: int) -> float:
         """How far the second moment of n rows strays from its mean, in spectral norm."""
@@ -139,11 +135,19 @@ def predicted_errors(problem: Problem, rounds: int, noise: GramNoise, mean_noise
 
     `mean_noise` is the noise per coordinate on a sum of rows of norm 1 for the mean's share.
     """
-    d, n = problem.dim, problem.n
+    dim, n = problem.dim, problem.n
     last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
-    covariance = math.sqrt(d * (d + 1) / n + last * last * d * (d + 1) / 2.0)
-    step = mean_clip(d) * mean_noise / n
-    return covariance, math.sqrt(d / n + d * step * step)
+    return covariance_error(dim, n, last), mean_error(dim, n, mean_clip(dim) * mean_noise / n)
+
+
+def covariance_error(dim: int, n: int, noise: float) -> float:
+    """Relative Frobenius error of a covariance of n rows by sampling and noise, `noise` on the diagonal of white rows."""
+    return math.sqrt(dim * (dim + 1) / n + noise * noise * dim * (dim + 1) / 2.0)
+
+
+def mean_error(dim: int, n: int, noise: float) -> float:
+    """Mahalanobis error of a mean of n rows by sampling and noise in each whitened coordinate."""
+    return math.sqrt(dim / n + dim * noise * noise)
 
 
 def mean_clip(dim: int) -> float:
@@ -153,12 +157,11 @@ def mean_clip(dim: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """Mean and covariance of the rows v, with the noise levels of the last releases, and rounds if a release decided them."""
+    """Mean and covariance of the rows v, the noise on `mean_factor`^-1 mean, and rounds if a release decided them."""
 
     mean: FloatArray
     covariance: FloatArray
     mean_noise_std: float
-    covariance_noise_std: float
     mean_factor: FloatArray
     rounds: int | None = None
 
@@ -231,15 +234,11 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     state = Recursion(base, problem, rounds)
-    spectral_std = 0.0
 
     def second_moment(index: int, share: Fraction) -> Released:
-        nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
-        released: Released = run.release(
-            SecondMoment(affine=state.affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
-        )
-        spectral_std = released.spectral_std
+        moment = SecondMoment(affine=state.affine, radius=clip)
+        released: Released = run.release(moment, name=name, cost=allowance * share, clip_radius=clip)
         return released
 
     *early, last = round_shares(rounds)
@@ -249,7 +248,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     mean, noise_std = mean_step(
         run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
     )
-    return Learned(mean, state.covariance, noise_std, spectral_std / problem.n, state.powers[0])
+    return Learned(mean, state.covariance, noise_std, state.powers[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,12 +261,29 @@ class Prepared:
     mean_error: float
 
 
-def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fraction | None = None) -> Prepared:
+def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
+    """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
+    gram = partial(noise.gram, problem.lifted)
+    if rounds is None:
+        rounds, _ = choose_rounds(problem, gram)
+    covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
+    status = "ok" if resolves(problem, rounds, gram) else "under_resolved"
+    return Prepared(rounds=rounds, status=status, covariance_error=covariance, mean_error=mean)
+
+
+def prepare(
+    run: Run,
+    problem: Problem,
+    rounds: int | None,
+    *,
+    allowance: Fraction | None = None,
+    rule: Callable[..., Prepared] = predict,
+) -> Prepared:
     """What is predicted; refused where a release has no grid."""
     allowance = run.account.allowance if allowance is None else allowance
     if rounds is not None:
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
-    found = predict(problem, Noise(run.account.pure, allowance), rounds)
+    found = rule(problem, Noise(run.account.pure, allowance), rounds)
     check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(found.rounds)], allowance)
     if found.status == "ok":
         return found
@@ -334,18 +350,12 @@ def coinpress_mean_step(
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
+    dim, n, mode, failure = problem.dim, problem.n, problem.mode, problem.failure_prob
     noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
-    per_radius = partial(noise.vector, problem.dim)
-    steps = best_steps(
-        problem.dim,
-        problem.n,
-        radius,
-        noise_per_radius=per_radius,
-        mode=problem.mode,
-        failure_prob=problem.failure_prob,
-    )
-    radii = StepRadii(problem.dim, problem.n, steps, problem.mode, problem.failure_prob)
-    mean, noise_std = np.zeros(problem.dim), 0.0
+    per_radius = partial(noise.vector, dim)
+    steps = best_steps(dim, n, radius, noise_per_radius=per_radius, mode=mode, failure_prob=failure)
+    radii = StepRadii(dim, n, steps, mode, failure)
+    mean, noise_std = np.zeros(dim), 0.0
     for index, share in enumerate(budget_shares(steps)):
         mean, noise_std = mean_step(
             run,
@@ -365,63 +375,16 @@ def draws(dim: int) -> int:
     return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
 
 
-def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
-    """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
-    gram = partial(noise.gram, problem.lifted)
-    if rounds is None:
-        rounds, _ = choose_rounds(problem, gram)
-    covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
-    status = "ok" if resolves(problem, rounds, gram) else "under_resolved"
-    return Prepared(rounds=rounds, status=status, covariance_error=covariance, mean_error=mean)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GaussianCall:
+    """A call that is ready, with what is bad about its prediction: `estimate` releases, after the debit, and makes the result."""
+
+    estimate: Callable[[Run], GaussianResult]
+    warnings: tuple[str, ...]
+    reads: bool = True  # private rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Preconditioned:
-    """A call that is ready: the public frame, and what the method makes of it."""
-
-    method: GaussianMethod
-    frame: Frame
-    problem: Problem
-    prepared: Prepared
-    n_pub: int
-    reads: ClassVar[bool] = True
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is bad about the prediction."""
-        prepared = self.prepared
-        if not (prepared.covariance_error > 1.0 or prepared.status != "ok"):
-            return ()
-        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
-        if prepared.status != "ok":
-            trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
-        return (
-            f"estimate_gaussian: {trouble} for {self.problem.n} rows; pass method='ladder', a larger budget, more private rows, "
-            "more public rows, or fewer columns",
-        )
-
-    def estimate(self, run: Run) -> GaussianResult:
-        """Release, after the debit, and put the result together."""
-        frame, prepared = self.frame, self.prepared
-        learned: Learned = self.method.learn(run, frame.base(run.rows.dim), self.problem, rounds=prepared.rounds)
-        covariance = frozen(frame.covariance_back(learned.covariance))
-        mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
-        return GaussianResult(
-            mean=frozen(frame.mean_back(learned.mean)),
-            covariance=covariance,
-            mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
-            rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            status=prepared.status,
-            predicted_covariance_error=prepared.covariance_error,
-            predicted_mean_error=prepared.mean_error,
-            method=self.method.name,
-            columns=run.rows.columns,
-            provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
-            **run.fields(self.n_pub),
-        )
-
-
-def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> Preconditioned:
+def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> GaussianCall:
     """The public frame of a call, half of the failure probability spent on it, and what can be done in it."""
     frame = public_frame(
         x_pub,
@@ -435,28 +398,61 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
             f"the covariance could be off the public one by a factor of {frame.condition:.3g}, beyond what can be computed with; "
             "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
         )
+    n_pub, dim = x_pub.shape
     problem = Problem(
-        dim=x_pub.shape[1],
+        dim=dim,
         n=run.rows.n,
         mean_radius=frame.mean_radius,
         condition=frame.condition,
         mode=options.mode,
         failure_prob=options.failure_prob,
     )
-    return Preconditioned(method, frame, problem, method.prepare(run, problem, options.rounds), len(x_pub))
+    prepared: Prepared = method.prepare(run, problem, options.rounds)
+
+    def estimate(run: Run) -> GaussianResult:
+        learned: Learned = method.learn(run, frame.base(dim), problem, rounds=prepared.rounds)
+        covariance = frozen(frame.covariance_back(learned.covariance))
+        return GaussianResult(
+            mean=frozen(frame.mean_back(learned.mean)),
+            covariance=covariance,
+            mean_noise_std=frozen(learned.mean_noise_std * row_lengths(frame.times(learned.mean_factor))),
+            rounds=prepared.rounds if learned.rounds is None else learned.rounds,
+            status=prepared.status,
+            predicted_covariance_error=prepared.covariance_error,
+            predicted_mean_error=prepared.mean_error,
+            method=method.name,
+            columns=run.rows.columns,
+            provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
+            **run.fields(n_pub),
+        )
+
+    return GaussianCall(estimate=estimate, warnings=_doubts(prepared, problem.n))
+
+
+def _doubts(prepared: Prepared, n: int) -> tuple[str, ...]:
+    """What is bad about a prediction."""
+    if prepared.status != "ok":
+        trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
+    elif prepared.covariance_error > 1.0:
+        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
+    else:
+        return ()
+    return (
+        f"estimate_gaussian: {trouble} for {n} rows; pass method='ladder', a larger budget, more private rows, "
+        "more public rows, or fewer columns",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GaussianMethod(Method[[int]]):
     """A method of `estimate_gaussian`; its draws depend on the number of columns.
 
-    `begin(method, run, x_pub, options)` reads the public rows, refuses and predicts, all before the debit; what it returns has
-    `warnings`, `reads` (whether private rows are read) and `estimate(run)`. In public coordinates it is `preconditioned`, with
-    `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)`. `predict(options, dim, n_pub, n_priv, budget)`
-    is the error of the covariance, with that of the mean among its details.
+    `begin(method, run, x_pub, options)` reads the public rows, refuses and predicts, all before the debit. In public coordinates it
+    is `preconditioned`, with `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)`. `predict(options, dim,
+    n_pub, n_priv, budget)` is the error of the covariance, with that of the mean among its details.
     """
 
-    begin: Callable[..., Any] = preconditioned
+    begin: Callable[[GaussianMethod, Run, FloatArray, Options], GaussianCall] = preconditioned
 
 
 def forecast(

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg import solve_triangular
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.estimators.radii import row_lengths
 
 _HUGE = 1e150
 
@@ -87,6 +87,11 @@ def divided(root: FloatArray, right: FloatArray) -> FloatArray:
     return solved
 
 
+def lower_inverse(root: FloatArray) -> FloatArray:
+    """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
+    return np.tril(linalg.solve_triangular(root, np.eye(len(root)), lower=True))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
     """x = center + factor y. `factor` is None (identity), a vector (diagonal) or a lower triangular matrix."""
@@ -99,11 +104,7 @@ class Whitening:
         """The map from x - center to y, of the same form as `factor`."""
         if self.factor is None:
             return None
-        if self.factor.ndim == 1:
-            reciprocal: FloatArray = 1.0 / self.factor
-            return reciprocal
-        inverse: FloatArray = np.tril(solve_triangular(self.factor, np.eye(self.dim), lower=True))
-        return inverse
+        return lower_inverse(self.factor) if self.factor.ndim == 2 else np.asarray(1.0 / self.factor)
 
     def to_data(self, coordinates: FloatArray) -> FloatArray:
         """Map a vector of coordinates y to data units (without the centre)."""
@@ -116,10 +117,7 @@ class Whitening:
         """Standard deviation, in data units, of each column of factor z for z ~ N(0, I)."""
         if self.factor is None:
             return np.ones(self.dim)
-        if self.factor.ndim == 1:
-            return np.abs(self.factor)
-        lengths: FloatArray = np.sqrt(np.einsum("ij,ij->i", self.factor, self.factor))
-        return lengths
+        return row_lengths(self.factor) if self.factor.ndim == 2 else np.abs(self.factor)
 
 
 def known_root(covariance: Any, variance: Any, dim: int) -> FloatArray | None:

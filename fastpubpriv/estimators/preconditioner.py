@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift
+from fastpubpriv.estimators.linalg import lower_inverse, symmetric
+from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Form, Table, Value, explain, frozen, refuse_no_covariances
@@ -77,8 +76,7 @@ class Preconditioner(Value):
         refuse_no_covariances((self.factor @ self.factor.T)[None])
 
     def _table(self) -> Table:
-        spreads = np.sqrt(np.einsum("ij,ij->i", self.factor, self.factor))
-        numbers = [("center", self.center), ("standard_deviation", spreads)]
+        numbers = [("center", self.center), ("standard_deviation", row_lengths(self.factor))]
         return Table("column", [f"x{j}" for j in range(len(self.center))], numbers)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -98,13 +96,12 @@ class Preconditioner(Value):
 
     def whitening(self) -> FloatArray:
         """Inverse of `scale`, lower triangular, (dim, dim)."""
-        return self.inverse_of(self.scale)
+        return lower_inverse(self.scale)
 
     @staticmethod
     def inverse_of(factor: FloatArray) -> FloatArray:
         """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
-        inverse: FloatArray = solve_triangular(factor, np.eye(len(factor)), lower=True)
-        return np.tril(inverse)
+        return lower_inverse(factor)
 
 
 def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
@@ -255,13 +252,16 @@ class Frame:
         """The map x -> v as the kernels take it."""
         if self.scale.ndim == 0:
             return AffineMap(dim=dim, center=self.center, matrix=np.full(dim, 1.0 / float(self.scale)))
-        inverse = Preconditioner.inverse_of(self.scale)
-        return AffineMap(dim=dim, center=self.center, matrix=inverse, lower=True)
+        return AffineMap(dim=dim, center=self.center, matrix=lower_inverse(self.scale), lower=True)
+
+    def times(self, right: FloatArray) -> FloatArray:
+        """The scale times a vector or matrix."""
+        found: FloatArray = self.scale * right if self.scale.ndim == 0 else self.scale @ right
+        return found
 
     def mean_back(self, mean: FloatArray) -> FloatArray:
         """A mean of v in data units."""
-        moved: FloatArray = self.scale * mean if self.scale.ndim == 0 else self.scale @ mean
-        return self.center + moved
+        return self.center + self.times(mean)
 
     def covariance_back(self, covariance: FloatArray) -> FloatArray:
         """A covariance of v in squared data units."""

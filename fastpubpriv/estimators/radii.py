@@ -16,6 +16,7 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
+from fastpubpriv.mechanisms.sums import AffineMap
 
 Mode = Literal["practical", "theory"]
 
@@ -201,15 +202,6 @@ def row_lengths(rows: FloatArray) -> FloatArray:
 MOST_BEYOND = 0.1
 
 
-def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[FloatArray, str]:
-    """Centre of the clipping ball and where it came from."""
-    if isinstance(center, str):
-        if center != "public" or public is None:
-            raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
-        return column_means(public), "public rows"
-    return running.vector_or_number("center", 0.0 if center is None else center, dim), "argument"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Region:
     """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in.
@@ -226,11 +218,10 @@ class Region:
     plain: bool = False  # all units are known to be one: nothing need be divided by them
 
     @property
-    def matrix(self) -> FloatArray | None:
-        """The diagonal of the map to these units, None where they are those of the data."""
-        if self.plain or (self.box is None and (self.unit == 1.0).all()):
-            return None
-        return 1.0 / self.unit
+    def affine(self) -> AffineMap:
+        """The map of rows to offsets in these units, without a matrix where the units are those of the data."""
+        alone = self.plain or (self.box is None and (self.unit == 1.0).all())
+        return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
 
     def to_units(self, offsets: FloatArray) -> FloatArray:
         """Offsets in data units, (dim,) or (n, dim), in these units."""
@@ -276,7 +267,13 @@ def clip_region(
         auto = isinstance(norm_bound, str) and validation.choice("norm_bound", norm_bound, ("auto",)) == "auto"
         if auto and public is None:
             raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
-        middle, center_from = clip_center("public" if auto and center is None else center, public, dim)
+        center = "public" if auto and center is None else center
+        if isinstance(center, str):
+            if center != "public" or public is None:
+                raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
+            middle = column_means(public)
+        else:
+            middle = running.vector_or_number("center", 0.0 if center is None else center, dim)
         spread_by = public if auto and variance is None else None
         return Region(
             center=middle,
@@ -284,7 +281,10 @@ def clip_region(
             plain=spread_by is None,
             radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
             box=None,
-            provenance={"center": center_from, "norm_bound": "released" if auto else "argument"},
+            provenance={
+                "center": "public rows" if isinstance(center, str) else "argument",
+                "norm_bound": "released" if auto else "argument",
+            },
             counted=auto,
         )
     if center is not None or variance is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, column_means, column_stds, row_lengths, size
-from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
+from fastpubpriv.mechanisms.sums import VectorSum, sum_grid
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.results.estimates import MeanResult
@@ -89,39 +90,52 @@ def checked_weight(row_weight: Any, n_priv: int) -> str | float:
     return min(value, 1.0 / n_priv)
 
 
-def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
-    """V^2 = E |x - E x|^2, as given or from the public rows, never above the bound's square."""
-    if variance is not None:
-        return size("variance", variance), "argument"
-    if public is not None and len(public) >= 2:
-        estimate = float(np.sum(np.var(public, axis=0, ddof=1)))
-        if estimate > 0.0:
-            return min(estimate, norm_bound**2), "public rows"
-    return norm_bound**2, "norm bound"
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WeightedCall:
+    """A checked call, the region that its rows are clipped to, and what their sum may cost.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Average:
-    """The average of both means, as offsets from the centre of the clipping ball in its units: public numbers only.
-
-    `share` is the weight of the private mean; `variance` is that of a whole row, and `known_from` says whence. `row_std` (dim,) is
-    that of each column, None for what the public rows say.
+    `variance` is the argument; `row_std` (dim,) is the deviation of each column of a row, None for what the public rows say.
     """
 
-    share: float
-    region: Region
-    project: bool
+    run: running.Run
     public: FloatArray | None
-    variance: float
-    known_from: str
+    weight: str | float
+    variance: float | None
+    project: bool
+    region: Region
+    allowance: Fraction
     row_std: FloatArray | None = None
 
-    def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
-        """The result, from the released sum of the private offsets, None where the share is zero.
+    @cached_property
+    def energy(self) -> tuple[float, str]:
+        """V^2 = E |x - E x|^2 in the units of the region, never above its radius squared by itself, and where it came from."""
+        if self.variance is not None:
+            return self.variance, "argument"
+        most = self.region.radius**2
+        if self.public is not None and len(self.public) >= 2:
+            estimate = float(np.sum(np.var(self.public / self.region.unit, axis=0, ddof=1)))
+            if estimate > 0.0:
+                return min(estimate, most), "public rows"
+        return most, "norm bound"
+
+    @cached_property
+    def share(self) -> float:
+        """The weight of the private mean."""
+        rows, pure = self.run.rows, self.run.account.pure
+        model = ErrorModel(
+            n_priv=rows.n,
+            n_pub=0 if self.public is None else len(self.public),
+            variance=self.energy[0],
+            noise=noise_energy(rows.dim, self.region.radius, float(self.allowance), pure=pure),
+        )
+        return model.weight(self.weight)
+
+    def result(self, total: FloatArray | None, noise_std: float) -> MeanResult:
+        """The average, from the released sum of private offsets in the region's units, None where their share is zero.
 
         Each coordinate of the sum has noise of `noise_std`.
         """
-        rows, share, public, region = run.rows, self.share, self.public, self.region
+        rows, share, public, region = self.run.rows, self.share, self.public, self.region
         n_pub = 0 if public is None else len(public)
         mean, row_std = np.zeros(rows.dim), self.row_std
         if public is not None:
@@ -134,7 +148,7 @@ class Average:
                 varied = np.maximum.reduce(stds) > 0.0 or (public != public[0]).any()
                 row_std = region.to_units(stds) if varied else None
         if row_std is None:
-            row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
+            row_std = np.full(rows.dim, math.sqrt(self.energy[0] / rows.dim))
         if total is not None:
             mean += share * total / rows.n
         length = math.sqrt(float(mean.dot(mean)))
@@ -146,96 +160,44 @@ class Average:
             mean=region.within(mean) if self.project else mean,
             noise_std=region.unit * (share * noise_std / rows.n),
             sampling_std=region.to_data(sampling * row_std),
+            noise_law="laplace" if self.run.account.pure else "gaussian",
             columns=rows.columns,
-            **facts,
-            **run.fields(n_pub),
+            provenance=region.provenance | {"variance": self.energy[1]},
+            **self.run.fields(n_pub),
         )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WeightedCall:
-    """One call, checked: what its average needs besides the region."""
-
-    run: running.Run
-    public: FloatArray | None
-    weight: str | float
-    variance: float | None
-    project: bool
-
-    def energy(self, region: Region) -> tuple[float, str]:
-        """V^2 in the units of a region, and where it came from."""
-        asked = self.public if self.variance is None else None
-        return row_variance(self.variance, None if asked is None else asked / region.unit, region.radius)
-
-    def average(self, region: Region, allowance: Fraction) -> Average:
-        """The best average for a region, when a sum may cost `allowance`."""
-        rows, pure = self.run.rows, self.run.account.pure
-        energy, known_from = self.energy(region)
-        model = ErrorModel(
-            n_priv=rows.n,
-            n_pub=0 if self.public is None else len(self.public),
-            variance=energy,
-            noise=noise_energy(rows.dim, region.radius, float(allowance), pure=pure),
-        )
-        share = model.weight(self.weight)
-        return Average(
-            share=share,
-            region=region,
-            project=self.project,
-            public=self.public,
-            variance=energy,
-            known_from=known_from,
-        )
-
-    def facts(self, average: Average) -> dict[str, Any]:
-        """What the result says besides its numbers."""
-        return {
-            "noise_law": "laplace" if self.run.account.pure else "gaussian",
-            "provenance": average.region.provenance | {"variance": average.known_from},
-        }
-
-    def released(self, average: Average, allowance: Fraction, grid: Grid | None = None) -> MeanResult:
+    def released(self, grid: Grid | None = None) -> MeanResult:
         """The result, from one clipped sum."""
-        run, region = self.run, average.region
-        affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
-        asked = VectorSum(affine=affine, radius=region.radius, grid=grid)
-        found = run.release(
-            asked, name="clipped sum", cost=allowance, clip_radius=region.radius, private_weight=average.share
+        radius = self.region.radius
+        found = self.run.release(
+            VectorSum(affine=self.region.affine, radius=radius, grid=grid),
+            name="clipped sum",
+            cost=self.allowance,
+            clip_radius=radius,
+            private_weight=self.share,
         )
-        return average.result(run, found.value, found.noise_std, **self.facts(average))
+        return self.result(found.value, found.noise_std)
 
-    def counted(self, region: Region) -> MeanResult:
+    def counted(self) -> MeanResult:
         """The result with the radius from a count of norms, which is paid for first."""
-        run, public = self.run, self.public
+        run, public, region = self.run, self.public, self.region
         assert public is not None
         norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
         norms.check_grids(run.account)
         with run.paid():
-            affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
-            seen = norms.look(run, affine, row_lengths((public - region.center) / region.unit))
-            average = self.average(replace(region, radius=seen.radius), norms.left)
-            result = self.released(replace(average, row_std=self.row_std(region, seen)), norms.left)
-            return with_report("weighted_mean", result, self.said(average, seen, result))
+            seen = norms.look(run, region.affine, row_lengths((public - region.center) / region.unit))
+            call = replace(
+                self,
+                region=replace(region, radius=seen.radius),
+                allowance=norms.left,
+                row_std=row_std_of(public, region, seen),
+            )
+            result = call.released()
+            return with_report("weighted_mean", result, call.said(public, seen, result))
 
-    def row_std(self, region: Region, seen: Norms) -> FloatArray:
-        """What to allow for in each column of a row, in units of the region: few public rows say little of their own deviation.
-
-        Never more than whole rows have, and that where a public column does not vary.
-        """
-        assert self.public is not None
-        m = len(self.public)
-        if m < 2:
-            return np.full(len(region.unit), seen.rms)
-        stds = column_stds(self.public) / region.unit
-        # What the norms add up to, spread as the public deviations are: they may all be too small.
-        spread = stds * max(1.0, seen.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
-        return np.where(stds > 0.0, np.minimum(spread * student_factor(m), seen.rms), seen.rms)
-
-    def said(self, average: Average, seen: Norms, result: MeanResult) -> Counted:
+    def said(self, public: FloatArray, seen: Norms, result: MeanResult) -> Counted:
         """What the count says of the columns of a result."""
-        public, region, share = self.public, average.region, average.share
-        assert public is not None
-        m, dim = public.shape
+        (m, dim), region, share = public.shape, self.region, self.share
         varied = np.ptp(public, axis=0) > 0.0
         own = column_stds(public) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
         return Counted(
@@ -248,6 +210,20 @@ class WeightedCall:
             wide=(result.noise_std > share * own) | (share == 0.0),
             weight=share,
         )
+
+
+def row_std_of(public: FloatArray, region: Region, seen: Norms) -> FloatArray:
+    """What to allow for in each column of a row, in units of the region: few public rows say little of their own deviation.
+
+    Never more than whole rows have, and that where a public column does not vary.
+    """
+    m = len(public)
+    if m < 2:
+        return np.full(len(region.unit), seen.rms)
+    stds = column_stds(public) / region.unit
+    # What the norms add up to, spread as the public deviations are: they may all be too small.
+    spread = stds * max(1.0, seen.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
+    return np.where(stds > 0.0, np.minimum(spread * student_factor(m), seen.rms), seen.rms)
 
 
 @shared_docs
@@ -351,16 +327,21 @@ def weighted_mean(
         draws=rows.dim + (DRAWS if region.counted else 0),
         **running.asked(ledger, random_state, threads, progress),
     )
-    project = validation.boolean("project", project)
-    call = WeightedCall(run=run, public=public, weight=weight, variance=variance, project=project)
-    allowance = run.account.allowance
+    call = WeightedCall(
+        run=run,
+        public=public,
+        weight=weight,
+        variance=variance,
+        project=validation.boolean("project", project),
+        region=region,
+        allowance=run.account.allowance,
+    )
     if region.counted and weight not in ("throw_away", 0.0):
-        return call.counted(region)
-    average = call.average(region, allowance)
-    if not average.share > 0.0:
-        return average.result(run, None, 0.0, **call.facts(average))
+        return call.counted()
+    if not call.share > 0.0:
+        return call.result(None, 0.0)
     if public is not None:
         region.warn_if_contradicted(public)
-    grid = sum_grid(run.account, allowance, rows.dim, rows.n)
+    grid = sum_grid(run.account, call.allowance, rows.dim, rows.n)
     with run.paid():
-        return call.released(average, allowance, grid)
+        return call.released(grid)

@@ -3,7 +3,6 @@
 The comparison is exact (integers and fractions): there are no false alarms.
 """
 
-import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -18,10 +17,10 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covarianc
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import learners, lifted
 from fastpubpriv.estimators.ladder import full, learn
-from fastpubpriv.estimators.ladder import learn as looks
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.mechanisms import leaves
+from fastpubpriv.mechanisms.sums import SecondMoment, StatisticSum
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import views as pairs_module
 
@@ -80,14 +79,6 @@ HOSTILE = [
 neighbours = partial(random_pairs, sizes=[2, 3, 10, 51], dim=DIM, hostile=HOSTILE, shift=5.0)
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.audit)])
-@pytest.mark.parametrize(("budget", "run"), CASES)
-def test_random_neighbours(budget, run, count):
-    for rows, other in neighbours(np.random.default_rng(60), count):
-        report = record_replay(run, rows, other, budget=budget)
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
-
-
 def ladder(budget, structure, public=PUBLIC):
     return lambda x: estimate_gaussian(x, x_pub=public, budget=budget, structure=structure, **COMMON)
 
@@ -98,6 +89,16 @@ CASES_OF_LADDER = [
     for structure in ("mean", "diagonal", "full")
     for public in (PUBLIC, PUBLIC[:2])
 ]
+
+
+@pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.audit)])
+@pytest.mark.parametrize(("budget", "run"), [*CASES, *CASES_OF_LADDER])
+def test_random_neighbours(budget, run, count):
+    for rows, other in neighbours(np.random.default_rng(60), count):
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        # The shares of the rounds add up to one, whatever was released.
+        assert report.declared_cost >= Fraction(97, 100) * report.allowance
 
 
 @pytest.mark.parametrize(("budget", "run"), [*CASES, *CASES_OF_LADDER])
@@ -193,14 +194,18 @@ def plant(monkeypatch, learn):
     monkeypatch.setitem(learners.METHODS, "lifted_coinpress", replace(lifted.METHOD, learn=learn))
 
 
-def test_catches_a_mean_that_bypasses_release(monkeypatch):
-    def leaky(run, base, problem, *, rounds):
-        learned = lifted.learn(run, base, problem, rounds=rounds)
+@pytest.mark.parametrize("method", ["lifted_coinpress", "ladder"])
+def test_catches_a_mean_that_bypasses_release(monkeypatch, method):
+    original = lifted.learn if method == "lifted_coinpress" else learn.climb
+
+    def leaky(run, *arguments, **options):
+        learned = original(run, *arguments, **options)
         return replace(learned, mean=learned.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     plant(monkeypatch, leaky)
+    monkeypatch.setattr(learn, "climb", leaky)
     with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(gaussian(ZCDP(0.5), method="lifted_coinpress", rounds=3), *hostile_pair(), budget=ZCDP(0.5))
+        record_replay(gaussian(ZCDP(0.5), method=method), *hostile_pair(), budget=ZCDP(0.5))
 
 
 def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
@@ -219,19 +224,22 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
     )
 
 
-def test_catches_clipping_to_a_private_radius(monkeypatch):
-    original = lifted.SecondMoment.release
+@pytest.mark.parametrize(
+    ("kind", "options"), [(SecondMoment, {"rounds": 3}), (StatisticSum, {"structure": "diagonal"})]
+)
+def test_catches_clipping_to_a_private_radius(monkeypatch, kind, options):
+    original = kind.release
 
-    def data_dependent(self, account, rows, executor, **options):
+    def data_dependent(self, account, rows, executor, **given):
         largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
-        return original(dataclasses.replace(self, radius=min(self.radius, largest)), account, rows, executor, **options)
+        return original(replace(self, radius=min(self.radius, largest)), account, rows, executor, **given)
 
-    monkeypatch.setattr(lifted.SecondMoment, "release", data_dependent)
+    monkeypatch.setattr(kind, "release", data_dependent)
     rows = np.full((10, DIM), 1e-3)
     other = rows.copy()
     other[4] = 2e-3
     with pytest.raises(ReplayError, match="depends on private rows"):
-        record_replay(gaussian(ZCDP(0.5), rounds=3), rows, other, budget=ZCDP(0.5))
+        record_replay(gaussian(ZCDP(0.5), **options), rows, other, budget=ZCDP(0.5))
 
 
 def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
@@ -246,17 +254,6 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=ZCDP(0.5))
     monkeypatch.undo()
     record_replay(run, rows, other, budget=ZCDP(0.5))
-
-
-# ---- Record and replay of the ladder: every rung's releases promise what they cost, on every path, and nothing passes them by.
-@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.audit)])
-@pytest.mark.parametrize(("budget", "run"), CASES_OF_LADDER)
-def test_random_neighbours_of_ladder(budget, run, count):
-    for rows, other in neighbours(np.random.default_rng(70), count):
-        report = record_replay(run, rows, other, budget=budget)
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
-        # The shares of the rounds add up to one, whatever was released.
-        assert report.declared_cost >= Fraction(97, 100) * report.allowance
 
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
@@ -306,15 +303,14 @@ def test_counts_before_sums(notion, structure):
             assert report.declared_cost >= Fraction(97, 100) * report.allowance
 
 
-# Planted faults: each must be caught.
 def test_catches_edges_that_follow_private_rows(monkeypatch):
-    original = looks.count_norms
+    original = learn.count_norms
 
     def fitted(run, affine, edges, share, *, name):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
         return original(run, affine, edges * largest, share, name=name)
 
-    monkeypatch.setattr(looks, "count_norms", fitted)
+    monkeypatch.setattr(learn, "count_norms", fitted)
     rows = np.random.default_rng(73).standard_normal((300, DIM))
     other = rows.copy()
     other[4] = 1e3
@@ -336,18 +332,6 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
     raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "full"), *hostile_pair(), budget=BUDGETS["zcdp"])
 
 
-def test_catches_a_mean_that_bypasses_release_of_ladder(monkeypatch):
-    original = learn.climb
-
-    def leaky(run, base, view, structure, x_pub):
-        found = original(run, base, view, structure, x_pub)
-        return replace(found, mean=found.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
-
-    monkeypatch.setattr(learn, "climb", leaky)
-    with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(ladder(BUDGETS["zcdp"], "mean"), *hostile_pair(), budget=BUDGETS["zcdp"])
-
-
 def test_catches_features_that_depend_on_the_company(monkeypatch):
     # Centred by the mean of the block: every row moves when one is replaced.
     original = leaves.AxisFeatures._block
@@ -360,21 +344,6 @@ def test_catches_features_that_depend_on_the_company(monkeypatch):
     other = rows.copy()
     other[4] = 1e3
     raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
-
-
-def test_catches_clipping_to_a_private_radius_of_ladder(monkeypatch):
-    original = learn.StatisticSum.release
-
-    def data_dependent(self, account, rows, executor, **options):
-        largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
-        return original(replace(self, radius=min(self.radius, largest)), account, rows, executor, **options)
-
-    monkeypatch.setattr(learn.StatisticSum, "release", data_dependent)
-    rows = np.full((10, DIM), 1e-3)
-    other = rows.copy()
-    other[4] = 2e-3
-    with pytest.raises(ReplayError, match="depends on private rows"):
-        record_replay(ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
 
 
 def test_the_public_rung_makes_no_call():

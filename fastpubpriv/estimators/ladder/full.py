@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import PublicBase, shift_of, weight_of
-from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, chi_beyond, clip_factor, early_cut, excess_of
+from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, best_cut, chi_beyond, clip_factor, excess_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, unpacked
@@ -40,20 +41,27 @@ class Noisy:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turned:
-    """A released covariance in the eigenbasis of a target: what shrinkage works on."""
+class WeightedTarget:
+    """A released covariance in the eigenbasis of a target: what shrinkage works on.
+
+    The target is worth so many rows on the `diagonal` and `off` it.
+    """
 
     name: str
     vectors: FloatArray
-    target: FloatArray
+    values: FloatArray
     released: FloatArray
     scale: FloatArray
     noisy: Noisy
+    diagonal: float = 1.0
+    off: float = 1.0
+    log_likelihood: float = -math.inf
 
     @property
     def prior(self) -> FloatArray:
-        """Variance of the off-diagonal entries around the target, for one row's worth of evidence."""
-        return np.outer(self.target, self.target)
+        """Variance of the off-diagonal entries around the target, and half of that of the diagonal ones."""
+        worth = np.where(np.eye(len(self.values), dtype=bool), self.diagonal, self.off)
+        return np.outer(self.values, self.values) / worth
 
     @property
     def sampling(self) -> FloatArray:
@@ -66,113 +74,79 @@ class Turned:
         noise = self.noisy.std**2 / 2.0
         return np.full_like(self.released, noise) if self.name == PREVIOUS else self.sampling + noise
 
+    def error_sq(self, *, reported: bool = False) -> float:
+        """Predicted squared relative Frobenius error.
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Weighed:
-    """A target with its evidence: worth so many rows on the diagonal and off it, and the error it is predicted to leave."""
-
-    turned: Turned
-    diagonal: float
-    off: float
-    log_likelihood: float
-
-    def strengths(self) -> FloatArray:
-        """Rows' worth of evidence of each entry."""
-        side = len(self.turned.target)
-        return np.where(np.eye(side, dtype=bool), self.diagonal, self.off)
-
-    @property
-    def error_sq(self) -> float:
-        """Predicted squared relative Frobenius error."""
-        turned, prior = self.turned, self.turned.prior / self.strengths()
-        left = prior * turned.error / (prior + turned.error)
-        if turned.name == PREVIOUS:
-            left = left + turned.sampling
-        factor = 1.0 + np.eye(len(prior))
-        return float(np.sum(factor * left / np.outer(turned.scale, turned.scale)))
-
-    @property
-    def reported_error_sq(self) -> float:
-        """`error_sq` without the credit for what was fitted: entries of the diagonal, and evidence within a standard error.
-
-        As many entries as tell the evidence leave its variance uncertain by that many halves of them, as a share.
+        As `reported` without the credit for what was fitted: entries of the diagonal, and evidence within a standard error. As many
+        entries as tell the evidence leave its variance uncertain by that many halves of them, as a share.
         """
-        turned = self.turned
-        side = len(turned.target)
-        doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
-        np.fill_diagonal(doubt, math.sqrt(2.0 / side))
-        prior = turned.prior / self.strengths() + np.minimum(doubt, 1.0) * turned.error
-        left = prior * turned.error / (prior + turned.error)
-        if turned.name == "diagonal":
-            np.fill_diagonal(left, np.diag(turned.error))
-        if turned.name == PREVIOUS:
-            left = left + turned.sampling
-        factor = 1.0 + np.eye(side)
-        return float(np.sum(factor * left / np.outer(turned.scale, turned.scale)))
+        prior, error, side = self.prior, self.error, len(self.values)
+        if reported:
+            doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
+            np.fill_diagonal(doubt, math.sqrt(2.0 / side))
+            prior = prior + np.minimum(doubt, 1.0) * error
+        left = prior * error / (prior + error)
+        if reported and self.name == "diagonal":
+            np.fill_diagonal(left, np.diag(error))
+        if self.name == PREVIOUS:
+            left = left + self.sampling
+        return float(np.sum((1.0 + np.eye(side)) * left / np.outer(self.scale, self.scale)))
 
     def shrunk(self) -> FloatArray:
         """The release drawn to the target by the weight of each entry, in the target's eigenbasis."""
-        prior = self.turned.prior / self.strengths()
-        target = np.diag(self.turned.target)
-        return target + prior / (prior + self.turned.error) * (self.turned.released - target)
+        prior, target = self.prior, np.diag(self.values)
+        return target + prior / (prior + self.error) * (self.released - target)
 
 
-def turned(name: str, target: FloatArray, noisy: Noisy) -> Turned:
-    """The release in the eigenbasis of `target`."""
-    values, vectors = spectrum(target)
-    values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
-    released = symmetric(vectors.T @ noisy.value @ vectors)
-    scale = np.maximum(np.diag(released), np.minimum(0.2 * values, noisy.std * math.sqrt(len(values))))
-    return Turned(name, vectors, values, released, np.maximum(scale, 1e-13 * values), noisy)
-
-
-def weigh(one: Turned, low: float) -> Weighed:
-    """Find how much the target is worth, for the diagonal and the off-diagonal entries each by itself.
+def weighted_target(name: str, target: FloatArray, noisy: Noisy, low: float) -> WeightedTarget:
+    """Find how much a target is worth, for the diagonal and the off-diagonal entries each by itself.
 
     `low` is the public strength in degrees of freedom: a prior doubt of what lies far below it.
     """
-    side = len(one.target)
-    upper = np.triu_indices(side, 1)
-    gaps = one.released - np.diag(one.target)
+    values, vectors = spectrum(target)
+    values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
+    released, side = symmetric(vectors.T @ noisy.value @ vectors), len(values)
+    scale = np.maximum(np.diag(released), np.minimum(0.2 * values, noisy.std * math.sqrt(side)))
+    one = WeightedTarget(name, vectors, values, released, np.maximum(scale, 1e-13 * values), noisy)
+    gaps = released - np.diag(values)
     found, total = [], 0.0
-    for entries, factor in (((np.arange(side),) * 2, 2.0), (upper, 1.0)):
+    for entries, factor in (((np.arange(side),) * 2, 2.0), (np.triu_indices(side, 1), 1.0)):
         squares, prior, error = np.square(gaps[entries]), one.prior[entries], one.error[entries]
         variance = factor * (prior / GRID[:, None] + error)
         levels = -0.5 * np.sum(squares / variance + np.log(variance), axis=1)
-        if one.name != PREVIOUS:
+        if name != PREVIOUS:
             levels -= 0.5 * np.square(np.minimum(np.log(GRID / low), 0.0) / DOUBT)
         best = int(np.argmax(np.nan_to_num(levels, nan=-np.inf)))
         found.append(float(GRID[best]))
         total += float(levels[best])
-    if one.name == "diagonal":
+    if name == "diagonal":
         total -= side / 2.0  # for the entries that were fitted
-    return Weighed(one, found[0], found[1], total)
+    return replace(one, diagonal=found[0], off=found[1], log_likelihood=total)
 
 
-def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> Weighed:
+def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> WeightedTarget:
     """The target to shrink to: the likeliest, or the rounds before where they are predicted to leave less error."""
-    weighed = {name: weigh(turned(name, target, noisy), low) for name, target in targets.items()}
+    weighed = {name: weighted_target(name, target, noisy, low) for name, target in targets.items()}
     previous = weighed.pop(PREVIOUS, None)
     able = [each for each in weighed.values() if previous is None or each.diagonal >= LEAST_DIAGONAL]
     if not able:
         assert previous is not None
         return previous
     best = max(able, key=lambda each: each.log_likelihood)
-    return previous if previous is not None and previous.error_sq < best.error_sq else best
+    return previous if previous is not None and previous.error_sq() < best.error_sq() else best
 
 
-def repaired_target(weighed: Weighed) -> tuple[FloatArray, int]:
+def repaired_target(weighed: WeightedTarget) -> tuple[FloatArray, int]:
     """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, and how many were raised.
 
     Never a floor relative to the largest eigenvalue: that is far above the small ones of a covariance whose columns differ.
     """
-    target, std = weighed.turned.target, weighed.turned.noisy.std
+    target, std, turn = weighed.values, weighed.noisy.std, weighed.vectors
     floor = np.minimum(0.2 * target, 0.35 * std * math.sqrt(2.0 * len(target)) + 1e-9 * target)
     root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(target))))
     values, vectors = spectrum(symmetric(weighed.shrunk() / np.outer(root, root)))
     raised = int(np.count_nonzero(values < 1.0))
     inner = (vectors * np.maximum(values, 1.0)) @ vectors.T * np.outer(root, root)
-    turn = weighed.turned.vectors
     return symmetric(turn @ inner @ turn.T), raised
 
 
@@ -185,41 +159,28 @@ FAR_EXCESS = 0.03
 
 
 def lifted_place(vectors: FloatArray) -> int:
-    """Which of the ascending eigenvalues with these eigenvectors (dim + 1, dim + 1) is left out as that of the lifted coordinate.
+    """Which of the ascending eigenvalues of (v, 1) is left out: the lifted coordinate's, but in several columns the least.
 
-    In one column it has to be told from the other, which may be far smaller. In several the least is left out, whichever it is: a
-    round for its sake alone costs all others more.
+    There a round for its sake alone costs all others more.
     """
     return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
     """What the second moments gave, in the coordinates v of the public base.
 
-    `start` is the mean before its own release; `powers` are the lower
-    root of the covariance and its inverse; `least` the least eigenvalue of the last round and `slack` what noise and sampling may
-    have moved it by. `bias` is what clipping is taken to leave, relative to the covariance; it is in `error`.
+    `start` is the mean before its own release, `powers` the lower root of the covariance and its inverse, `error` what is predicted
+    for it with what clipping is taken to leave. `under_resolved`: noise could have made the least eigenvalue of the last round.
     """
 
-    covariance: FloatArray
     start: FloatArray
     powers: tuple[FloatArray, FloatArray]
-    target: str
-    strengths: tuple[float, float]
-    clip_factor: float
-    floored: int
     error: float
-    least: float
-    slack: float
-    bias: float = 0.0
+    under_resolved: bool
+    details: dict[str, Any]
     pieces: RadialMean | None = None
     map: FloatArray | None = None
-
-    @property
-    def under_resolved(self) -> bool:
-        """Whether noise could have made the least eigenvalue."""
-        return self.least <= self.slack
 
 
 def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
@@ -262,18 +223,17 @@ class FullRung:
 
     def radius(self, share: Fraction | None) -> float:
         """Where the next round clips, if it gets this share or (None) is the last."""
-        plan = self.plan
-        if self._norms is not None and share is not None:
+        plan, norms = self.plan, self._norms
+        if norms is not None and share is not None:
 
-            def slack(radius: float) -> float:
-                return plan.slack(plan.std(radius * radius, share))
+            def error(radius: float) -> float:
+                """What noise hides against the trace that is not seen."""
+                return plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2)
 
-            return early_cut(self._norms, slack=slack, least=math.sqrt(self._least_sq(self._norms)))
-        if self.made == 0:
-            return math.sqrt(plan.first_radius_sq)
-        if share is None:
-            return math.sqrt(plan.last_radius_sq(self.made, self.left))
-        return math.sqrt(plan.early_radius_sq(share, far=self._far))
+            usual = None if self.made else norms.quantile_sq(0.9)
+            least_sq = plan.white_radius_sq if self.made else plan.first_radius_sq
+            return best_cut(norms, error, least=math.sqrt(least_sq if usual is None else min(usual, least_sq)))
+        return math.sqrt(plan.radius_sq(self.made, share, self.left, far=self._far))
 
     @property
     def amplified(self) -> float:
@@ -283,26 +243,12 @@ class FullRung:
         return max(one / other, 1.0)
 
     def see(self, norms: Norms) -> None:
-        """Take notice of released norms of the rows: until the next round they say where to clip, and whether rows lie far out."""
-        self._norms = norms
-        self._far = self._narrow_excess(norms) > FAR_EXCESS
-
-    def _narrow_excess(self, norms: Norms) -> float:
-        """What a ball for white rows would cut off, for each column, beyond what it cuts off white rows."""
-        dim = self.plan.dim
-        quartile = norms.quantile_sq(0.75)
-        if quartile is None:
-            return 0.0
-        unit = max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim)
-        white = chi2_quantile(0.9, dim)
-        return (norms.beyond(math.sqrt(1.0 + unit * white), power=2) / unit - chi_beyond(dim, white)) / dim
-
-    def _least_sq(self, norms: Norms) -> float:
-        plan = self.plan
-        if self.made:
-            return plan.white_radius_sq
-        seen = norms.quantile_sq(0.9)
-        return plan.first_radius_sq if seen is None else min(seen, plan.first_radius_sq)
+        """Take notice of norms, which say where the next round clips, and whether a ball for white rows would cut off far more."""
+        self._norms, dim, quartile = norms, self.plan.dim, norms.quantile_sq(0.75)
+        if quartile is not None:
+            unit, white = max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim), chi2_quantile(0.9, dim)
+            beyond = norms.beyond(math.sqrt(1.0 + unit * white), power=2) / unit
+            self._far = (beyond - chi_beyond(dim, white)) / dim > FAR_EXCESS
 
     def absorb(self, released: Released, radius: float, share: Fraction) -> None:
         """Precondition by what an early round released."""
@@ -353,18 +299,18 @@ class FullRung:
         start, covariance = self._back(repaired, inner, first / mass, std)
         powers = lower_powers(covariance)
         return Resolved(
-            covariance=covariance,
             # A released moment may be of any size: a start that cannot be written in whitened coordinates is no better than none.
             start=start if np.isfinite(powers[1] @ start).all() else np.zeros(dim),
             powers=powers,
-            target=best.turned.name,
-            strengths=(best.diagonal, best.off),
-            clip_factor=factor,
-            floored=floored,
-            error=math.sqrt(best.reported_error_sq + bias_sq),
-            least=least,
-            slack=self.plan.slack(std),
-            bias=math.sqrt(bias_sq),
+            error=math.sqrt(best.error_sq(reported=True) + bias_sq),
+            under_resolved=least <= self.plan.slack(std),
+            details={
+                "target": best.name,
+                "target_strength": (best.diagonal, best.off),
+                "clip_factor": factor,
+                "clip_bias": math.sqrt(bias_sq),
+                "floored": floored,
+            },
         )
 
     def _targets(
@@ -433,15 +379,21 @@ def complete_share(resolved: Resolved) -> float:
 
 
 class Squares:
-    """The second moment about a mean, E (x - mean)(x - mean)^T, as linear maps of the released one of rows y: (x - mean) = L y."""
+    """The second moment about a mean, E (x - mean)(x - mean)^T, as linear maps of the released one of rows y: (x - mean) = L y.
+
+    `inside`, `outer` and `inner` (dim, dim) are L M L^T for the clipped one, its outer piece and the identity.
+    """
 
     def __init__(self, base: PublicBase, resolved: Resolved, mean: FloatArray) -> None:
         assert resolved.pieces is not None
         assert resolved.map is not None
         self.pieces: RadialMean = resolved.pieces
         side = len(resolved.map)
-        self.maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
-        self.clipped, self.outer = (unpacked(each, side) for each in (self.pieces.mean, self.pieces.outer))
+        maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
+        moments = unpacked(self.pieces.mean, side), unpacked(self.pieces.outer, side), np.eye(side)
+        self.inside, self.outer, self.inner = (maps @ each @ maps.T for each in moments)
+        self.lengths: FloatArray = np.sum(maps**2, axis=1)
+        self.trace = float(np.trace(moments[1]))
 
     @property
     def heavy(self) -> float:
@@ -453,8 +405,7 @@ class Squares:
         """What rows that no count can show may add to the variance of each column, (dim,), if it has a heavy tail."""
         law = self.pieces.norms.law
         rows = 0.0 if law is None else FAR_ROWS * law.octave_std * law.end / self.pieces.n
-        lengths: FloatArray = np.sum(self.maps**2, axis=1)
-        return rows * lengths
+        return rows * self.lengths
 
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
@@ -463,15 +414,13 @@ class Squares:
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
-        share = np.minimum(far / (lengths * max(float(np.trace(self.outer)), least)), 1.0)
+        share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         variance = gaussian / lengths**2 + share * self.heavy
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
 
     def covariances(self) -> Functional:
         """What is known of E (x - mean)(x - mean)^T, (dim, dim)."""
-        inside, outer, inner = (
-            self.maps @ each @ self.maps.T for each in (self.clipped, self.outer, np.eye(len(self.outer)))
-        )
+        inside, outer, inner = self.inside, self.outer, self.inner
         squares, spread = np.diag(inner), np.diag(inside)
         lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
         gaussian = np.outer(spread, spread) + inside**2
@@ -480,9 +429,7 @@ class Squares:
 
     def correlations(self) -> Functional:
         """What is known of correlations, to first order in what is not known of covariances."""
-        inside, outer, inner = (
-            self.maps @ each @ self.maps.T for each in (self.clipped, self.outer, np.eye(len(self.outer)))
-        )
+        inside, outer, inner = self.inside, self.outer, self.inner
         unit = np.sqrt(np.maximum(np.diag(inside), np.finfo(np.float64).tiny))
         r, o, g = (each / np.outer(unit, unit) for each in (inside, outer, inner))
         r = np.clip(r, -1.0, 1.0)
@@ -515,9 +462,9 @@ def report_of(
     heavy = np.array([reason == "heavy_tail" for reason in reasons])
     return GaussianReport(
         reasons=reasons,
-        **_parts("mean", means, 0.0),
-        **_parts("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
-        **_parts("correlation", correlations, np.outer(off / spread, off / spread)),
+        **parts_of("mean", means),
+        **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
+        **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
 
 
@@ -536,23 +483,25 @@ def report_of_public(public: FloatArray) -> GaussianReport | None:
     turned = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
     # The deviation of Student's law stands in for its wider quantiles.
     student = math.sqrt((m - 1.0) / (m - 3.0) / m)
-    product, none = np.outer(scale, scale), np.zeros_like(r)
+    product = np.outer(scale, scale)
     few = (_kurtosis(public) > KURTOSIS) | (m < SOME_PUBLIC)
+
+    def known(name: str, value: FloatArray, std: FloatArray) -> dict[str, FloatArray]:
+        none = np.zeros_like(value)
+        return parts_of(name, Functional(value=value, std=student * std, noise=none, tail=none, extra=none))
+
     return GaussianReport(
         reasons=tuple("few_rows" if each else "ok" for each in few.tolist()),
-        mean=frozen(public.mean(axis=0)), mean_std=frozen(student * scale), mean_below=frozen(none[0]),
-        mean_above=frozen(none[0]), covariance=frozen(product * r),
-        covariance_std=frozen(student * product * np.sqrt(np.maximum(both - r * r, 0.0))), covariance_below=frozen(none),
-        covariance_above=frozen(none), correlation=frozen(np.clip(r, -1.0, 1.0)),
-        correlation_std=frozen(student * np.sqrt(np.maximum(turned, 0.0))), correlation_below=frozen(none),
-        correlation_above=frozen(none),
-    )  # fmt: skip
+        **known("mean", public.mean(axis=0), scale),
+        **known("covariance", product * r, product * np.sqrt(np.maximum(both - r * r, 0.0))),
+        **known("correlation", np.clip(r, -1.0, 1.0), np.sqrt(np.maximum(turned, 0.0))),
+    )
 
 
-def _parts(
-    name: str, known: Functional, around: FloatArray | float, above: FloatArray | float = 0.0, share: float = 1.0
+def parts_of(
+    name: str, known: Functional, around: FloatArray | float = 0.0, above: FloatArray | float = 0.0, share: float = 1.0
 ) -> dict[str, FloatArray]:
-    """The fields of a report about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
+    """The fields of a result about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
     found = {
         name: known.value,
         f"{name}_std": known.std,
@@ -571,9 +520,7 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> tuple[s
     if pieces.reason in ("unresolved", "point_mass"):
         return ("unresolved",) * len(known.value)
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
-    outer = np.diag(squares.maps @ squares.outer @ squares.maps.T)
-    lengths = np.sum(squares.maps**2, axis=1)
-    doubt = lengths * pieces.piece_std
+    outer, doubt = np.diag(squares.outer), squares.lengths * pieces.piece_std
     dim = len(variances)
     # What the outer piece of white Gaussian rows has of each variance, the constant of a row (y, 1) apart.
     white = (chi_beyond(dim, pieces.radius / 2.0 - 1.0) - chi_beyond(dim, pieces.radius - 1.0)) / dim

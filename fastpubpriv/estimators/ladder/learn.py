@@ -36,24 +36,23 @@ from fastpubpriv.estimators.ladder.schedule import (
     EARLY_SHARES,
     LEAST_LAST,
     MOST_ROUNDS,
+    VECTOR_RADII,
     CountShares,
     Norms,
     Outlook,
-    Scales,
     axis_variances,
     count_draws,
-    diagonal_radius,
     full_plan,
     mean_clip,
     mean_cut,
-    mean_radius,
     outlook,
     scale_edges,
 )
-from fastpubpriv.estimators.lifted import GaussianMethod
+from fastpubpriv.estimators.lifted import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan
 from fastpubpriv.estimators.preconditioner import Options
+from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
@@ -104,11 +103,9 @@ def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
     norms = count_norms(run, base.affine, edges, counts.first, name="norms of rows")
     middle_sq = norms.quantile_sq(0.5)
     stretch = stretch_of(middle_sq, base.strength)
-    if stretch == 1.0:
+    if middle_sq is None or stretch == 1.0:
         return Look(base, norms, middle_sq=middle_sq)
-    assert middle_sq is not None
-    refuted = off_scale(stretch, base.strength)
-    shrunk = replace(norms, edges=norms.edges / stretch)
+    shrunk, refuted = replace(norms, edges=norms.edges / stretch), off_scale(stretch, base.strength)
     return Look(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
 
 
@@ -148,27 +145,28 @@ class Climbed:
     covariance: FloatArray
     mean_noise_std: FloatArray
     structure: str
-    status: str
     covariance_error: float
     mean_error: float
+    under_resolved: bool = False
     rounds: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
     report: GaussianReport | None = None
 
 
 def status_of(found: Climbed) -> str:
-    """The status of a rung, or what released numbers say against the public rows.
+    """The structure of a rung, "ok" if full, or what released numbers say against the public rows.
 
     "clipped" where the ball around them held the private mean back, "shifted" where the private mean lies farther from theirs than
     chance explains, "rescaled" where the private rows have another scale.
     """
     if found.details.get("edge", 0.0) > AT_THE_EDGE:
         return "clipped"
-    if found.status == "under_resolved":
-        return found.status
-    if found.details.get("shifted", False):
-        return "shifted"
-    return "rescaled" if found.details.get("rescaled", False) else found.status
+    if found.under_resolved:
+        return "under_resolved"
+    for word in ("shifted", "rescaled"):
+        if found.details.get(word, False):
+            return word
+    return "ok" if found.structure == "full" else found.structure
 
 
 def draws(dim: int) -> int:
@@ -203,88 +201,62 @@ def public_rung(base: PublicBase, view: Outlook) -> Climbed:
         covariance=base.covariance,
         mean_noise_std=np.zeros(len(base.center)),
         structure="public",
-        status="public",
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
         details={"mean_weight": 0.0, "guess": base.strength.guess},
     )
 
 
-def mean_rung(
+def vector_rung(
     base: PublicBase,
     view: Outlook,
+    structure: str,
     released: Released,
     n: float,
     *,
     radius: float | None = None,
     seen: Look | None = None,
 ) -> Climbed:
-    """The public covariance and a combined mean, from the released sum of v clipped to `radius`."""
-    std, dim = released.noise_std / n, len(base.center)
-    average = released.value / n
+    """The public covariance, or with released variances along its axes ("diagonal"), and a combined mean.
+
+    Released is the sum of v, or of `AxisFeatures`, clipped to `radius`, by default that of the rung.
+    """
+    std, dim, public = released.noise_std / n, len(base.center), base.strength
+    average, own = released.value[:dim] / n, {}
     length_sq = float(np.sum(np.square(average)))
-    spread = base.strength.radius_sq(0.5) / chi2_quantile(0.5, dim)
-    shift = shift_of(length_sq / spread, dim * std * std / spread, base.strength, n, freedom=base.strength.low + 2.0)
-    error_sq = dim / n + std * std * float(np.sum(1.0 / base.strength.spectrum()))
+    if structure == "diagonal":
+        variances, common = axis_variances(released.value / n, std, n, public)
+        inverse = 1.0 / variances
+        noise_sq, distance_sq = std * std * float(np.sum(inverse)), float(np.sum(np.square(average) * inverse))
+        error_sq = dim / n + noise_sq
+        scaled = base.root * np.sqrt(variances)
+        covariance = symmetric(scaled @ scaled.T)
+        own = {"axis_variances": variances, "common_scale": common}
+    else:
+        spread = public.radius_sq(0.5) / chi2_quantile(0.5, dim)
+        noise_sq, distance_sq = dim * std * std / spread, length_sq / spread
+        error_sq = dim / n + std * std * float(np.sum(1.0 / public.spectrum()))
+        covariance = base.covariance
+    shift = shift_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
     weight = weight_of(shift, error_sq)
-    predicted = view.rungs["mean"]
-    covariance = base.covariance
-    if seen is not None and seen.middle_sq is not None and length_sq - dim * std * std > TOGETHER * seen.middle_sq:
+    square = length_sq - dim * std * std
+    if structure == "mean" and seen is not None and square > TOGETHER * (seen.middle_sq or math.inf):
         # Rows that are far because they are elsewhere say nothing about the scale.
         covariance, shift = covariance / seen.stretch**2, replace(shift, beyond_chance=True)
     weights = _axis_weights(base, weight, std, n)
+    predicted = view.rungs[structure]
     return Climbed(
         mean=base.settled(base.center + base.root @ (weights * average)),
         covariance=covariance,
-        mean_noise_std=std * _norms(base.root * weights),
-        structure="mean",
-        status="mean",
+        mean_noise_std=std * row_lengths(base.root * weights),
+        structure=structure,
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
         details={
             "mean_weight": weight,
-            "edge": edge(average, std, mean_radius(base.strength) if radius is None else radius),
-            "guess": base.strength.guess,
-            **_shown(shift, seen),
-        },
-    )
-
-
-def diagonal_rung(
-    base: PublicBase,
-    view: Outlook,
-    released: Released,
-    n: float,
-    *,
-    radius: float | None = None,
-    seen: Look | None = None,
-) -> Climbed:
-    """Released variances along the axes of the public covariance, and a combined mean."""
-    std, dim = released.noise_std / n, len(base.center)
-    average = released.value / n
-    scales: Scales = axis_variances(average, std, n, base.strength)
-    inverse = 1.0 / scales.variances
-    noise_sq = std * std * float(np.sum(inverse))
-    distance_sq = float(np.sum(np.square(average[:dim]) * inverse))
-    shift = shift_of(distance_sq, noise_sq, base.strength, n, freedom=base.strength.low + 2.0)
-    weight = weight_of(shift, dim / n + noise_sq)
-    predicted = view.rungs["diagonal"]
-    scaled = base.root * np.sqrt(scales.variances)
-    weights = _axis_weights(base, weight, std, n)
-    return Climbed(
-        mean=base.settled(base.center + base.root @ (weights * average[:dim])),
-        covariance=symmetric(scaled @ scaled.T),
-        mean_noise_std=std * _norms(base.root * weights),
-        structure="diagonal",
-        status="diagonal",
-        covariance_error=predicted.covariance,
-        mean_error=predicted.mean,
-        details={
-            "mean_weight": weight,
-            "edge": edge(average[:dim], std, diagonal_radius(base.strength) if radius is None else radius),
-            "axis_variances": scales.variances,
-            "common_scale": scales.common,
-            "guess": base.strength.guess,
+            "edge": edge(average, std, VECTOR_RADII[structure](public) if radius is None else radius),
+            **own,
+            "guess": public.guess,
             **_shown(shift, seen),
         },
     )
@@ -318,20 +290,16 @@ def full_rung(
     return Climbed(
         mean=base.settled(mean) if resolved.under_resolved else mean,
         covariance=symmetric(back @ back.T),
-        mean_noise_std=weight * std * _norms(back),
+        mean_noise_std=weight * std * row_lengths(back),
         structure="full",
-        status="under_resolved" if resolved.under_resolved else "ok",
+        under_resolved=resolved.under_resolved,
         covariance_error=resolved.error,
         mean_error=math.sqrt(weight * error_sq),
         rounds=rounds,
         details={
             "mean_weight": weight,
             "edge": edge(average, std, mean_clip(dim) if radius is None else radius),
-            "target": resolved.target,
-            "target_strength": resolved.strengths,
-            "clip_factor": resolved.clip_factor,
-            "clip_bias": resolved.bias,
-            "floored": resolved.floored,
+            **resolved.details,
             "public_covariance_error": view.rungs["public"].covariance,
             **_shown(shift, seen),
         },
@@ -375,60 +343,43 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
     base, norms = seen.base, seen.norms
     rest = allowance * (1 - view.counts.vectors)
     noise = Noise(run.account.pure, allowance)
-    if structure == "mean":
-        radius = mean_radius(public)
-        if norms is not None and norms.plenty:
+    if structure != "full":
+        radius = VECTOR_RADII[structure](public)
+        if structure == "mean" and norms is not None and norms.plenty:
             error = math.sqrt(dim) * noise.vector(dim, 1 - view.counts.vectors) / n
             radius = mean_cut(norms, noise=error, least=0.5 * radius)
-        measurement = VectorSum(affine=base.affine, radius=radius)
-        released = run.release(measurement, name="mean", cost=rest, clip_radius=radius)
-        return mean_rung(base, view, released, n, radius=radius, seen=seen)
-    if structure == "diagonal":
-        radius = diagonal_radius(public)
-        features = AxisFeatures(center=base.center, matrix=base.inverse)
-        both = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
-        released = run.release(both, name="mean and axis variances", cost=rest, clip_radius=radius)
-        return diagonal_rung(base, view, released, n, radius=radius, seen=seen)
+        measurement: VectorSum | StatisticSum = VectorSum(affine=base.affine, radius=radius)
+        if structure == "diagonal":
+            features = AxisFeatures(center=base.center, matrix=base.inverse)
+            measurement = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
+        name = "mean" if structure == "mean" else "mean and axis variances"
+        released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
+        return vector_rung(base, view, structure, released, n, radius=radius, seen=seen)
     part = 1 - view.mean_share - view.counts.vectors
     rung = FullRung(base, full_plan(public, n, noise.part(part)))
     if norms is not None:
         rung.see(norms.lifted())
-    # Norms of public rows help a count where the coordinates are not their own.
-    helping = x_pub if len(x_pub) >= HELPING * dim else x_pub[:0]
-    resolved = _second_moments(run, rung, part, helping)
-    return _with_mean(run, base, view, rung.made, resolved, seen, x_pub, helping)
-
-
-def _with_mean(
-    run: Run, base: PublicBase, view: Outlook, rounds: int, resolved: Resolved, seen: Look, x_pub: FloatArray,
-    helping: FloatArray,
-) -> Climbed:  # fmt: skip
-    """Release the mean of whitened rows, and put it together with the covariance, with intervals for both."""
-    n, dim = run.rows.n, run.rows.dim
-    affine = mean_step_map(base, resolved)
-    plan = RadialPlan.of(run.account, n, dim, view.mean_share)
-    share = complete_share(resolved)
-    average = plan.measure(
+    resolved = _second_moments(run, rung, part, x_pub)
+    share, affine = complete_share(resolved), mean_step_map(base, resolved)
+    average = RadialPlan.of(run.account, n, dim, view.mean_share).measure(
         run,
         affine,
-        np.sqrt(squared_norms(affine, helping)),
+        np.sqrt(helping_norms(affine, x_pub)),
         what="the mean",
         counted=None if share == 1.0 else share * n,
     )
     added, bias_sq = tail_of(average, 1.0)
-    found = full_rung(
-        base, view, resolved, average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std, n, rounds,
-        radius=average.radius, seen=seen, bias_sq=bias_sq,
-    )  # fmt: skip
+    mean, std = average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std
+    found = full_rung(base, view, resolved, mean, std, n, rung.made, radius=average.radius, seen=seen, bias_sq=bias_sq)
     report = report_of(base, resolved, found.mean, average, x_pub, share)
     # What is not known of a tail is not predicted either.
     guess = any(reason != "ok" for reason in report.reasons)
     return replace(found, covariance=found.covariance / share, report=report, details={**found.details, "guess": guess})
 
 
-def squared_norms(affine: AffineMap, rows: FloatArray) -> FloatArray:
-    """|y|^2 of public rows under a map, (m,)."""
-    if not len(rows):
+def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
+    """|y|^2 of public rows under a map, (m,), or none where they are too few to guide a count: it is about their own mean."""
+    if rows is None or len(rows) < HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
     found: FloatArray = np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
@@ -448,47 +399,43 @@ def _second_moments(run: Run, rung: FullRung, part: Fraction, public: FloatArray
         rung.absorb(released, radius, step.share)
     plan = SquarePlan.of(run.account, run.rows.n, run.rows.dim + 1, part * rung.left)
     pieces = plan.measure(
-        run, rung.affine, squared_norms(rung.affine, public), amplified=rung.amplified,
+        run, rung.affine, helping_norms(rung.affine, public), amplified=rung.amplified,
         names=("norms before the last round", "last second moment"),
     )  # fmt: skip
     return rung.finish_in_pieces(pieces)
-
-
-def _norms(root: FloatArray) -> FloatArray:
-    """Length of each row of a root: what noise of standard deviation one becomes in each column."""
-    lengths: FloatArray = np.sqrt(np.einsum("ij,ij->i", root, root))
-    return lengths
 
 
 # How far more private rows are looked for, in doublings.
 MOST_DOUBLINGS = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ladder:
-    """A call that is ready: what the public rows say, and the rung to take."""
+def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> GaussianCall:
+    """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
+    base, structure = public_base(x_pub), options.structure
+    noise = Noise(run.account.pure, run.account.allowance)
+    view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
+    taken = view.best if structure == "auto" else structure
+    check_grids(run, view, taken)
+    names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
+    messages = []
+    if base.fallback:
+        messages.append(constant_text([names[j] for j in base.fallback]))
+    if structure == "auto" and taken in ("public", "mean"):
+        messages.append(_advice(base.strength, run.rows.n, noise, view, taken))
+    if structure == "full" and not view.resolved(run.rows.dim):
+        messages.append(
+            f"structure='full' has a predicted relative covariance error of {view.own_error_sq**0.5:.3g} by itself; "
+            f"structure='auto' would take {view.best!r}"
+        )
 
-    base: PublicBase
-    public: FloatArray
-    view: Outlook
-    structure: str
-    warnings: tuple[str, ...]
-
-    @property
-    def reads(self) -> bool:
-        """Whether private rows are read."""
-        return self.structure != "public"
-
-    def estimate(self, run: Run) -> GaussianResult:
-        """Release what the rung needs, after the debit, and put the result together."""
-        found = climb(run, self.base, self.view, self.structure, self.public)
-        strength = self.base.strength
-        source = f"public rows, ridge {self.base.ridge:.3g}"
+    def estimate(run: Run) -> GaussianResult:
+        found = climb(run, base, view, taken, x_pub)
+        source, strength = f"public rows, ridge {base.ridge:.3g}", base.strength
         details = {
-            "rungs": {name: [each.covariance, each.mean] for name, each in self.view.rungs.items()},
-            "auto": self.view.best,
+            "rungs": {name: [each.covariance, each.mean] for name, each in view.rungs.items()},
+            "auto": view.best,
             "public_degrees": [strength.low, strength.likely],
-            "fallback_columns": [run.rows.columns[j] if run.rows.columns else str(j) for j in self.base.fallback],
+            "fallback_columns": [names[j] for j in base.fallback],
             **found.details,
         }
         return GaussianResult(
@@ -508,26 +455,8 @@ class Ladder:
             **run.fields(strength.n_pub),
         )
 
-
-def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> Ladder:
-    """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
-    base, structure = public_base(x_pub), options.structure
-    noise = Noise(run.account.pure, run.account.allowance)
-    view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
-    taken = view.best if structure == "auto" else structure
-    check_grids(run, view, taken)
-    names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
-    messages = []
-    if base.fallback:
-        messages.append(constant_text([names[j] for j in base.fallback]))
-    if structure == "auto" and taken in ("public", "mean"):
-        messages.append(_advice(base.strength, run.rows.n, noise, view, taken))
-    if structure == "full" and not view.resolved(run.rows.dim):
-        messages.append(
-            f"structure='full' has a predicted relative covariance error of {view.own_error_sq**0.5:.3g} by itself; "
-            f"structure='auto' would take {view.best!r}"
-        )
-    return Ladder(base, x_pub, view, taken, tuple(f"estimate_gaussian: {text}" for text in messages))
+    told = tuple(f"estimate_gaussian: {text}" for text in messages)
+    return GaussianCall(estimate=estimate, warnings=told, reads=taken != "public")
 
 
 def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str) -> str:

@@ -13,6 +13,7 @@ from scipy.special import multigammaln, polygamma, psi
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import spectrum, symmetric
+from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, f_quantile
 from fastpubpriv.results.base import frozen
@@ -333,7 +334,7 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
     if shown.all():
         return found
     # A column that shows no spread has only the ridge's, which is next to nothing; its scale is the borrowed one.
-    return found.scaled(np.where(shown, 1.0, spreads / np.sqrt(np.einsum("ij,ij->i", root, root))))
+    return found.scaled(np.where(shown, 1.0, spreads / row_lengths(root)))
 
 
 def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:

@@ -13,6 +13,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import Strength
+from fastpubpriv.estimators.lifted import MEAN_RESIDUAL_SQ
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
 from fastpubpriv.session import Noise
@@ -63,14 +64,10 @@ FAR_WORTH_A_ROUND = 0.65
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do next: an early round with this share of the covariance's allowance, or the last one (None) with all that is left.
-
-    `error_sq` is the squared relative Frobenius error predicted for the end, `radius_sq` where this round clips.
-    """
+    """An early round of this share, or (None) the last of all that is left, and the squared error predicted for the end."""
 
     share: Fraction | None
     error_sq: float
-    radius_sq: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +103,24 @@ class Plan:
         """Whether noise would hide little of what an early round shows that clips wide."""
         return self.slack(self.std(self.wide_radius_sq, share)) <= LEAST_SHOWN
 
-    def early_radius_sq(self, share: Fraction, *, far: bool = False) -> float:
-        """Where an early round after the first clips: wide where rows are `far` out and noise allows it.
-
-        A direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
-        """
-        return self.wide_radius_sq if far and self.shows(share) else self.white_radius_sq
-
     def std(self, radius_sq: float, share: Fraction) -> float:
         """Noise of a round on the mean second moment."""
         return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
 
-    def last_radius_sq(self, made: int, left: Fraction) -> float:
-        """Where the last round clips after `made` others: wider where noise does not matter and the bias of clipping does."""
+    def radius_sq(self, made: int, share: Fraction | None, left: Fraction, *, far: bool = False) -> float:
+        """Where the next round clips after `made` others, an early one with this share or (None) the last with all that is left.
+
+        The last is wide where noise does not matter and the bias of clipping does, an early one where rows are `far` out and noise
+        allows it: a direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
+        """
         if made == 0:
             return self.first_radius_sq
         wide = self.wide_radius_sq
-        std = self.std(wide, left)
-        quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
+        if share is None:
+            std = self.std(wide, left)
+            quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
+        else:
+            quiet = far and self.shows(share)
         return wide if quiet else self.white_radius_sq
 
     def step(
@@ -132,12 +129,8 @@ class Plan:
         """The next round for rows whose covariance has these eigenvalues (dim,), with this share of the allowance left.
 
         `excess` is how far the rows were seen to fill the ball they are clipped to, beyond what white rows do; None before the
-        first round. `far`: rows were counted far out.
+        first round. `far`: rows were counted far out. Called hundreds of times for each leaf: its caller turns warnings off, once.
         """
-        with np.errstate(all="ignore"):
-            return self._step(spectrum, left, made, excess, far)
-
-    def _step(self, spectrum: FloatArray, left: Fraction, made: int, excess: float | None, far: bool) -> Step:
         worth = FAR_WORTH_A_ROUND if far else WORTH_A_ROUND
         shares = [share for share in EARLY_SHARES if self.shows(share)] if far else []
         best: Step | None = None
@@ -145,14 +138,12 @@ class Plan:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(MOST_ROUNDS - made):
                 bias = (CLIP_BIAS_SQ * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
-                error_sq = self._error_sq(values, self.last_radius_sq(made + early, rest), rest) + bias
+                error_sq = self._error_sq(values, self.radius_sq(made + early, None, rest), rest) + bias
                 if best is None or error_sq < worth * best.error_sq:
-                    first = self.first_radius_sq if made == 0 else self.early_radius_sq(share, far=far)
-                    own = self.last_radius_sq(made, left) if early == 0 else first
-                    best = Step(share if early else None, error_sq, own)
+                    best = Step(share if early else None, error_sq)
                 if rest <= LEAST_LEFT:
                     break
-                radius_sq = self.first_radius_sq if made + early == 0 else self.early_radius_sq(share, far=far)
+                radius_sq = self.radius_sq(made + early, share, rest, far=far)
                 values = values / (values + self.slack(self.std(radius_sq, share)))
                 rest -= share
         assert best is not None
@@ -160,17 +151,12 @@ class Plan:
 
     def noise_error(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
         """Relative Frobenius error that noise leaves of a covariance with these eigenvalues in the coordinates of the release."""
-        with np.errstate(all="ignore"):
-            return self._noise_error(values, radius_sq, share)
-
-    def _noise_error(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
         inverse = 1.0 / values
         square: float = np.add.reduce(inverse) ** 2 + np.add.reduce(1.0 / values**2)
         return self.std(radius_sq, share) * math.sqrt(square / 2.0)
 
     def _error_sq(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
-        """Called hundreds of times for each leaf: warnings are turned off by the caller, once."""
-        noise = self._noise_error(values, radius_sq, share) ** 2
+        noise = self.noise_error(values, radius_sq, share) ** 2
         found = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
         return float(found) if math.isfinite(found) else math.inf
 
@@ -352,21 +338,19 @@ def chi_beyond(dim: int, cut: float) -> float:
     return float(dim * special.chdtrc(dim + 2, cut) - cut * special.chdtrc(dim, cut))
 
 
-def early_cut(norms: Norms, *, slack: Callable[[float], float], least: float) -> float:
-    """The radius of an early round: what noise hides (`slack` of a radius) against the trace that is not seen."""
-    return min(_radii(norms, least), key=lambda radius: slack(radius) + norms.beyond(radius, power=2))
+def best_cut(norms: Norms, error: Callable[[float], float], *, least: float) -> float:
+    """The least radius, or else the edge up to the last that holds rows, where a predicted error is least."""
+    outer = norms.largest()
+    return min([least, *(float(edge) for edge in norms.edges if least < edge <= outer)], key=error)
 
 
 def mean_cut(norms: Norms, *, noise: float, least: float) -> float:
     """Where to clip rows for the least predicted error of their mean."""
-    return min(
-        _radii(norms, least), key=lambda radius: (noise * radius) ** 2 + (SKEW * norms.beyond(radius, power=1)) ** 2
-    )
 
+    def error(radius: float) -> float:
+        return (noise * radius) ** 2 + (SKEW * norms.beyond(radius, power=1)) ** 2
 
-def _radii(norms: Norms, least: float) -> list[float]:
-    outer = norms.largest()
-    return [least, *(float(edge) for edge in norms.edges if least < edge <= outer)]
+    return best_cut(norms, error, least=least)
 
 
 # ---- The rungs that release one vector, and how a private mean is combined with the public one: post-processing ------
@@ -377,18 +361,11 @@ def combined(one: float, other: float) -> float:
     return one * other / (one + other) if 0.0 < one < np.inf and 0.0 < other < np.inf else min(one, other)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scales:
-    """Released variances (dim,) of the axes in units of the public ones, and the common scale that they are drawn to."""
+def axis_variances(released: FloatArray, std: float, n: float, strength: Strength) -> tuple[FloatArray, float]:
+    """Variances (dim,) of the axes in units of the public ones, and the common scale that they are drawn to.
 
-    variances: FloatArray
-    common: float
-
-
-def axis_variances(released: FloatArray, std: float, n: float, strength: Strength) -> Scales:
-    """Variances from the released average of (v, (v^2 - 1) / sqrt(2)), (2 dim,), with noise `std` in each coordinate.
-
-    They are drawn to a common scale as far as sampling and noise explain their differences, and that to the public one.
+    From the released average of (v, (v^2 - 1) / sqrt(2)), (2 dim,), with noise `std` in each coordinate. They are drawn as far as
+    sampling and noise explain their differences, and the common scale to the public one.
     """
     dim = strength.dim
     first, second = released[:dim], released[dim:]
@@ -400,7 +377,7 @@ def axis_variances(released: FloatArray, std: float, n: float, strength: Strengt
     gaps = raw - common
     between = own if dim <= 2 else max(0.0, float(np.mean(np.square(gaps) - errors_sq)))
     variances = common + between / (between + errors_sq) * gaps
-    return Scales(np.maximum(variances, 0.1 * common), common)
+    return np.maximum(variances, 0.1 * common), common
 
 
 STRUCTURES = ("public", "mean", "diagonal", "full")
@@ -413,8 +390,6 @@ DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
 DIAGONAL_MEAN = 0.5
 # Of the squared error of a region's covariance, the most that a private one may have.
 REGION_SHARE = 0.05
-# Residual distance of the mean after whitening by a released covariance.
-RESIDUAL_SQ = 7.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +426,7 @@ class Outlook:
 
 def mean_clip(dim: int) -> float:
     """Clip radius of the full rung's mean step, in whitened coordinates."""
-    return math.sqrt(RESIDUAL_SQ + chi2_quantile(0.99, dim))
+    return math.sqrt(MEAN_RESIDUAL_SQ + chi2_quantile(0.99, dim))
 
 
 def mean_radius(strength: Strength) -> float:
@@ -464,6 +439,9 @@ def diagonal_radius(strength: Strength) -> float:
     dim = strength.dim
     wide = strength.radius_sq(DIAGONAL_RADIUS) / chi2_quantile(DIAGONAL_RADIUS, dim)
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
+
+
+VECTOR_RADII: dict[str, Callable[[Strength], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
 
 
 def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
@@ -508,9 +486,9 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO
     )
     mean_share, own_error_sq = MEAN_SHARES[0], math.inf
     for share in MEAN_SHARES:
-        error_sq = (
-            full_plan(strength, n, whole.part(1 - counts.vectors - share)).step(spectrum, Fraction(1), 0).error_sq
-        )
+        plan = full_plan(strength, n, whole.part(1 - counts.vectors - share))
+        with np.errstate(all="ignore"):
+            error_sq = plan.step(spectrum, Fraction(1), 0).error_sq
         std = mean_clip(dim) * whole.vector(dim, share) / n
         found = Prediction(
             math.sqrt(combined(off + own, error_sq)), mean_error(1.2 * dim * std * std * min(inverse, 1.5))

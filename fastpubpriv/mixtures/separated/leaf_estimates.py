@@ -523,10 +523,8 @@ def _vectors(
         base, view, answer = leaf.base, leaf.view, answers.get(leaf.place)
         if answer is None:
             found.append(learn.public_rung(base, view))
-        elif leaf.structure == "mean":
-            found.append(learn.mean_rung(base, view, answer, leaf.n))
-        elif leaf.structure == "diagonal":
-            found.append(learn.diagonal_rung(base, view, answer, leaf.n))
+        elif leaf.structure != "full":
+            found.append(learn.vector_rung(base, view, leaf.structure, answer, leaf.n))
         else:
             inner, rounds = resolved[leaf.place]
             found.append(
