@@ -34,9 +34,9 @@ from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVE_COUNTS, MOVE_
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.value_counts import Keys, code_of, count_result, keys_of
-from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
-from fastpubpriv.privacy import Budget, Ledger, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.describe import Description
 from fastpubpriv.results.estimates import MeanResult
@@ -343,7 +343,7 @@ def describe(
     parts = Parts.of(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
     parts.check(most, len(qs))
     if counted:
-        (laplace_count_grid if pure else gaussian_count_grid)(parts.texts / len(counted), cells, rows.n)
+        count_event(parts.texts, len(counted), cells, rows.n, pure=pure)
     if parts.numbers is not None:
         warn_before("describe", parts.numbers, n_pub)
         warn_if_bounds_are_wrong("describe", public, limits, rows.columns)

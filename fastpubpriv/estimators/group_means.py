@@ -17,9 +17,17 @@ from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.learn import DECIDES, NORMAL, TAIL, Bounds, Seen, count, warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.learn import (
+    DECIDES,
+    NORMAL,
+    TAIL,
+    Bounds,
+    Seen,
+    count,
+    unplaced,
+    warn_if_bounds_are_wrong,
+)
 from fastpubpriv.estimators.columns.scales import (
-    MANY_ZEROS,
     MOST_MOVES,
     MOVE_COUNTS,
     MOVE_SUM,
@@ -32,9 +40,9 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.value_counts import Keys, code_of, listed_keys
-from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
-from fastpubpriv.privacy import Budget, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.group_means import GroupMeans
 from fastpubpriv.results.key_counts import MISSING, OTHER
@@ -307,7 +315,7 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
     slow = any(side.heavy for side in sides) or TAIL * max(hidden) > DECIDES * whole
     words = [
-        (np.full(len(n), not seen.scale.anchored or not sides), _unplaced(seen)),
+        (np.full(len(n), not seen.scale.anchored or not sides), unplaced(seen)),
         (moments.count[:, j] < FEW_STDS * moments.count_std, "few_rows"),
         ((doubt > half) | seen.scale.outlying | any(side.faint for side in sides), "faint"),
         ((far > half) | (np.maximum(*tails) > half) | slow, "heavy_tail"),
@@ -327,12 +335,6 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     )
 
 
-def _unplaced(seen: Seen) -> str:
-    """The word for a column whose counts show no place."""
-    constant = not seen.shares.blind and seen.scale.above is None and seen.scale.below is None
-    return "point_mass" if constant and seen.column.zero > MANY_ZEROS * seen.shares.n else "unresolved"
-
-
 def shares_of(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int) -> Shares:
     """The allowance divided: cells of all rows as for a mean with a quarter of it, and the rest, for the groups, as `total`."""
     shares = divide(dim, n, allowance * ALL_SHARE, pure=pure, n_pub=n_pub)
@@ -344,7 +346,7 @@ def check_group_grids(shares: Shares, groups: int) -> None:
     check_grids(shares)
     least = shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** MOST_MOVES
     cells = groups * shares.dim * (MOST_EDGES + 1)
-    (laplace_count_grid if shares.pure else gaussian_count_grid)(least * CELL_SHARE / shares.dim, cells, shares.n)
+    count_event(least * CELL_SHARE, shares.dim, cells, shares.n, pure=shares.pure)
     group_event(least * (1 - CELL_SHARE), groups, shares.dim, shares.n, pure=shares.pure)
 
 

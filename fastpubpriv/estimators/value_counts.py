@@ -18,9 +18,9 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
-from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory, table_memory
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
 from fastpubpriv.session import Run
@@ -176,7 +176,7 @@ def _count_known(
         )
     run = running.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
-    (laplace_count_grid if pure else gaussian_count_grid)(allowance, cells, rows.n)  # raises now if there is none
+    count_event(allowance, 1, cells, rows.n, pure=pure)  # raises now if there is none
     measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
     with run.paid():
         released = run.release(measurement, name="counts of keys", cost=allowance)
