@@ -5,7 +5,7 @@ Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/real_colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -30,18 +30,12 @@ class CellQuery(Query):
     A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
     """
 
-    cells: tuple[int, ...]
-    edges: tuple[FloatArray, ...]
+    edges: tuple[FloatArray, ...]  # ascending
     scale: int = 1
-
-    @classmethod
-    def between(cls, edges: Sequence[FloatArray], scale: int = 1) -> CellQuery:
-        """The query for ascending edges of each column."""
-        return cls(cells=tuple(len(cuts) + 1 for cuts in edges), scale=scale, edges=tuple(edges))
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
-        return (np.zeros(sum(self.cells), dtype=np.int64),)
+        return (np.zeros(sum(len(cuts) + 1 for cuts in self.edges), dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -129,7 +123,7 @@ class CellCounts(Measurement[Fraction, Released]):
         """Charge `cost`, run the pass and add noise."""
         columns, cells = len(self.edges), sum(len(cuts) + 1 for cuts in self.edges)
         event, steps = count_event(cost, columns, cells, rows.n, pure=not self.gaussian)
-        query = partial(executor.run, CellQuery.between(self.edges, steps), rows)
+        query = partial(executor.run, CellQuery(edges=tuple(self.edges), scale=steps), rows)
         unit = 1.0 / steps
         value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
         return Released(value=value, noise_std=event.noise_std * unit, event=event)

@@ -551,14 +551,18 @@ class Counted:
     weight: float = 1.0
 
 
+def tails(found: Counted, n: int) -> FloatArray:
+    """How far rows beyond the clip radius may move the mean of n rows to either side: (dim,), for nobody knows in which column."""
+    return np.minimum(found.weight * found.unit * (found.norms.tail / n), np.finfo(np.float64).max)
+
+
 def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
     """The result with its report; warns in the name of the caller, from released numbers, about columns that are not resolved."""
     norms, dim, largest = found.norms, result.dim, float(np.finfo(np.float64).max)
     half = NORMAL * np.hypot(result.standard_error, found.bias)
     doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
     unknown = norms.status in ("point_mass", "unresolved")
-    # Nobody knows in which column the rows beyond the radius are.
-    tail = np.minimum(found.weight * found.unit * (norms.tail / result.n_priv), largest)
+    tail = tails(found, result.n_priv)
     words = [  # the first that holds
         (np.full(dim, unknown), norms.status),
         (~found.known, "one_scale"),
