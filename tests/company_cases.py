@@ -22,7 +22,6 @@ import numpy as np
 import fastpubpriv
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms import scores
-from fastpubpriv.mechanisms.sums import StatisticQuery
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor, Query
@@ -111,12 +110,14 @@ class Recorder:
 
     def keep(self, query, rows):
         """One pass of each kind for each case: later rounds have other numbers, and the same code."""
-        site = name_of(type(query))
-        known = {(each.site, each.case, each.dim) for each in self.passes}
-        if (site, self.case, rows.dim) not in known:
+        site, statistic = name_of(type(query)), getattr(query, "statistic", None)
+        known = {
+            (each.site, each.case, each.dim, getattr(each.query, "statistic", None) is None) for each in self.passes
+        }
+        if (site, self.case, rows.dim, statistic is None) not in known:
             self.passes.append(Pass(site, self.case, rows.dim, partial(found_by, query), rows, query))
-        if isinstance(query, StatisticQuery):
-            self.statistics.append((self.case, rows.dim, query.statistic))
+        if statistic is not None:
+            self.statistics.append((self.case, rows.dim, statistic))
 
 
 @contextlib.contextmanager

@@ -33,22 +33,19 @@ from fastpubpriv.estimators.columns.learn import (
 from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, Shares, check_grids, divide
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
-from fastpubpriv.estimators.value_counts import Keys, code_of, count_result, keys_of
-from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.estimators.value_counts import ROW_COST, Keys, code_of, count_result, keys_of, rows_of_keys
+from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.describe import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.sources import Rows, private_rows, refuse_shared_memory
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import names_of_table, texts_of_column
-from fastpubpriv.sources.tables import TextColumns, TextsOrOther
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.threads.guard import name_argument
 
 # What the cells leave of the part for numbers: the sum, the quantiles, and the squares.
 SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)
@@ -109,33 +106,18 @@ class SquaredDistance:
             return np.where(np.isfinite(values), far * far, np.nan)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OneGroup:
+def one_group(chunk: Any) -> list[IntArray]:
     """All rows are one group."""
-
-    def __call__(self, chunk: Any) -> list[IntArray]:
-        """Zeros."""
-        return [np.zeros(len(chunk), dtype=np.int64)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reach:
-    """How far from its mean a column is cut before it is squared, for the least predicted error; in the units of its line.
-
-    `back` is put back for squares beyond, with a variance; `fourth` is the sum of fourth powers, and `tail` what squares of rows
-    that cannot be seen may add up to.
-    """
-
-    reach: float
-    back: float
-    variance: float
-    fourth: float
-    tail: float
+    return [np.zeros(len(chunk), dtype=np.int64)]
 
 
 @np.errstate(all="ignore")
-def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> Reach:
-    """The reach of one column about its mean, from the counts of its cells; `noise` is that of a sum of squares in (0, 1)."""
+def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> tuple[float, float, float, float, float]:
+    """How far from its mean a column is cut before it is squared, for the least predicted error; in the units of its line.
+
+    Then what is put back for squares beyond, and its deviation; the sum of fourth powers; and what squares of rows that cannot be
+    seen may add up to. From the counts of the column's cells; `noise` is that of a sum of squares in (0, 1).
+    """
     part = (np.arange(INSIDE) + 0.5) / INSIDE
     square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2  # (cells, points)
     ends = np.unique(np.abs(line.edges - mean))
@@ -151,13 +133,10 @@ def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> Reach:
     back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
     best = int(np.argmin((points**2 * noise) ** 2 + variance + back**2 / 20.0))
     clip, far = seen.map.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
-    return Reach(
-        reach=float(points[best]),
-        back=float(back[best]),
-        variance=float(variance[best]),
-        fourth=float((square**2).mean(axis=1) @ line.mass),
-        tail=TAIL * max(clip.hidden_below, clip.hidden_above) * (far + float(points[best])),
-    )
+    reach = float(points[best])
+    fourth = float((square**2).mean(axis=1) @ line.mass)
+    tail = TAIL * max(clip.hidden_below, clip.hidden_above) * (far + reach)
+    return reach, float(back[best]), math.sqrt(max(float(variance[best]), 0.0)), fourth, tail
 
 
 def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
@@ -166,25 +145,22 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
     bound, event = group_event(cost, 1, dim, n, pure=pure)
     lines = [line_of(each) for each in columns]
     rel = [float(np.ldexp(m - line.center, -line.exponent)) for m, line in zip(mean.mean, lines, strict=True)]
-    reaches = [
-        reach_of(line, each, at, event.noise_std / bound / 2.0)
-        for line, each, at in zip(lines, columns, rel, strict=True)
-    ]
-    absolute = np.array([float(line.absolute(np.array(each.reach))) for line, each in zip(lines, reaches, strict=True)])
+    found = [reach_of(*each, event.noise_std / bound / 2.0) for each in zip(lines, columns, rel, strict=True)]
+    reach, back, back_std, fourth, tail = np.array(found).T
+    absolute = np.array([float(line.absolute(each)) for line, each in zip(lines, reach, strict=True)])
     squares = run.on(each_row(run.rows, SquaredDistance(mean.mean, np.maximum(absolute, TINY)), dim))
     zeros, ones = np.zeros((1, dim)), np.ones((1, dim))
     moments = squares.release(
-        GroupMoments(codes=OneGroup(), lower=zeros, upper=ones, row_cost=16 * dim),
+        GroupMoments(codes=one_group, lower=zeros, upper=ones, row_cost=16 * dim),
         name="squares about the means",
         cost=cost,
     )
     rows = np.maximum(moments.count[0], 1.0)
     y = np.clip(moments.total[0] / rows, -1.0, 1.0)
-    part = np.array([[each.back, math.sqrt(max(each.variance, 0.0)), each.fourth, each.tail] for each in reaches]).T
-    unit = np.array([each.reach for each in reaches]) ** 2
-    variance = (y + 1.0) / 2.0 + part[0] / rows / unit
+    unit = reach**2
+    variance = (y + 1.0) / 2.0 + back / rows / unit
     noise = np.hypot(moments.noise_std, y * moments.count_std) / 2.0 / rows
-    fourth = part[2] / rows / unit**2
+    fourth = fourth / rows / unit**2
     if moments.squares is not None:  # of rows within reach from the release, of those beyond from the counts
         inside = np.maximum(moments.squares[0] / rows + 0.5 + 2.0 * y + 1.0, 0.0) / 4.0
         fourth = np.maximum(inside, fourth)
@@ -192,8 +168,8 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
     largest = np.finfo(np.float64).max
     scaled = {
         "variance": variance,
-        "variance_std": np.sqrt(noise**2 + sampling**2 + part[1] ** 2 / (rows * unit) ** 2),
-        "variance_tail": part[3] / rows / unit,
+        "variance_std": np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2),
+        "variance_tail": tail / rows / unit,
     }
     known = np.isin(mean.status, ["unresolved", "point_mass"], invert=True)
     worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
@@ -206,26 +182,14 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
 def count_texts(run: Run, keys: Sequence[Keys], cost: Fraction, top: int) -> tuple[CountResult, ...]:
     """The counts of the keys of each column, in one release."""
     sizes = [each.size for each in keys]
-    codes = [code_of([each]) for each in keys]
     measured = CodeCounts(
-        codes=EachCode(tuple(codes)), cells=sizes, row_cost=32 * len(keys), gaussian=not run.account.pure
+        codes=code_of(keys, joint=False), cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not run.account.pure
     )
     released = run.release(measured, name="counts of texts", cost=cost)
     parts = np.split(released.value, np.cumsum(sizes)[:-1])
     return tuple(
         count_result(run, [each], part, released.noise_std, top) for each, part in zip(keys, parts, strict=True)
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EachCode:
-    """The code of a row in each of several columns."""
-
-    codes: tuple[Any, ...]
-
-    def __call__(self, chunk: Any) -> list[IntArray]:
-        """Codes of a chunk, each row by itself."""
-        return [code(chunk[:, j : j + 1])[0] for j, code in enumerate(self.codes)]
 
 
 def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple[list[str] | None, list[Keys]]:
@@ -251,10 +215,7 @@ def _open_table(
     if names is None or names:
         numbers, public = running.open_rows(x_priv, x_pub, columns=names)
     if keys:
-        levels = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
-        asked: Any = TextColumns([each.name for each in keys], levels)
-        texts = name_argument("x_priv", lambda: private_rows(x_priv, columns=asked))
-        refuse_shared_memory(x_priv, x_pub, columns=asked)
+        texts = rows_of_keys(x_priv, keys, x_pub)
     if numbers is not None and texts is not None and numbers.n != texts.n:
         raise InputError("x_priv has changed while it was opened")
     return numbers, public, texts
@@ -344,7 +305,7 @@ def describe(
     parts = Parts.of(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
     parts.check(most, len(qs))
     if counted:
-        (laplace_count_grid if pure else gaussian_count_grid)(parts.texts / len(counted), cells, rows.n)
+        count_event(parts.texts, len(counted), cells, rows.n, pure=pure)
     if parts.numbers is not None:
         warn_before("describe", parts.numbers, n_pub)
         warn_if_bounds_are_wrong("describe", public, limits, rows.columns)

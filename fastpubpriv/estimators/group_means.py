@@ -17,9 +17,17 @@ from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.learn import DECIDES, NORMAL, TAIL, Bounds, Seen, count, warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.learn import (
+    DECIDES,
+    NORMAL,
+    TAIL,
+    Bounds,
+    Seen,
+    count,
+    unplaced,
+    warn_if_bounds_are_wrong,
+)
 from fastpubpriv.estimators.columns.scales import (
-    MANY_ZEROS,
     MOST_MOVES,
     MOVE_COUNTS,
     MOVE_SUM,
@@ -32,10 +40,9 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.value_counts import Keys, code_of, listed_keys
-from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.group_means import GroupMeans
 from fastpubpriv.results.key_counts import MISSING, OTHER
@@ -268,21 +275,8 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> Flo
     return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Told:
-    """What comes out for one column, (groups,) each, in data units."""
-
-    mean: FloatArray
-    noise_std: FloatArray
-    sampling_std: FloatArray
-    clipping_std: FloatArray
-    tail_below: FloatArray
-    tail_above: FloatArray
-    status: tuple[str, ...]
-
-
-def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> Told:
-    """Means of the groups in column j, with all that their intervals hold, from the joint release."""
+def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> dict[str, Any]:
+    """What the result says of the groups in column j, (groups,) each, in data units, with all that their intervals hold."""
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
@@ -308,7 +302,7 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
     slow = any(side.heavy for side in sides) or TAIL * max(hidden) > DECIDES * whole
     words = [
-        (np.full(len(n), not seen.scale.anchored or not sides), _unplaced(seen)),
+        (np.full(len(n), not seen.scale.anchored or not sides), unplaced(seen)),
         (moments.count[:, j] < FEW_STDS * moments.count_std, "few_rows"),
         ((doubt > half) | seen.scale.outlying | any(side.faint for side in sides), "faint"),
         ((far > half) | (np.maximum(*tails) > half) | slow, "heavy_tail"),
@@ -317,27 +311,15 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     unknown = np.isin(status, ["unresolved", "point_mass", "few_rows"])
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(status == "point_mass", 0.0, line.absolute(mean)), -largest, largest)
-    return Told(
-        mean=np.where(unknown & (status != "point_mass"), np.nan, placed),
-        noise_std=line.absolute(noise),
-        sampling_std=line.absolute(sampling),
-        clipping_std=line.absolute(clipping),
-        tail_below=np.where(unknown, math.inf, line.absolute(tails[0])),
-        tail_above=np.where(unknown, math.inf, line.absolute(tails[1])),
-        status=tuple(status.tolist()),
-    )
-
-
-def _unplaced(seen: Seen) -> str:
-    """The word for a column whose counts show no place."""
-    constant = not seen.shares.blind and seen.scale.above is None and seen.scale.below is None
-    return "point_mass" if constant and seen.column.zero > MANY_ZEROS * seen.shares.n else "unresolved"
-
-
-def shares_of(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int) -> Shares:
-    """The allowance divided: cells of all rows as for a mean with a quarter of it, and the rest, for the groups, as `total`."""
-    shares = divide(dim, n, allowance * ALL_SHARE, pure=pure, n_pub=n_pub)
-    return replace(shares, shells=Fraction(0), total=allowance - shares.cells)
+    return {
+        "mean": np.where(unknown & (status != "point_mass"), np.nan, placed),
+        "noise_std": line.absolute(noise),
+        "sampling_std": line.absolute(sampling),
+        "clipping_std": line.absolute(clipping),
+        "tail_below": np.where(unknown, math.inf, line.absolute(tails[0])),
+        "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
+        "status": status,
+    }
 
 
 def check_group_grids(shares: Shares, groups: int) -> None:
@@ -345,7 +327,7 @@ def check_group_grids(shares: Shares, groups: int) -> None:
     check_grids(shares)
     least = shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** MOST_MOVES
     cells = groups * shares.dim * (MOST_EDGES + 1)
-    (laplace_count_grid if shares.pure else gaussian_count_grid)(least * CELL_SHARE / shares.dim, cells, shares.n)
+    count_event(least * CELL_SHARE, shares.dim, cells, shares.n, pure=shares.pure)
     group_event(least * (1 - CELL_SHARE), groups, shares.dim, shares.n, pure=shares.pure)
 
 
@@ -370,12 +352,9 @@ def learn(
     cost = shares.total * (1 - CELL_SHARE)
     bound, event = group_event(cost, codes.groups, dim, shares.n, pure=pure)
     boxes = [boxes_of(line, each, event.noise_std / bound) for line, each in zip(lines, masses, strict=True)]
-    lower, upper = (
-        np.stack(
-            [line.center + line.absolute(getattr(each, end)) for line, each in zip(lines, boxes, strict=True)], axis=1
-        )
-        for end in ("lower", "upper")
-    )
+    pairs = list(zip(lines, boxes, strict=True))
+    lower = np.stack([line.center + line.absolute(each.lower) for line, each in pairs], axis=1)
+    upper = np.stack([line.center + line.absolute(each.upper) for line, each in pairs], axis=1)
     if bounds is not None:
         lower, upper = np.clip(lower, *bounds), np.clip(upper, *bounds)
     moments = run.release(
@@ -384,14 +363,14 @@ def learn(
         cost=cost,
     )
     told = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
-    names = ("noise_std", "sampling_std", "clipping_std", "tail_below", "tail_above")
-    mean = np.stack([each.mean for each in told], axis=1)
+    found: dict[str, Any] = {name: np.stack([each[name] for each in told], axis=1) for name in told[0]}
+    status, mean = found.pop("status").tolist(), found["mean"]
     return {
+        **{name: frozen(each) for name, each in found.items()},
         "mean": frozen(mean if bounds is None else np.clip(mean, *bounds)),
         "count": frozen(moments.count),
         "count_noise_std": moments.count_std,
-        **{name: frozen(np.stack([getattr(each, name) for each in told], axis=1)) for name in names},
-        "status": tuple(zip(*(each.status for each in told), strict=True)),
+        "status": tuple(tuple(line) for line in status),
     }
 
 
@@ -439,7 +418,11 @@ def mean_of_groups(
     run = running.start(
         "estimate_mean", rows, budget, draws=column_draws(dim) + numbers_of_groups + 3 * codes.groups * dim, **asked
     )
-    shares = shares_of(dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
+    allowance, pure = run.account.allowance, run.account.pure
+    shares = divide(
+        dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=len(public)
+    )  # as for a mean with a quarter of it
+    shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
     check_group_grids(shares, codes.groups)
     names = None if rows.columns is None else rows.columns[:-1]
     numbers = run.on(each_row(rows, Taken(tuple(range(dim))), dim, names))

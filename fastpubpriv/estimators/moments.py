@@ -39,7 +39,6 @@ from fastpubpriv.mechanisms.sums import (
     AffineMap,
     SecondMoment,
     ShellCounts,
-    StatisticGram,
     StatisticSum,
     check_gram_grids,
     check_sum_grids,
@@ -615,7 +614,7 @@ class SquarePlan:
         inner = run.release(
             SecondMoment(affine=affine, radius=ball), name=f"{names[1]}, inside", cost=cost, clip_radius=ball
         )
-        outside = StatisticGram(
+        outside = SecondMoment(
             affine=AffineMap(dim=self.side), radius=ball, statistic=OuterPart.of(affine, radius), row_cost=self.side**2
         )
         outer = run.release(outside, name=f"{names[1]}, outside", cost=cost, clip_radius=ball)

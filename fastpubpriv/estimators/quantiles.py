@@ -30,9 +30,8 @@ from fastpubpriv.estimators.columns.scales import (
     scales_of,
 )
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import CellCounts, SignedCells, signed_cell_event
+from fastpubpriv.mechanisms.cells import CellCounts, SignedCells, count_event
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, QuantileResult
 from fastpubpriv.session import Run
@@ -422,9 +421,9 @@ def _last_std(cost: Fraction, shares: Shares) -> float:
 
 def check_rank_grids(shares: Shares, left: Fraction, k: int) -> None:
     """Raise now, before the debit, unless every release has a grid."""
-    signed_cell_event(shares.cells, shares.dim, shares.log2_parts, shares.n, pure=shares.pure)
-    grid = laplace_count_grid if shares.pure else gaussian_count_grid
-    grid(left * min(FIRST, ZOOM) / shares.dim, draws(shares.dim, k), shares.n)
+    cells = shares.dim * cells_of_column(shares.log2_parts)
+    count_event(shares.cells, shares.dim, cells, shares.n, pure=shares.pure)
+    count_event(left * min(FIRST, ZOOM), shares.dim, draws(shares.dim, k), shares.n, pure=shares.pure)
 
 
 def shares_of_rows(q: Any) -> FloatArray:

@@ -18,10 +18,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
-from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory, table_memory
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
 from fastpubpriv.session import Run
@@ -70,16 +70,17 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProductCode:
-    """The code of a row: places of its cells in the lists of keys, the last column fastest; every row has one."""
+class KeyCodes:
+    """The places of a row's cells in the lists of keys: a code for each column, or `joint`, the last column fastest, for all."""
 
     numbers: tuple[FloatArray | None, ...]  # of a column of numbers the keys, ascending; None where places are read
     places: tuple[IntArray | None, ...]  # where each of these stands in the list
     sizes: tuple[int, ...]
+    joint: bool
 
     def __call__(self, chunk: Any) -> list[IntArray]:
-        """Codes of a chunk, each row by itself."""
-        code = np.zeros(len(chunk), dtype=np.int64)
+        """Codes of a chunk, each row by itself; every row has one."""
+        found, code = [], np.zeros(len(chunk), dtype=np.int64)
         for j, (keys, places, size) in enumerate(zip(self.numbers, self.places, self.sizes, strict=True)):
             cells = chunk[:, j]
             missing = ~np.isfinite(cells)
@@ -89,16 +90,17 @@ class ProductCode:
                 own = keys.astype(cells.dtype)  # 0.1 in single precision is the key 0.1
                 near = np.minimum(np.searchsorted(own, cells), len(own) - 1)
                 place = np.where(own[near] == cells, places[near], size - 2)
-            code = code * size + np.where(missing, size - 1, place)
-        return [code]
+            found.append(np.where(missing, size - 1, place))
+            code = code * size + found[-1]
+        return [code] if self.joint else found
 
 
-def code_of(keys: Sequence[Keys]) -> ProductCode:
-    """The code of rows whose columns have these lists of keys."""
+def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
+    """The codes of rows whose columns have these lists of keys."""
     numbers = [None if each.is_text else np.array(each.levels, dtype=np.float64) for each in keys]
     order = [None if each is None else np.argsort(each) for each in numbers]
     sorted_numbers = [None if each is None else each[place] for each, place in zip(numbers, order, strict=True)]
-    return ProductCode(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys))
+    return KeyCodes(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys), joint)
 
 
 def listed_keys(name: str | None, given: Any) -> Keys:
@@ -121,20 +123,16 @@ def listed_keys(name: str | None, given: Any) -> Keys:
     return Keys(name=name, levels=levels)
 
 
-def _public_keys(name: str | None, x_pub: Any) -> Keys:
-    """The distinct cells of a column of the public rows."""
-    if isinstance(name, str):
-        texts = texts_of_column(x_pub, name)
-        if texts is not None:
-            return listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
+def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
+    """The keys of a column: as given, or the distinct cells of the public rows."""
+    if given is not None:
+        return listed_keys(name, given)
+    texts = texts_of_column(x_pub, name) if isinstance(name, str) else None
+    if texts is not None:
+        return listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
     plain = name is None or isinstance(x_pub, np.ndarray | list | tuple)
     column = public_rows(x_pub, columns=None if plain else [name], dim=1)
     return listed_keys(name, np.unique(column).tolist())
-
-
-def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
-    """The keys of a column: as given, or the distinct cells of the public rows."""
-    return _public_keys(name, x_pub) if given is None else listed_keys(name, given)
 
 
 def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
@@ -149,7 +147,7 @@ def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
     return x_priv, column
 
 
-def _rows_of(x_priv: Any, keys: Sequence[Keys], x_pub: Any) -> Rows:
+def rows_of_keys(x_priv: Any, keys: Sequence[Keys], x_pub: Any) -> Rows:
     """Private rows with one column for each list of keys; nothing is read but the form."""
     names = [each.name for each in keys]
     texts = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
@@ -177,7 +175,7 @@ def _count_known(
         )
     run = running.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
-    (laplace_count_grid if pure else gaussian_count_grid)(allowance, cells, rows.n)  # raises now if there is none
+    count_event(allowance, 1, cells, rows.n, pure=pure)  # raises now if there is none
     measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
     with run.paid():
         released = run.release(measurement, name="counts of keys", cost=allowance)
@@ -330,7 +328,7 @@ def value_counts(
     if keys is not None and x_pub is not None:
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
     known = [keys_of(column, keys, x_pub)]
-    return _count_known("value_counts", _rows_of(x_priv, known, x_pub), known, budget, top, **asked)
+    return _count_known("value_counts", rows_of_keys(x_priv, known, x_pub), known, budget, top, **asked)
 
 
 @shared_docs
@@ -406,5 +404,5 @@ def crosstab(
         )
     top = None if top is None else validation.integer("top", top, minimum=1)
     known = [keys_of(name, given.get(name), x_pub) for name in columns]
-    rows = _rows_of(x_priv, known, x_pub)
+    rows = rows_of_keys(x_priv, known, x_pub)
     return _count_known("crosstab", rows, known, budget, top, **running.asked(ledger, random_state, threads, progress))

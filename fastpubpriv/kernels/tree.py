@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf, rows
 from fastpubpriv.kernels._cext import ffi, lib
@@ -227,19 +227,6 @@ def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: To
     """grams[label] (out_dim, out_dim), lower triangle, += sum of q q^T over the same integer rows."""
     shapes = [None if row_map is None else (row_map.out_dim, row_map.out_dim) for row_map in maps]
     _add(rows.rows_gram, chunk, row_tree, maps, grams, shapes)
-
-
-def leaf_shell_counts(
-    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, edges_sq: FloatArray, counts: Totals
-) -> None:
-    """counts[label] (n_edges + 1,) += rows that reach a target by how many of edges_sq (n_edges,) are below |y|^2."""
-
-    def shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, found: IntArray) -> None:
-        rows.rows_shell_counts(chunk, row_map, edges_sq, found)
-
-    _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
-    shapes = [None if row_map is None else (edges_sq.size + 1,) for row_map in maps]
-    _add(shell_counts, chunk, row_tree, maps, counts, shapes)
 
 
 def _add(

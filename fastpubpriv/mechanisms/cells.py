@@ -5,7 +5,7 @@ Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/real_colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -31,18 +31,12 @@ class CellQuery(Query):
     A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
     """
 
-    cells: tuple[int, ...]
-    edges: tuple[FloatArray, ...]
+    edges: tuple[FloatArray, ...]  # ascending
     scale: int = 1
-
-    @classmethod
-    def between(cls, edges: Sequence[FloatArray], scale: int = 1) -> CellQuery:
-        """The query for ascending edges of each column."""
-        return cls(cells=tuple(len(cuts) + 1 for cuts in edges), scale=scale, edges=tuple(edges))
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
-        return (np.zeros(sum(self.cells), dtype=np.int64),)
+        return (np.zeros(sum(len(cuts) + 1 for cuts in self.edges), dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -95,18 +89,24 @@ class CodeQuery(Query):
         return self.cost
 
 
-def _count_event(
-    cost: Fraction, histograms: int, cells: int, n: int, *, gaussian: bool
+def count_event(
+    cost: Fraction, histograms: int, cells: int, n: int, *, pure: bool
 ) -> tuple[GaussianEvent | LaplaceEvent, int]:
     """The event of a joint release of histograms, of so many cells in all, at this cost, and the grid steps of one count.
 
-    The grid is made for the share of one histogram, as the costs of histograms add up.
+    A replaced row moves two counts of each histogram by one: the shares of the cost that are for each add up.
+
+    Examples
+    --------
+    >>> event, steps = count_event(Fraction(1, 4), 2, 8192, 1000, pure=False)
+    >>> event.rho <= Fraction(1, 4), event.draws
+    (True, 8192)
     """
-    grid = (gaussian_count_grid if gaussian else laplace_count_grid)(cost / histograms, cells, n)
+    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost / histograms, cells, n)
     steps = grid.quant_bound
-    if gaussian:
-        return GaussianEvent(2 * steps**2 * histograms, grid.log2_scale, cells), steps
-    return LaplaceEvent(2 * steps * histograms, grid.log2_scale, cells), steps
+    if pure:
+        return LaplaceEvent(2 * steps * histograms, grid.log2_scale, cells), steps
+    return GaussianEvent(2 * steps**2 * histograms, grid.log2_scale, cells), steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,8 +123,8 @@ class CellCounts(Measurement[Fraction, Released]):
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         columns, cells = len(self.edges), sum(len(cuts) + 1 for cuts in self.edges)
-        event, steps = _count_event(cost, columns, cells, rows.n, gaussian=self.gaussian)
-        query = partial(executor.run, CellQuery.between(self.edges, steps), rows)
+        event, steps = count_event(cost, columns, cells, rows.n, pure=not self.gaussian)
+        query = partial(executor.run, CellQuery(edges=tuple(self.edges), scale=steps), rows)
         unit = 1.0 / steps
         value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
         return Released(value=value, noise_std=event.noise_std * unit, event=event)
@@ -165,26 +165,6 @@ class SignedCellQuery(Query):
         return True
 
 
-def signed_cell_event(
-    cost: Fraction, columns: int, log2_parts: int, n: int, *, pure: bool
-) -> tuple[int, GaussianEvent | LaplaceEvent]:
-    """Grid steps of one count, and the event of a joint release of the signed cells of some columns at this cost.
-
-    Examples
-    --------
-    >>> steps, event = signed_cell_event(Fraction(1, 4), 2, 0, 1000, pure=False)
-    >>> event.rho <= Fraction(1, 4), event.draws
-    (True, 8192)
-    """
-    cells = columns * cells_of_column(log2_parts)
-    # A replaced row moves two counts of each column by one: the columns' shares of the cost add up.
-    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost / columns, cells, n)
-    steps = grid.quant_bound
-    if pure:
-        return steps, LaplaceEvent(2 * columns * steps, grid.log2_scale, cells)
-    return steps, GaussianEvent(2 * columns * steps**2, grid.log2_scale, cells)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCells(Measurement[Fraction, Released]):
     """Release, for each column, how many rows are in each signed dyadic cell about `center`, at zero and missing: (dim, cells).
@@ -198,11 +178,10 @@ class SignedCells(Measurement[Fraction, Released]):
 
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
-        dim = len(self.center)
-        steps, event = signed_cell_event(cost, dim, self.log2_parts, rows.n, pure=account.pure)
+        shape = dim, cells = len(self.center), cells_of_column(self.log2_parts)
+        event, steps = count_event(cost, dim, dim * cells, rows.n, pure=account.pure)
         counts = SignedCellQuery(center=self.center, log2_parts=self.log2_parts, neutral=self.neutral, scale=steps)
         query = partial(executor.run, counts, rows)
-        shape = dim, cells_of_column(self.log2_parts)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / steps)
         return Released(value=value, noise_std=event.noise_std / steps, event=event)
 
@@ -224,7 +203,7 @@ class CodeCounts(Measurement[Fraction, Released]):
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         codings, cells = len(self.cells), sum(self.cells)
-        event, steps = _count_event(cost, codings, cells, rows.n, gaussian=self.gaussian)
+        event, steps = count_event(cost, codings, cells, rows.n, pure=not self.gaussian)
         counts = CodeQuery(cells=tuple(self.cells), scale=steps, codes=self.codes, cost=self.row_cost)
         query = partial(executor.run, counts, rows)
         unit = 1.0 / steps

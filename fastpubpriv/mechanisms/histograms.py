@@ -243,12 +243,12 @@ class BinQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        blocks = range(0, len(chunk), _BLOCK_ROWS) if chunk.shape[1] > 1 else (0,)
-        for begin in blocks:
-            # A few rows at a time, column after column, so that wide rows are read from memory only once.
-            part = chunk[begin : begin + _BLOCK_ROWS] if chunk.shape[1] > 1 else chunk
+        # A few rows at a time, column after column, so that wide rows are read from memory only once; keys are held for no more.
+        whole = chunk.shape[1] == 1 and all(partition.simple for partition in self.partitions)
+        size = max(1, len(chunk)) if whole else _BLOCK_ROWS
+        for begin in range(0, len(chunk), size):
             for partition, (table,) in zip(self.partitions, accumulators, strict=True):
-                _count(part, partition, table)
+                _count(chunk[begin : begin + size], partition, table)
 
     def merge(self, total: Any, part: Any) -> None:
         """Join the lists of tables; `answer` adds up the counts of all tables."""
@@ -286,16 +286,14 @@ def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
     if partition.simple:
         table.count(chunk[:, partition.columns[0]], partition.rules[0])
         return
-    for begin in range(0, len(chunk), _BLOCK_ROWS):
-        part = chunk[begin : begin + _BLOCK_ROWS]
-        keys = np.empty((len(part), partition.words), dtype=np.int64)
-        first = partition.words - len(partition.columns)
-        for word, (column, rule) in enumerate(zip(partition.columns, partition.rules, strict=True), start=first):
-            bins.write_keys(part[:, column], rule, keys[:, word])
-        if partition.labels is not None:
-            labels = partition.labels(part)
-            keys[:, 0] = np.where(labels < 0, bins.NONE, labels)
-        table.insert(keys)
+    keys = np.empty((len(chunk), partition.words), dtype=np.int64)
+    first = partition.words - len(partition.columns)
+    for word, (column, rule) in enumerate(zip(partition.columns, partition.rules, strict=True), start=first):
+        bins.write_keys(chunk[:, column], rule, keys[:, word])
+    if partition.labels is not None:
+        labels = partition.labels(chunk)
+        keys[:, 0] = np.where(labels < 0, bins.NONE, labels)
+    table.insert(keys)
 
 
 def coarsen(keys: IntArray, counts: IntArray, level: int, partition: Partition) -> tuple[IntArray, IntArray]:

@@ -79,42 +79,14 @@ class LeafCountQuery(Query):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafSumQuery(Query):
-    """For each leaf that takes part the sum of its integer rows under the leaf's own map, (k, D).
-
-    `targets` are the places of these leaves among the targets of `routes`.
+class LeafGramQuery(Query):
+    """For each leaf that takes part the sum of q q^T over its integer rows q, under its own map: (k, D, D), or the upper
+    triangles, row by row. `targets` are the places of these leaves among the targets of `routes`.
     """
 
     routes: RowTree
     maps: tuple[RowMap, ...]
     targets: tuple[int, ...]
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros((len(self.maps), self.maps[0].out_dim), dtype=np.int64),)
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Add each leaf's rows, under its map, to the leaf's accumulator."""
-        maps: list[RowMap | None] = [None] * self.routes.n_labels
-        totals: list[IntArray | None] = [None] * self.routes.n_labels
-        for place, (leaf, row_map) in enumerate(zip(self.targets, self.maps, strict=True)):
-            maps[leaf], totals[leaf] = row_map, accumulators[0][place]
-        self.count(chunk, maps, totals)
-
-    def count(self, chunk: Chunk, maps: kernels.Maps, totals: kernels.Totals) -> None:
-        """Add the rows of every leaf that has a map."""
-        kernels.leaf_sums(chunk, self.routes, maps, totals)
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return self.routes.dim + routing_cost(self.routes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafGramQuery(LeafSumQuery):
-    """For each leaf the sum of q q^T over its integer rows q: (k, D, D), or the upper triangles, row by row."""
-
     triangle: bool = False
 
     def zeros(self) -> tuple[IntArray]:
@@ -122,8 +94,12 @@ class LeafGramQuery(LeafSumQuery):
         dim = self.maps[0].out_dim
         return (np.zeros((len(self.maps), dim, dim), dtype=np.int64),)
 
-    def count(self, chunk: Chunk, maps: kernels.Maps, totals: kernels.Totals) -> None:
-        """Add the rows of every leaf that has a map."""
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """Add each leaf's rows, under its map, to the leaf's accumulator."""
+        maps: list[RowMap | None] = [None] * self.routes.n_labels
+        totals: list[IntArray | None] = [None] * self.routes.n_labels
+        for place, (leaf, row_map) in enumerate(zip(self.targets, self.maps, strict=True)):
+            maps[leaf], totals[leaf] = row_map, accumulators[0][place]
         kernels.leaf_grams(chunk, self.routes, maps, totals)
 
     @property
@@ -176,15 +152,13 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        targets = tuple(range(self.routes.n_labels))
-        k, dim = _check(targets, self.routes, self.affines, self.radii)
-        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
-        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
-        query = partial(executor.run, LeafSumQuery(routes=self.routes, maps=maps, targets=targets), rows)
-        value = release(account, name=name, query=query, shape=(k, dim), event=grid.event, unit=1.0)
-        units = _units(grid, self.radii)
-        std = grid.event.noise_std * units
-        return LeavesReleased(value=value * units[:, None], noise_std=std, event=grid.event, spectral_std=std)
+        _check(tuple(range(self.routes.n_labels)), self.routes, self.affines, self.radii)
+        each = enumerate(zip(self.affines, self.radii, strict=True))
+        vectors = [LeafVector(target=leaf, rule=affine, radius=radius) for leaf, (affine, radius) in each]
+        found = LeafVectors(routes=self.routes, vectors=vectors).release(account, rows, executor, name=name, cost=cost)
+        std = np.array([answer.noise_std for answer in found.answers])
+        value = np.stack([answer.value for answer in found.answers])
+        return LeavesReleased(value=value, noise_std=std, event=found.event, spectral_std=std)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -99,7 +99,7 @@ class CellSets:
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
-        counts = executor.run(CellQuery.between([self.edges]), rows)
+        counts = executor.run(CellQuery(edges=(self.edges,)), rows)
         # mass - rows: as both members of a pair lose the same in a cell, the table also says who gives it more.
         table = self.masses - (counts << self.shift).astype(np.int32)
         panels = kernels.panelled(table, 2**31 - 1)
@@ -189,7 +189,7 @@ class Intervals:
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
         """Rows in the set of each pair, (pairs,)."""
-        below = np.cumsum(executor.run(CellQuery.between([self.edges]), rows))
+        below = np.cumsum(executor.run(CellQuery(edges=(self.edges,)), rows))
         found: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
         return found
 
@@ -285,15 +285,19 @@ class PublicDraws:
         away = root * self._normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, self._normals)
         return np.ascontiguousarray(self._hypotheses.means[own, picked] + away)
 
-    def each(self, work: Callable[[int, Codes], None], *, threads: int | None) -> None:
-        """work(i, codes of all hypotheses at the draws from i) for every hypothesis, in threads."""
-        shape = self.table.panels, self.draws, PANEL
+    def each(self, work: Callable[[int, Codes, int], None], *, threads: int | None) -> None:
+        """work(i, codes of all hypotheses, k), in threads, for some of the draws from every hypothesis i: codes[:, :k]."""
+        block = min(self.draws, _BLOCK_DRAWS)
+        shape = self.table.panels, block, PANEL
         buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
 
         def coded(own: int) -> None:
+            points = self.of(own)
             with buffers.one() as (codes, room):
-                kernels.density_codes(self.of(own), self.table, codes, 0, room)
-                work(own, codes)
+                for begin in range(0, self.draws, block):
+                    drawn = points[begin : begin + block]
+                    kernels.density_codes(drawn, self.table, codes, 0, room)
+                    work(own, codes, len(drawn))
 
         share_out(coded, self._hypotheses.size, threads=threads)
 
@@ -436,21 +440,14 @@ class DensitySets:
     ) -> DensitySets:
         """Draw from each hypothesis and count in which sets the draws lie."""
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
-        size, table, block = hypotheses.size, public.table, min(public.draws, _BLOCK_DRAWS)
+        size = hypotheses.size
         masses = np.zeros((size, size), dtype=np.uint16)
-        shape = table.panels, block, PANEL
-        buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(table)))
 
-        def work(own: int) -> None:
-            points = public.of(own)
-            with buffers.one() as (codes, room):
-                for begin in range(0, public.draws, block):
-                    drawn = points[begin : begin + block]
-                    kernels.density_codes(drawn, table, codes, 0, room)
-                    masses[own] += ahead(codes[:, : len(drawn)], own)[:size]
+        def work(own: int, codes: Codes, taken: int) -> None:
+            masses[own] += ahead(codes[:, :taken], own)[:size]
 
-        share_out(work, size, threads=threads)
-        return cls(table, masses, public.draws)
+        public.each(work, threads=threads)
+        return cls(public.table, masses, public.draws)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `scheffe.Evaluation.scores`."""

@@ -9,10 +9,11 @@ Privacy notes: `notes/hypotheses.md`, `notes/selection.md`, `notes/loss_choice.m
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtr
@@ -62,13 +63,6 @@ MOST_HYPOTHESES = 256  # 32,640 sets, and a mass of each hypothesis in each of t
 _BLOCK = 2048  # sets at once
 
 
-class Sets(Protocol):
-    """The Scheffe sets of all pairs, as public data."""
-
-    def held(self, rows: Rows, executor: Executor) -> IntArray:
-        """Rows in the set of each pair, (pairs,)."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class CellUnions:
     """Sets of public cells on the line: `edges` are the inner ends of the cells; `inside` (pairs, cells) says which are in one."""
@@ -77,8 +71,8 @@ class CellUnions:
     inside: BoolArray
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `Sets.held`."""
-        counts = executor.run(CellQuery.between([self.edges]), rows)
+        """Rows in the set of each pair, (pairs,)."""
+        counts = executor.run(CellQuery(edges=(self.edges,)), rows)
         return self.total(counts[:, None])[:, 0]
 
     def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
@@ -92,27 +86,15 @@ class CellUnions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CodeSets:
-    """Sets of points at which the code of one hypothesis is above that of another."""
-
-    table: MixtureTable
-    size: int
-
-    def held(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `Sets.held`."""
-        return _in_order(count_pairs(self.table, rows, executor), self.size)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class YatracosSets:
     """All Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...
 
-    `expected` (size, sets) holds what each hypothesis expects of n rows in each set, rounded; `sets` counts the rows in each.
+    `expected` (size, sets) holds what each hypothesis expects of n rows in each set, rounded; `held` counts the rows in each.
     """
 
     sensitivity: ClassVar[int] = 1
     expected: IntArray
-    sets: Sets
+    held: Callable[[Rows, Executor], IntArray]
 
     @classmethod
     def of_intervals(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> YatracosSets:
@@ -125,7 +107,7 @@ class YatracosSets:
             expected[index] = intervals.expected(hypotheses, index, n, slice(None))
 
         share_out(work, hypotheses.size, threads=threads)
-        return cls(expected, intervals)
+        return cls(expected, intervals.held)
 
     @classmethod
     def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> YatracosSets:
@@ -140,7 +122,7 @@ class YatracosSets:
         sets = CellUnions(cut.edges, inside)
         half = (1 << cut.shift) >> 1
         expected = np.ascontiguousarray((sets.total(cut.masses.T) + half).T >> cut.shift)
-        return cls(expected, sets)
+        return cls(expected, sets.held)
 
     @classmethod
     def of_densities(
@@ -157,20 +139,21 @@ class YatracosSets:
         size = hypotheses.size
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
         table = public.table
-        expected = np.empty((size, size * (size - 1) // 2), dtype=np.int64)
+        found = np.zeros((size, size * (size - 1) // 2), dtype=np.int64)
 
-        def work(own: int, codes: Codes) -> None:
+        def work(own: int, codes: Codes, taken: int) -> None:
             counts = empty_counts(table.panels)
-            for panel, found in enumerate(counts):
-                kernels.pair_counts(codes, public.draws, panel, found)
-            expected[own] = shares(_in_order(counts, size), public.draws, n)
+            for panel, counted in enumerate(counts):
+                kernels.pair_counts(codes, taken, panel, counted)
+            found[own] += _in_order(counts, size)
 
         public.each(work, threads=threads)
-        return cls(expected, CodeSets(table, size))
+
+        return cls(shares(found, public.draws, n), partial(_held_by_codes, table, size))
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `scheffe.Evaluation.scores`."""
-        held = self.sets.held(rows, executor)
+        held = self.held(rows, executor)
         return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
 
 
@@ -180,6 +163,11 @@ def _check(hypotheses: Hypotheses) -> None:
             f'score="yatracos" compares up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass '
             'score="minimum_distance" or a shorter list'
         )
+
+
+def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
+    """Rows in the set of each pair, (pairs,): those at which the code of one hypothesis is above that of the other."""
+    return _in_order(count_pairs(table, rows, executor), size)
 
 
 def _in_order(counts: list[PairCounts], size: int) -> IntArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels import tree
 from fastpubpriv.kernels.tree import Members
 from fastpubpriv.privacy import Event, LaplaceEvent
 from fastpubpriv.privacy.calibration import (
@@ -41,7 +40,7 @@ from fastpubpriv.privacy.calibration import (
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import Payer
-from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap, RowTree
+from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 
@@ -191,39 +190,60 @@ def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
 
+_NUMBERS = 1 << 17  # of the statistics that are held at a time
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MembersQuery(Query):
-    """A pass over all rows, or over those of one node of a cluster tree, after a box if there is one: the integers of `row_map`."""
+class MappedQuery(Query):
+    """A pass over the integers of `row_map`: of all rows, or of those of one node of a cluster tree, after a box if there is one.
+
+    With a `statistic` they are those of statistic(row), made for a few rows at a time; `cost` is then the work for one row.
+    """
 
     row_map: RowMap
     only: Members | None = None
     box: ColumnBox | None = None
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
-        if self.only is None:
-            self.count(chunk, accumulators[0])
-        elif self.box is None:
-            self.count_members(chunk, self.only.row_tree, accumulators[0])
-        else:
-            self.count(self.only(chunk), accumulators[0])
+    statistic: Callable[[Any], FloatArray] | None = None
+    cost: int = 1
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
-        """Add the rows of a chunk, all of them members, after the box if there is one."""
+        """Add rows, after the box if there is one."""
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        if self.statistic is not None:
+            size = max(64, _NUMBERS // self.row_map.out_dim)
+            for begin in range(0, len(chunk), size):  # they are read while they are still in the second-level cache
+                part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+                if len(part):
+                    self.count(part, accumulators[0])
+            return
+        # Without splits all rows are members; those with a non-finite entry add nothing, unless a box gives them a number.
+        if self.only is not None and (self.box is not None or self.only.row_tree.above):
+            chunk = self.only(chunk)
+        if len(chunk):
+            self.count(chunk, accumulators[0])
+
+    def whole(self, chunk: Chunk) -> NDArray[np.int32]:
+        """The integer rows of a chunk."""
+        rows = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
+        kernels.rows_quantise(chunk, self.row_map, rows)
+        return rows
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
 
     @property
     def in_place(self) -> bool:
         """See `Query.in_place`; members of a node are copied."""
-        return self.only is None
-
-    @abc.abstractmethod
-    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
-        """Add those rows of a chunk that reach the one target of a tree."""
+        return self.only is None and self.statistic is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SumQuery(MembersQuery):
+class SumQuery(MappedQuery):
     """Sum of the integer rows, (D,)."""
 
     def zeros(self) -> tuple[IntArray]:
@@ -233,7 +253,7 @@ class SumQuery(MembersQuery):
     @property
     def compiled(self) -> bool:
         """See `Query.compiled`."""
-        return self.only is None and self.box is None
+        return self.in_place and self.box is None
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
@@ -242,13 +262,9 @@ class SumQuery(MembersQuery):
         else:
             kernels.boxed_sum(chunk, self.box, self.row_map, found)
 
-    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
-        """Add rows of one node."""
-        tree.leaf_sums(chunk, row_tree, [self.row_map], [found])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GramQuery(MembersQuery):
+class GramQuery(MappedQuery):
     """Sum of q q^T over the integer rows q: (D, D), or its upper triangle, row by row."""
 
     triangle: bool = False
@@ -261,14 +277,10 @@ class GramQuery(MembersQuery):
         """Add rows."""
         kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, found)
 
-    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
-        """Add rows of one node."""
-        tree.leaf_grams(chunk, row_tree, [self.row_map], [found])
-
     @property
     def row_cost(self) -> int:
         """A multiply-add of the map or of the Gram takes about 1/32 ns. Chunks of few rows would repack the map too often."""
-        return self.row_map.out_dim**2 // 32
+        return self.row_map.out_dim**2 // 32 if self.statistic is None else self.cost
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
@@ -277,7 +289,7 @@ class GramQuery(MembersQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ShellQuery(MembersQuery):
+class ShellQuery(MappedQuery):
     """Rows by norm, between the squared edges, times `scale`."""
 
     edges_sq: FloatArray
@@ -293,10 +305,6 @@ class ShellQuery(MembersQuery):
             kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
         else:
             kernels.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
-
-    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
-        """Add rows of one node."""
-        tree.leaf_shell_counts(chunk, row_tree, [self.row_map], self.edges_sq, [found])
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
@@ -343,11 +351,15 @@ class SecondMoment(Measurement[Fraction, Released]):
     diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the
     upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     `only` keeps the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
+    With a `statistic`, from a chunk to (k, dim) float64, y is that of statistic(row), made of its own row and public numbers alone;
+    rows that would be zero may be left out. `row_cost` is then the work for a row.
     """
 
     affine: AffineMap
     radius: float
     only: Members | None = None
+    statistic: Callable[[Any], FloatArray] | None = None
+    row_cost: int = 1
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
@@ -356,10 +368,12 @@ class SecondMoment(Measurement[Fraction, Released]):
             grid = gram_grid(account, cost, dim, rows.n)
         else:
             grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
-        row_map = self.affine.on_grid(grid, self.radius)
-
         triangle = isinstance(grid.event, LaplaceEvent)
-        query = partial(executor.run, self._query(row_map, triangle), rows)
+        gram = GramQuery(
+            row_map=self.affine.on_grid(grid, self.radius), only=self.only, statistic=self.statistic, cost=self.row_cost,
+            triangle=triangle,
+        )  # fmt: skip
+        query = partial(executor.run, gram, rows)
         unit = grid.step(self.radius) ** 2
         if not triangle:
             square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
@@ -373,9 +387,6 @@ class SecondMoment(Measurement[Fraction, Released]):
         value = value + np.triu(value, 1).T
         std = grid.event.noise_std * unit
         return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
-
-    def _query(self, row_map: RowMap, triangle: bool) -> Query:
-        return GramQuery(row_map=row_map, only=self.only, triangle=triangle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -415,44 +426,6 @@ class ShellCounts(Measurement[Fraction, Released]):
 
 # Noisy sum of a vector that is computed from each row by itself. Privacy note: `notes/statistic_sum.md`.
 
-_NUMBERS = 1 << 17  # of the statistics that are held at a time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StatisticQuery(Query):
-    """Sum of the integer rows made of statistic(row)."""
-
-    statistic: Callable[[Any], FloatArray]
-    row_map: RowMap
-    cost: int
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
-        for part in self.parts_of(chunk):
-            kernels.rows_sum(part, self.row_map, accumulators[0])
-
-    def parts_of(self, chunk: Chunk) -> Iterator[FloatArray]:
-        """Yield the statistics of a few rows at a time: they are then read while they are still in the second-level cache."""
-        size = max(64, _NUMBERS // self.row_map.out_dim)
-        for begin in range(0, len(chunk), size):
-            yield np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
-
-    def whole_rows(self, chunk: Chunk) -> Iterator[NDArray[np.int32]]:
-        """Yield the integer rows made of them."""
-        for part in self.parts_of(chunk):
-            rows = np.empty((len(part), self.row_map.out_dim), dtype=np.int32)
-            kernels.rows_quantise(part, self.row_map, rows)
-            yield rows
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return self.cost
-
 
 def check_statistic_grids(account: Account, costs: Iterable[Fraction], parts: int, width: int, n: int) -> None:
     """Raise now, before the debit, if one of these costs has no grid for sums of statistics of so many parts."""
@@ -468,24 +441,24 @@ def statistic_grid(account: Payer, cost: Fraction, parts: int, width: int, n: in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StatisticPartsQuery(StatisticQuery):
-    """As `StatisticQuery`; a row is zero unless the norms of its parts, each rounded up, add up to at most Q.
+class PartsQuery(SumQuery):
+    """As `SumQuery`; a row is zero unless the norms of its parts, each rounded up, add up to at most Q.
 
     `part_of` (out_dim,) has the part of each coordinate.
     """
 
     part_of: IntArray
 
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
         belongs = (self.part_of[:, None] == np.arange(self.part_of.max() + 1)).astype(np.float64)
-        for rows in self.whole_rows(chunk):
-            # Whole numbers below 2^53, so every product and sum of doubles is exact.
-            squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
-            norms = np.sqrt(squares).astype(np.int64)
-            norms += norms * norms < squares
-            fits = norms.sum(axis=1) <= self.row_map.quant_bound
-            accumulators[0][:] += rows[fits].sum(axis=0, dtype=np.int64)
+        rows = self.whole(chunk)
+        # Whole numbers below 2^53, so every product and sum of doubles is exact.
+        squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
+        norms = np.sqrt(squares).astype(np.int64)
+        norms += norms * norms < squares
+        fits = norms.sum(axis=1) <= self.row_map.quant_bound
+        found += rows[fits].sum(axis=0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -510,62 +483,23 @@ class StatisticSum(Measurement[Fraction, Released]):
         width = self.dim // parts
         grid = statistic_grid(account, cost, parts, width, rows.n)
         unit = grid.step(self.radius)
-        made: Query
+        made: SumQuery
         if self.part_of is None or not account.pure or parts == 1:
             row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
-            made = StatisticQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost)
+            made = SumQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost)
         else:
             unit = self.radius / (grid.quant_bound - parts_slack(parts, width) - 1)
             row_map = AffineMap(dim=self.dim).row_map(
                 quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps)
             )
-            made = StatisticPartsQuery(
-                statistic=self.statistic, row_map=row_map, cost=self.row_cost, part_of=self.part_of
-            )
+            made = PartsQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, part_of=self.part_of)
         query = partial(executor.run, made, rows)
         value = release(account, name=name, query=query, shape=(self.dim,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StatisticGramQuery(StatisticQuery):
-    """Sum of q q^T over the integer rows q made of statistic(row), which leaves out rows that are zero."""
-
-    triangle: bool
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros((self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
-        for part in self.parts_of(chunk):
-            if len(part):
-                kernels.rows_gram(part, self.row_map, accumulators[0])
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """See `Query.answer`."""
-        square = mirror(accumulators[0])
-        return square[np.triu_indices(len(square))] if self.triangle else square
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StatisticGram(SecondMoment):
-    """Release the sum over the rows of y y^T, y = statistic(row) clipped to norm `radius`; `affine` is the identity.
-
-    `statistic` maps a chunk to (k, dim) float64, every output row from its own input row and public numbers alone; rows that would
-    be zero may be left out. Noise and sensitivity are those of `SecondMoment`.
-    """
-
-    statistic: Callable[[Any], FloatArray]
-    row_cost: int
-
-    def _query(self, row_map: RowMap, triangle: bool) -> Query:
-        return StatisticGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, triangle=triangle)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SoftGramQuery(StatisticQuery):
+class SoftGramQuery(MappedQuery):
     """For each of `parts` equal parts p of the integer rows q the sum of q_p q_p^T, (parts, side, side)."""
 
     parts: int
@@ -575,13 +509,12 @@ class SoftGramQuery(StatisticQuery):
         side = self.row_map.out_dim // self.parts
         return (np.zeros((self.parts, side, side), dtype=np.int64),)
 
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
-        for rows in self.whole_rows(chunk):
-            # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
-            for place, mine in enumerate(np.split(rows, self.parts, axis=1)):
-                whole = mine[mine.any(axis=1)].astype(np.float64)
-                accumulators[0][place] += (whole.T @ whole).astype(np.int64)
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
+        for place, mine in enumerate(np.split(self.whole(chunk), self.parts, axis=1)):
+            rows = mine[mine.any(axis=1)].astype(np.float64)
+            found[place] += (rows.T @ rows).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

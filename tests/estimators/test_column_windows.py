@@ -123,9 +123,7 @@ def test_a_window_is_found_with_nothing_beside_it():
             counts = np.zeros((2, 2, 2047))
             counts[1, side, place] = 8.0
             ones = scales.with_both(np.ones(counts.shape))
-            empty, (found, anchor) = scales.find_windows(
-                scales.with_both(counts), ones, np.full((1, 2048), 3.0), 5.0, 1.5
-            )
+            empty, (found, anchor) = scales.find_windows(scales.with_both(counts), ones, np.full((1, 2048), 3.0))
             assert found.tolist() == [[side, place, 0, 2048]]
             assert anchor == (8.0, place)
             assert (len(empty[0]), empty[1]) == (0, (-math.inf, -1))
@@ -134,7 +132,7 @@ def test_a_window_is_found_with_nothing_beside_it():
 def test_both_sides_together_stand_out_most():
     counts = np.array([np.full((2, 2047), 50.0), np.full((2, 2047), 60.0)])
     ones = scales.with_both(np.ones(counts.shape))
-    (found, anchor), _ = scales.find_windows(scales.with_both(counts), ones, np.full((2, 2048), 3.0), 5.0, 1.5)
+    (found, anchor), _ = scales.find_windows(scales.with_both(counts), ones, np.full((2, 2048), 3.0))
     assert len(found) == 2 * (2047 + 2046)
     assert anchor == (100.0, 1)  # two cells: of equals the first
 

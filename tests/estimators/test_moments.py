@@ -12,7 +12,7 @@ from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan, TwoPieces
-from fastpubpriv.mechanisms.sums import AffineMap, sum_grid
+from fastpubpriv.mechanisms.sums import AffineMap, SumQuery, sum_grid
 from fastpubpriv.release.account import Account
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -192,12 +192,8 @@ def test_faults_are_caught(monkeypatch, fault):
     plain = TwoPieces.__call__
     if fault == "longer":
         # Rows of the pieces that are added up twice, past the check of the integers.
-        from fastpubpriv.mechanisms.sums import StatisticQuery
-
-        add = StatisticQuery.add
-        monkeypatch.setattr(
-            StatisticQuery, "add", lambda self, chunk, sums: (add(self, chunk, sums), add(self, chunk, sums))
-        )
+        add = SumQuery.add
+        monkeypatch.setattr(SumQuery, "add", lambda self, chunk, sums: (add(self, chunk, sums), add(self, chunk, sums)))
     else:
         monkeypatch.setattr(TwoPieces, "__call__", lambda self, chunk: plain(self, chunk - chunk.mean(axis=0)))
     with pytest.raises(ReplayError, match=r"moved by|sensitivity"):

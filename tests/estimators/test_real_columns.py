@@ -625,7 +625,7 @@ def silent_and_far(seeds):
 def test_a_side_without_a_row_to_be_seen_is_called_faint_where_most_rows_are_at_the_centre():
     """Forty rows above the usual value are fewer than noise can hide, and twice what the sum is off by."""
     assert silent_and_far(12) == 0
-    with mock.patch.object(learn, "_beside", return_value=False):  # planted
+    with mock.patch.object(learn, "BESIDE", np.inf):  # planted
         assert silent_and_far(12) > 0
 
 

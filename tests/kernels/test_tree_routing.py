@@ -342,19 +342,15 @@ def zeros(row_maps, shape):
 
 
 def answers(chunks, row_tree, row_maps, module):
-    """Counts, sums, Gram matrices and shell counts of all targets."""
+    """Counts, sums and Gram matrices of all targets."""
     counts = np.zeros(row_tree.n_labels, dtype=np.int64)
     sums = zeros(row_maps, lambda row_map: (row_map.out_dim,))
     grams = zeros(row_maps, lambda row_map: (row_map.out_dim, row_map.out_dim))
-    shells = zeros(row_maps, lambda _: (len(EDGES_SQ) + 1,))
     for chunk in chunks:
         module.leaf_counts(chunk, row_tree, counts)
         module.leaf_sums(chunk, row_tree, row_maps, sums)
         module.leaf_grams(chunk, row_tree, row_maps, grams)
-        module.leaf_shell_counts(chunk, row_tree, row_maps, EDGES_SQ, shells)
-    return [counts.tolist()] + [
-        [each.tolist() for each in found if each is not None] for found in (sums, grams, shells)
-    ]
+    return [counts.tolist()] + [[each.tolist() for each in found if each is not None] for found in (sums, grams)]
 
 
 def some_maps(rng, dim, n_labels):

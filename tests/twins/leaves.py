@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import IntArray
 from fastpubpriv.row_maps import RowMap, RowTree
 from twins import rows
 from twins.tree import tree_assign
@@ -36,19 +36,6 @@ def leaf_grams(
     for members, row_map, found in zip(_members(chunk, row_tree), maps, grams, strict=True):
         if row_map is not None and found is not None:
             rows.rows_gram(members, row_map, found)
-
-
-def leaf_shell_counts(
-    chunk: npt.NDArray[Any],
-    row_tree: RowTree,
-    maps: Sequence[RowMap | None],
-    edges_sq: FloatArray,
-    counts: Sequence[IntArray | None],
-) -> None:
-    """counts[label] (n_edges + 1,) += rows that reach a target by how many of edges_sq (n_edges,) are below |y|^2."""
-    for members, row_map, found in zip(_members(chunk, row_tree), maps, counts, strict=True):
-        if row_map is not None and found is not None:
-            rows.rows_shell_counts(members, row_map, edges_sq, found)
 
 
 def _members(chunk: npt.NDArray[Any], row_tree: RowTree) -> list[npt.NDArray[Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,27 +33,14 @@ GAP_ROWS = 6.0
 LOWER, UPPER, MASS, VARIANCE, SPREAD, HIDDEN = range(6)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Side:
-    """What is to be said about one side.
+class Side(NamedTuple):
+    """What is to be said about one side."""
 
-    Attributes
-    ----------
-    last : int
-        The last cell that stands out, among all cells of a side of the column.
-    end : float
-        Its upper end.
-    beyond : (5 octaves,) float64
-        Rows guessed in the cells beyond it.
-    heavy, faint : bool
-        The octaves fall off slowly; few rows far away from all others.
-    """
-
-    last: int
-    end: float
-    beyond: FloatArray
-    heavy: bool
-    faint: bool
+    last: int  # the last cell that stands out, among all cells of a side of the column
+    end: float  # its upper end
+    beyond: FloatArray  # (5 octaves,): rows guessed in the cells beyond it
+    heavy: bool  # the octaves fall off slowly
+    faint: bool  # few rows far away from all others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,10 +86,7 @@ class Sides:
         """The sides, one by one; None for one that is not present."""
         ends, beyond = self.block[UPPER, :, self.seen - 1].tolist(), self.block[MASS, :, self.seen :]
         found = zip(self.lasts, ends, beyond, self.heavy, self.faint, strict=True)
-        return [
-            None if last is None else Side(last=last, end=end, beyond=rows, heavy=heavy, faint=faint)
-            for last, end, rows, heavy, faint in found
-        ]
+        return [None if last is None else Side(last, *rest) for last, *rest in found]
 
     @np.errstate(all="ignore")
     def excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -401,8 +386,7 @@ def put_back(excess: float, variance: float) -> float:
     return max(0.0, excess - variance / excess) if excess > 0.0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Choice:
+class _Choice(NamedTuple):
     """Where one column is clipped, and what the counts say of that: pairs are (below, above), lengths in units of 2^exponent.
 
     `moments` (2, 4): sum of the numbers, clipped where noise and clipping weigh alike, sum without clipping, and the same of their
@@ -459,15 +443,9 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
         at = at[0], at[1], np.maximum(at[2], furthest)
         clips = points[at]
     sides = [None if last is None else side for last, side in zip(lasts, every.each(), strict=True)]
-    return [
-        _Choice(
-            exponent=exponent, reach=far, sides=pair, clips=clip, excess=over, variance=var, hidden=unseen, moments=sums
-        )
-        for exponent, far, pair, clip, over, var, unseen, sums in zip(
-            exponents, reach, zip(sides[::2], sides[1::2], strict=True), clips.tolist(), excess[at].tolist(),
-            variance[at].tolist(), hidden[at].tolist(), moments.tolist(), strict=True,
-        )
-    ]  # fmt: skip
+    found = (part.tolist() for part in (clips, excess[at], variance[at], hidden[at], moments))
+    pairs = zip(sides[::2], sides[1::2], strict=True)
+    return [_Choice(*each) for each in zip(exponents, reach, pairs, *found, strict=True)]
 
 
 def free_reach(column: Column, clips: list[float], moments: list[list[float]], shares: Shares) -> tuple[float, float]:
@@ -509,15 +487,11 @@ def _clip(column: Column, choice: _Choice, shares: Shares) -> Clip:
     std = math.sqrt(max(0.0, (down[3] + up[3]) / rows - mean**2))
     counted = (column.below, column.below_var), (column.above, column.above_var)
     unseen = []
-    for place, clip in enumerate(choice.clips):
+    for place in range(2):
         possible = min(choice.reach[place], max(0.0, FAR_REACH * std + (mean if place else -mean)))
-        unseen.append(
-            max(
-                choice.hidden[place],
-                unseen_far(choice.sides, place, counted[place], clip, possible, choice.exponent, shares),
-                unseen_beside(choice.sides, place, counted[place][0], column.zero / rows, choice.reach[place], shares),
-            )
-        )
+        far = unseen_far(choice, place, counted[place], possible, shares)
+        beside = unseen_beside(choice, place, counted[place][0], column.zero / rows, shares)
+        unseen.append(max(choice.hidden[place], far, beside))
     return Clip(
         exponent=choice.exponent,
         below=below,
@@ -537,27 +511,21 @@ def _clip(column: Column, choice: _Choice, shares: Shares) -> Clip:
 
 
 def unseen_far(
-    sides: tuple[Side | None, Side | None],
-    place: int,
-    counted: tuple[FloatArray, FloatArray],
-    clip: float,
-    reach: float,
-    exponent: int,
-    shares: Shares,
+    choice: _Choice, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: Shares
 ) -> float:
-    """What rows far from all others may add to the sum beyond `clip`: rows of a side past its last cell that stands out.
+    """What rows far from all others may add to the sum beyond the clip: rows of a side past its last cell that stands out.
 
     No tail tells of them: a column that ends like a cliff may hold a few rows further out all the same, on either side. `counted`
     are the counts of one side and their variances.
     """
-    lasts = [each.last for each in sides if each is not None]
+    lasts = [each.last for each in choice.sides if each is not None]
     if not lasts:
         return 0.0
     counts, variances = counted
-    side = sides[place]
+    side, clip = choice.sides[place], choice.clips[place]
     begin = max(0, max(lasts) + 1 - INSIDE * shares.parts) if side is None else side.last + 1
     end = min(len(counts), max(lasts) + 1 + FAR * shares.parts)
-    edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : end + 1], -exponent), reach)
+    edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : end + 1], -choice.exponent), reach)
     expected = np.zeros(end - begin)
     if side is not None:
         beyond = side.beyond[: end - begin]
@@ -567,25 +535,22 @@ def unseen_far(
     return max(0.0, float(((counts[begin:end] - expected) * over).sum()) + FAR_STDS * std)
 
 
-def unseen_beside(
-    sides: tuple[Side | None, Side | None],
-    place: int,
-    counts: FloatArray,
-    at_center: float,
-    reach: float,
-    shares: Shares,
-) -> float:
+def unseen_beside(choice: _Choice, place: int, counts: FloatArray, at_center: float, shares: Shares) -> float:
     """What may hide on a side where no cell stands out, if most rows are at the centre: as far away as the other side's end.
 
     A column that rarely differs from its usual value may do so to both sides; where the centre is no such value, an empty side
     means that the centre is at an end.
     """
-    other = sides[1 - place]
-    if sides[place] is not None or other is None:
+    other = choice.sides[1 - place]
+    if choice.sides[place] is not None or other is None:
         return 0.0
     weight = min(1.0, max(0.0, (at_center - HALF_AT_CENTER) / (ALL_AT_CENTER - HALF_AT_CENTER)))
     cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]
-    return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
+    return (
+        weight
+        * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells)))
+        * min(other.end, choice.reach[place])
+    )
 
 
 def from_public(column: Column, public: FloatArray, shares: Shares) -> Clip:

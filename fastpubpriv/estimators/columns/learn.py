@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -89,29 +90,22 @@ class ColumnCounts:
 
 def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
     """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
-    together = max(1, MOST_CELLS >> shares.log2_parts)
-    return [
-        seen
-        for begin in range(0, shares.dim, together)
-        for seen in _look(counts, public, shares, bounds, range(begin, min(begin + together, shares.dim)))
-    ]
-
-
-def _look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds, places: range) -> list[Seen]:
-    """As `look`, for the columns at these places."""
-    own = [replace(shares, count_std=std) for std in counts.std[places.start : places.stop].tolist()]
-    part = slice(places.start, places.stop)
-    columns = columns_of(counts.values[part], public[:, part], counts.center[part], own)
-    scales = scales_of(columns, own)
-    limits = [None if bounds is None else (float(bounds[0][j]), float(bounds[1][j])) for j in places]
-    blind = [mine.blind and len(public) >= clips.FEW_PUBLIC for mine in own]
-    found = clips.choose(columns, scales, own, limits)
-    for k in np.flatnonzero(blind):
-        found[k] = clips.from_public(columns[k], public[:, places[k]], own[k])
-    return [
-        Seen(column=column, scale=scale, map=map_of(clip, shares.dim), shares=mine)
-        for column, scale, clip, mine in zip(columns, scales, found, own, strict=True)
-    ]
+    together, found = max(1, MOST_CELLS >> shares.log2_parts), list[Seen]()
+    for begin in range(0, shares.dim, together):
+        part = slice(begin, begin + together)
+        own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
+        columns = columns_of(counts.values[part], public[:, part], counts.center[part], own)
+        scales = scales_of(columns, own)
+        ends = None if bounds is None else np.stack(bounds)[:, part].T.tolist()
+        chosen = clips.choose(columns, scales, own, [None] * len(own) if ends is None else ends)
+        for k, mine in enumerate(own):
+            if mine.blind and len(public) >= clips.FEW_PUBLIC:
+                chosen[k] = clips.from_public(columns[k], public[:, begin + k], mine)
+        found += [
+            Seen(column=column, scale=scale, map=map_of(clip, shares.dim), shares=mine)
+            for column, scale, clip, mine in zip(columns, scales, chosen, own, strict=True)
+        ]
+    return found
 
 
 def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
@@ -232,16 +226,13 @@ MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a resolved column
 HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """All that was released and worked out of one column; `total` and `noise` are of its sum, `bias` is the ball's, in widths;
     `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
     """
 
-    column: Column
-    scale: Scale
-    map: Map
-    shares: Shares
+    seen: Seen
     total: float
     noise: float
     bias: float
@@ -249,8 +240,7 @@ class Found:
     instead_std: float = math.inf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(NamedTuple):
     """The numbers of one column, in data units."""
 
     mean: float
@@ -264,42 +254,36 @@ class Said:
 
 def say(found: Found, n_pub: int, *, neutral: bool, bounded: bool) -> Said:
     """Mean, deviations and status of one column; `bounded` where the interval has what rows within bounds may move it by."""
-    shares = found.shares
-    clip, unit = found.map.clip, found.map.clip.absolute
+    seen, shares = found.seen, found.seen.shares
+    clip, unit = seen.map.clip, seen.map.clip.absolute
     n, stretch = shares.n, shares.n / clip.rows
-    middle, width = (found.map.middle, found.map.width) if found.map.used else (0.0, 0.0)
+    middle, width = (seen.map.middle, seen.map.width) if seen.map.used else (0.0, 0.0)
     estimate = middle + (width * found.total + clip.correction) / n
     if clip.missing:  # rows that are missing were counted as rows here
         place = middle if neutral else clip.first_mean
         estimate = place + (estimate - place) * stretch
-    mean = finite(found.column.center + unit(estimate))
+    mean = finite(seen.column.center + unit(estimate))
     sampling = unit(clip.std / math.sqrt(clip.rows))
     noise = unit(width * found.noise / n * stretch)
     clipping = unit(math.hypot(math.sqrt(clip.variance), width * found.bias) / n * stretch)
     tails = [unit(TAIL * hidden / n * stretch) for hidden in (clip.hidden_below, clip.hidden_above)]
     half = NORMAL * math.hypot(noise, sampling, clipping)
+    # A column of mostly one value may have rows on a side where none are seen.
+    mostly_one = seen.column.zero > MOST_ZEROS * n
+    beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
     status = status_of(
-        found,
+        seen,
         heavy=max(tails) > HIDDEN * half,
-        doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half
-        or _beside(found, tails, BESIDE * half),
+        doubtful=doubtful_sum(seen.column, seen.scale, shares) / n * stretch > half
+        or (mostly_one and beside > BESIDE * half),
         wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
-        hidden=not bounded and undetected_rows(found.shares) > MOST_UNSEEN * shares.n,
+        hidden=not bounded and undetected_rows(shares) > MOST_UNSEEN * n,
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
-    lost = noise > found.instead_std or (not found.scale.referenced and not shares.blind)
+    lost = noise > found.instead_std or (not seen.scale.referenced and not shares.blind)
     if status == "unresolved" and lost:
         mean = found.instead
-    return Said(
-        mean=mean, noise_std=noise, sampling_std=sampling, clipping_std=clipping, tail_below=tails[0], tail_above=tails[1],
-        status=status,
-    )  # fmt: skip
-
-
-def _beside(found: Found, tails: list[float], most: float) -> bool:
-    """Whether a column of mostly one value may have rows on a side where none are seen that move its mean by more than `most`."""
-    pairs = zip(found.map.clip.sides, tails, strict=True)
-    return found.column.zero > MOST_ZEROS * found.shares.n and any(side is None and tail > most for side, tail in pairs)
+    return Said(mean, noise, sampling, clipping, tails[0], tails[1], status)
 
 
 def finite(value: float) -> float:
@@ -308,55 +292,54 @@ def finite(value: float) -> float:
     return min(max(value, -largest), largest)
 
 
-def status_of(found: Found, *, heavy: bool, doubtful: bool, hidden: bool, wide: bool) -> str:
-    """The word for a column."""
-    shares, zero, sides = found.shares, found.column.zero, [side for side in found.map.clip.sides if side is not None]
-    if not shares.blind and found.scale.above is None and found.scale.below is None and zero > MANY_ZEROS * shares.n:
+def unplaced(seen: Seen) -> str:
+    """The word for a column whose counts show no place, or nothing."""
+    shares, scale = seen.shares, seen.scale
+    if not shares.blind and scale.above is None and scale.below is None and seen.column.zero > MANY_ZEROS * shares.n:
         return "point_mass"
-    if not found.scale.anchored or not sides:
-        return "unresolved"
-    rest = found.map.clip.rows - zero
+    return "" if scale.anchored and any(side is not None for side in seen.map.clip.sides) else "unresolved"
+
+
+def status_of(seen: Seen, *, heavy: bool, doubtful: bool, hidden: bool, wide: bool) -> str:
+    """The word for a column."""
+    if unplaced(seen):
+        return unplaced(seen)
+    shares, zero, sides = seen.shares, seen.column.zero, [side for side in seen.map.clip.sides if side is not None]
+    rest = seen.map.clip.rows - zero
     rare = zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std
-    if doubtful or rare or found.scale.outlying or any(side.faint for side in sides):
+    if doubtful or rare or seen.scale.outlying or any(side.faint for side in sides):
         return "faint"
     if heavy or any(side.heavy for side in sides):
         return "heavy_tail"
     return "unseen" if hidden else "wide" if wide else "resolved"
 
 
-def report_of(founds: list[Found], said: list[Said], bounds: tuple[FloatArray, FloatArray] | None) -> ColumnReport:
+def report_of(columns: list[Seen], said: list[Said], bounds: Bounds) -> ColumnReport:
     """The report of all columns."""
-    edges, dim = edges_of(founds[0].shares.log2_parts), len(founds)
-    center = np.array([found.column.center for found in founds])
-    reached = np.array(
-        [
-            [0.0 if last is None else edges[last + 1] for last in (found.scale.below, found.scale.above)]
-            for found in founds
-        ]
-    ).reshape(dim, 2)
-    clips = np.array(
-        [[found.map.clip.absolute(end) for end in (found.map.clip.below, found.map.clip.above)] for found in founds]
-    ).reshape(dim, 2)
-    unseen = np.array([undetected_rows(found.shares) for found in founds])
+    edges, dim, largest = edges_of(columns[0].shares.log2_parts), len(columns), np.finfo(np.float64).max
+    center = np.array([each.column.center for each in columns])
+    lasts = [(each.scale.below, each.scale.above) for each in columns]
+    reached = np.array([[0.0 if last is None else edges[last + 1] for last in pair] for pair in lasts])
+    cuts = [(each.map.clip, (each.map.clip.below, each.map.clip.above)) for each in columns]
+    cut = np.array([[clip.absolute(end) for end in ends] for clip, ends in cuts])
+    unseen = np.array([undetected_rows(each.shares) for each in columns])
     unknown = np.array([each.status in ("point_mass", "unresolved") for each in said])
     worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
     lowest, highest = np.full(dim, -math.inf), np.full(dim, math.inf)
     if bounds is not None:
         lowest, highest = bounds
         distance = np.stack([center - lowest, highest - center], axis=1)
+        far = zip(columns, np.maximum(distance, 0.0).tolist(), strict=True)
         rows = np.array(
-            [
-                [undetected_at(found.column, found.scale, found.shares, max(far, 0.0)) for far in ends]
-                for found, ends in zip(founds, distance.tolist(), strict=True)
-            ]
-        ).reshape(dim, 2)
-        worst, unseen = rows / founds[0].shares.n * np.maximum(distance - clips, 0.0), rows.max(axis=1)
+            [[undetected_at(each.column, each.scale, each.shares, end) for end in ends] for each, ends in far]
+        )
+        worst, unseen = rows / columns[0].shares.n * np.maximum(distance - cut, 0.0), rows.max(axis=1)
         worst[[each.status == "unresolved" for each in said]] = math.inf
     return ColumnReport(
         status=tuple(each.status for each in said),
-        missing=np.array([found.map.clip.missing for found in founds]),
-        resolved_from=np.clip(center - reached[:, 0], -np.finfo(np.float64).max, np.finfo(np.float64).max),
-        resolved_to=np.clip(center + reached[:, 1], -np.finfo(np.float64).max, np.finfo(np.float64).max),
+        missing=np.array([each.map.clip.missing for each in columns]),
+        resolved_from=np.clip(center - reached[:, 0], -largest, largest),
+        resolved_to=np.clip(center + reached[:, 1], -largest, largest),
         undetected_rows=unseen,
         clipping_std=np.array([each.clipping_std for each in said]),
         tail_below=np.array([each.tail_below for each in said]),
@@ -493,15 +476,9 @@ def sum_up(
     bias = ball.bias / float(np.sqrt(shares.dim))
     known = ~moved & (public != public[0]).any(axis=0)  # equal public numbers tell of no deviation
     spread = np.std(public, axis=0, ddof=1) / math.sqrt(len(public)) if len(public) > 1 else np.zeros(shares.dim)
-    founds = [
-        Found(
-            column=each.column, scale=each.scale, map=each.map, shares=each.shares, total=float(total), noise=noise,
-            bias=bias, instead=float(mean), instead_std=float(error),
-        )
-        for each, total, mean, error in zip(
-            columns, totals, np.where(moved, centers, public.mean(axis=0)), np.where(known, spread, math.inf), strict=True
-        )
-    ]  # fmt: skip
+    instead = np.where(moved, centers, public.mean(axis=0)), np.where(known, spread, math.inf)
+    numbers = zip(columns, totals.tolist(), *(each.tolist() for each in instead), strict=True)
+    founds = [Found(each, total, noise, bias, *other) for each, total, *other in numbers]
     said = [say(each, len(public), neutral=neutral, bounded=bounds is not None) for each in founds]
     mean = np.array([each.mean for each in said])
     if bounds is not None:
@@ -511,7 +488,7 @@ def sum_up(
         noise_std=frozen([each.noise_std for each in said]),
         sampling_std=frozen([each.sampling_std for each in said]),
         noise_law="laplace" if shares.pure else "gaussian",
-        report=report_of(founds, said, bounds),
+        report=report_of(columns, said, bounds),
         columns=run.rows.columns,
         provenance={"center": "released" if moved.any() else "public rows", "clipping": "released"},
         **run.fields(len(public)),
@@ -576,13 +553,12 @@ class Counted:
 
 def tails(found: Counted, n: int) -> FloatArray:
     """How far rows beyond the clip radius may move the mean of n rows to either side: (dim,), for nobody knows in which column."""
-    moved = found.weight * found.unit * (found.norms.tail / n)
-    return np.asarray(np.minimum(moved, np.finfo(np.float64).max))
+    return np.minimum(found.weight * found.unit * (found.norms.tail / n), np.finfo(np.float64).max)
 
 
 def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
     """The result with its report; warns in the name of the caller, from released numbers, about columns that are not resolved."""
-    norms, dim = found.norms, result.dim
+    norms, dim, largest = found.norms, result.dim, float(np.finfo(np.float64).max)
     half = NORMAL * np.hypot(result.standard_error, found.bias)
     doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
     unknown = norms.status in ("point_mass", "unresolved")
@@ -596,7 +572,6 @@ def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
     ]
     status = tuple(np.select([holds for holds, _ in words], [word for _, word in words], default="resolved").tolist())
     worst = np.full(dim, math.inf if unknown else 0.0)
-    largest = float(np.finfo(np.float64).max)
     reach = np.clip(found.unit * norms.end, 0.0, largest)
     report = ColumnReport(
         status=status,

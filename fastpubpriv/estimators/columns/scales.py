@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -18,7 +18,7 @@ from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import signed_cell_event
+from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
 
 # The signal of a cell, in rows over noise, that the counts are given while their share allows it. Laplace noise has longer tails:
@@ -95,7 +95,7 @@ def check_grids(shares: Shares) -> None:
     """Raise now, before the debit, unless every release has a grid."""
     pure, n = shares.pure, shares.n
     for log2_parts in range(LOG2_PARTS_MAX + 1):
-        signed_cell_event(shares.cells, shares.dim, log2_parts, n, pure=pure)
+        count_event(shares.cells, shares.dim, shares.dim * cells_of_column(log2_parts), n, pure=pure)
     if shares.shells:
         (laplace_count_grid if pure else gaussian_count_grid)(shares.shells, SHELLS + 1, n)
     (laplace_sum_grid if pure else gaussian_sum_grid)(shares.total, shares.dim, n)
@@ -174,11 +174,16 @@ def find(columns: Sequence[Column], chance: float, shares: Shares) -> list[Found
     """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
     limits, found = thresholds_of(shares.log2_parts, chance, shares.pure), []
     for begin in range(0, len(columns), COLUMNS):
-        part = columns[begin : begin + COLUMNS]
-        values = with_both([(each.above, each.below) for each in part])
-        variances = with_both([(each.above_var, each.below_var) for each in part])
-        found += find_windows(values, variances, limits, ANCHOR_LEAST, OUTER_HALF)
+        found += find_windows(*_counted(columns[begin : begin + COLUMNS]), limits)
     return found
+
+
+def _counted(columns: Sequence[Column], part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+    """Counts of a part of the cells and their variances, as `with_both`."""
+    return (
+        with_both([(each.above[part], each.below[part]) for each in columns]),
+        with_both([(each.above_var[part], each.below_var[part]) for each in columns]),
+    )
 
 
 def with_both(sides: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
@@ -191,14 +196,18 @@ def with_both(sides: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
 
 
 def find_windows(
-    values: FloatArray, variances: FloatArray, thresholds: FloatArray, anchor_least: float, outer_half: float
+    values: FloatArray,
+    variances: FloatArray,
+    thresholds: FloatArray,
+    anchor_least: float = ANCHOR_LEAST,
+    last: int | None = None,
 ) -> list[Found]:
     """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
 
     Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the anchor of the column: the
     deviations, at least `anchor_least`, and the last cell of the window, of one side or both together, that stands out most; -inf,
-    -1 where none does. `values` and `variances` are made by `with_both`; an outer half must exceed `outer_half` deviations of its
-    own.
+    -1 where none does. `values` and `variances` are made by `with_both`. No window begins after the cell `last`, and an outer half
+    must exceed `OUTER_HALF` deviations of its own.
     """
     columns, _, cells = values.shape
     std, flat, total = np.sqrt(variances.min(axis=2, keepdims=True)), variances.reshape(-1), values
@@ -211,13 +220,15 @@ def find_windows(
         single = min(anchor_least, limits[0])
         # Few windows come near to standing out: only these are worked out.
         near = total > np.array([[single], [single], [anchor_least]]) * std * (SLACK * math.sqrt(width))
+        if last is not None:
+            near[:, :, last + 1 :] = False
         places = near.reshape(-1).nonzero()[0]
         line, begin = np.divmod(places, total.shape[2])
         score = total.reshape(-1)[places] / np.sqrt(_sums_of(flat, line * cells + begin, width))
         stands = (score > limits[0]) & (line % 3 != BOTH)
         if k:
             outside = half.reshape(-1)[line * half.shape[2] + begin + outer]
-            stands &= outside > outer_half * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
+            stands &= outside > OUTER_HALF * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
         reach = limits.searchsorted(score)
         parts.append((score, np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]), stands))
     score, found, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
@@ -271,23 +282,11 @@ def stand(
 
 def anchor_between(column: Column, low: int, high: int, shares: Shares) -> tuple[float, int]:
     """Deviations and outer end of the window that stands out most among those that begin in cells low ... high."""
-    begin, best = max(0, low), (-math.inf, -1)
-    part = slice(begin, high + WIDTHS[-1])
-    total = np.stack([column.above[part], column.below[part], column.above[part] + column.below[part]])
-    variance = np.stack(
-        [column.above_var[part], column.below_var[part], column.above_var[part] + column.below_var[part]]
-    )
-    for width in WIDTHS:
-        if width > 2 * shares.parts:
-            break
-        if width > 1:
-            total = total[:, : -(width // 2)] + total[:, width // 2 :]
-            variance = variance[:, : -(width // 2)] + variance[:, width // 2 :]
-        score = (total / np.sqrt(variance))[:, : high + 1 - begin]
-        for row in score if score.shape[1] else ():
-            place = int(row.argmax())
-            best = max(best, (float(row[place]), begin + place + width - 1))
-    return best
+    begin = max(0, low)
+    counted = _counted([column], slice(begin, high + WIDTHS[-1]))
+    limits = thresholds_of(shares.log2_parts, chance_of(shares), shares.pure)
+    ((_, (score, end)),) = find_windows(*counted, limits, -math.inf, high - begin)
+    return score, begin + end
 
 
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
@@ -489,11 +488,6 @@ def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
     return worst
 
 
-def outer_set(keys: IntArray) -> set[int]:
-    """The outermost public cell of a side, if there is one."""
-    return {int(keys[-1])} if len(keys) else set()
-
-
 def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
     """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
     far, last, found = PUBLIC_GAP * shares.parts, end, set()
@@ -515,69 +509,34 @@ def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale
 
 
 def _scale(column: Column, candidates: Found, shares: Shares) -> Scale:
-    """Where the numbers of one column end."""
-    found, anchor = candidates
-    start = _Start.of(column, anchor, shares)
-    if start.anchored:
+    """Where the numbers of one column end: of windows near cells that are known to hold rows, or are believed to."""
+    found, (score, end) = candidates
+    one = key_of(1.0, shares.log2_parts)
+    near = key_of(abs(column.center), shares.log2_parts) if column.center else one
+    public = column.public_above, column.public_below
+    ends = [set(keys[-1:].tolist()) for keys in public]  # the outermost ones
+    known, outlying = ends[0] | ends[1], False
+    anchored = _is_anchor(score, end, max(near, one, *known), shares)
+    if anchored:
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
         # so far out would outweigh all else.
-        _, seen = stand(found, {start.end}, shares)
-        start = start.held_by(column, max(start.end, *seen), shares)
-    elif start.guessed:
-        start = start.guess(column, shares)
+        _, seen = stand(found, {end}, shares)
+        held = [believed(keys, max(end, *seen), shares) for keys in public]
+        ends, known, outlying = held, {end, *held[0], *held[1]}, held != ends
+    elif not known:
+        known = guessed_cells(column, near, shares)
         ((found, _),) = find([column], chance_of(shares) / GUESSED, shares)
-    _, ends = stand(found, start.known, shares)
-    return start.scale(*ends)
+    if not known:
+        return Scale(above=None, below=None, anchored=False, referenced=False)
+    _, stood = stand(found, known, shares)
+    above, below = (max(held | {last} - {-1}, default=None) for held, last in zip(ends, stood, strict=True))
+    return Scale(above=above, below=below, anchored=anchored, referenced=True, outlying=outlying)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Start:
-    """What one column's windows are compared with: cells that are `known`, and the public `ends` above and below among them.
-
-    `end` is that of the anchor, if the column is `anchored`; `guessed` where only the size of the centre suggests a place.
-    """
-
-    near: int
-    ends: tuple[set[int], set[int]]
-    known: set[int]
-    end: int
-    anchored: bool
-    guessed: bool
-    outlying: bool = False
-
-    @classmethod
-    def of(cls, column: Column, anchor: tuple[float, int], shares: Shares) -> _Start:
-        """From the anchor and the public rows."""
-        one = key_of(1.0, shares.log2_parts)
-        near = key_of(abs(column.center), shares.log2_parts) if column.center else one
-        above, below = outer_set(column.public_above), outer_set(column.public_below)
-        anchored = _is_anchor(*anchor, max(near, one, *above, *below), shares)
-        known = above | below
-        return cls(
-            near=near, ends=(above, below), known=known, end=anchor[1], anchored=anchored, guessed=not (anchored or known)
-        )  # fmt: skip
-
-    def held_by(self, column: Column, last: int, shares: Shares) -> _Start:
-        """With the public rows that are believed where private rows are seen up to the cell `last`."""
-        above, below = (believed(keys, last, shares) for keys in (column.public_above, column.public_below))
-        outlying = (above, below) != self.ends
-        return replace(self, ends=(above, below), known={self.end, *above, *below}, outlying=outlying)
-
-    def guess(self, column: Column, shares: Shares) -> _Start:
-        """With places that the size of the centre suggests, or none."""
-        if column.zero > MANY_ZEROS * shares.n:
-            return replace(self, known={self.near, key_of(1.0, shares.log2_parts)})
-        down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
-        score, end = anchor_between(column, self.near - down, self.near + up, shares)
-        return replace(self, known={end} if score > WEAK else set())
-
-    def scale(self, above: int, below: int) -> Scale:
-        """With the outermost windows that stand, -1 for none."""
-        if not self.known:
-            return Scale(above=None, below=None, anchored=False, referenced=False)
-        outermost = [
-            max(held | {found} - {-1}, default=None) for held, found in zip(self.ends, (above, below), strict=True)
-        ]
-        return Scale(
-            above=outermost[0], below=outermost[1], anchored=self.anchored, referenced=True, outlying=self.outlying
-        )  # fmt: skip
+def guessed_cells(column: Column, near: int, shares: Shares) -> set[int]:
+    """Cells that the size of the centre, `near`, suggests, or none."""
+    if column.zero > MANY_ZEROS * shares.n:
+        return {near, key_of(1.0, shares.log2_parts)}
+    down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
+    score, end = anchor_between(column, near - down, near + up, shares)
+    return {end} if score > WEAK else set()
