@@ -194,7 +194,7 @@ def plan_separated_mixture(
         rows = n_priv * weight
         left = allowance - search - (allowance * count_share(pure=pure) if mode == "practical" else 0)
         found = component_errors(shape, n_priv, pure=pure, allowance=left)
-        noise = Noise(pure, leaf_costs(left, pure=pure).counts).count(Fraction(1))
+        noise = Noise(pure, leaf_costs(left, pure=pure)[0]).count(Fraction(1))
         details = {
             "mean_error": found.mean,
             "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),

@@ -14,7 +14,7 @@ from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import leaf_estimates
-from fastpubpriv.mixtures.separated.leaf_estimates import LeafCosts, leaf_costs, leaf_draws, leaf_frames, learn_leaves
+from fastpubpriv.mixtures.separated.leaf_estimates import leaf_costs, leaf_draws, leaf_frames, learn_leaves
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
@@ -232,21 +232,11 @@ def test_each_leaf_gets_its_share_of_the_failure_probability():
 
 
 def test_costs_add_up_to_the_allowance():
-    for counts in (Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 2)):
-        costs = leaf_costs(Fraction(1), pure=False, count_cost=counts)
-        cov, mean = costs.learning * Fraction(9, 10), costs.learning * Fraction(1, 10)
-        assert cov + max(mean, counts + mean / 2) == 1
-        pure = leaf_costs(Fraction(1), pure=True, count_cost=counts)
-        assert pure.counts + pure.learning == 1
-    assert leaf_costs(Fraction(2), pure=False) == LeafCosts(counts=Fraction(1, 10), learning=Fraction(2))
-    for bad in (Fraction(0), Fraction(1), Fraction(-1)):
-        raises(InputError, "count_cost", leaf_costs, Fraction(1), pure=False, count_cost=bad)
-
-
-def test_dear_counts_are_charged(mixture):
-    run, learned = mixture.fit(ZCDP(0.5), count_cost=Fraction(1, 4))
-    assert Fraction(99, 100) * run.account.allowance <= run.account.charged <= run.account.allowance
-    assert learned.count_noise_std == pytest.approx(2.0, rel=1e-3)
+    counts, learning = leaf_costs(Fraction(2), pure=False)
+    cov, mean = learning * Fraction(9, 10), learning * Fraction(1, 10)
+    assert cov + max(mean, counts + mean / 2) == 2
+    assert counts == Fraction(1, 10)
+    assert sum(leaf_costs(Fraction(1), pure=True)) == 1
 
 
 def test_draws_are_an_upper_bound(mixture):

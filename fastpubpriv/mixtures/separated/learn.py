@@ -19,7 +19,6 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
 from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Prediction, outlook
-from fastpubpriv.estimators.preconditioner import Frame
 from fastpubpriv.estimators.radii import Mode, failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
@@ -27,9 +26,8 @@ from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.separated.leaf_estimates import (
     FLOOR_DEVIATIONS,
     FLOOR_ROWS,
-    LEAF_COND_MAX,
     LeafEstimates,
-    LeafFrame,
+    ball_frame,
     check_leaf_grids,
     check_leaf_ladder_grids,
     leaf_bases,
@@ -614,14 +612,6 @@ def private_lloyd(
     return centers
 
 
-def ball_frame(center: FloatArray, radius: float) -> LeafFrame:
-    """Bounds of a leaf about which only a ball is known that holds all rows."""
-    dim = len(center)
-    # The mean is somewhere in the leaf, and so within the ball's diameter of the centre; every variance is at most radius^2.
-    frame = Frame(frozen(center), np.asarray(radius), 2.0, LEAF_COND_MAX * dim * 100.0, "argument")
-    return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
-
-
 @shared_docs
 def no_public_baseline(
     x_priv: Any,
@@ -727,7 +717,8 @@ def no_public_baseline(
         tree = ClusterTree.root(rows.dim)
         if len(centers) > 1:
             tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
-        frames = [ball_frame(middle + projection.T @ at, ball) for at in centers]
+        # The mean is somewhere in the leaf, and so within the ball's diameter of the center.
+        frames = [ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
         found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
         leaves = learn_leaves(run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob)
         return put_together(
