@@ -37,11 +37,10 @@ from fastpubpriv.mixtures.separated.leaf_estimates import (
     learn_leaf_ladder,
     learn_leaves,
 )
-from fastpubpriv.mixtures.separated.public_shapes import SEED, Scaling, nearest_centers, refuse_too_much
+from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
 from fastpubpriv.mixtures.separated.search_state import (
     Clustering,
     ClusterTree,
-    Search,
     cluster_public,
     column_variances,
     leading,
@@ -54,6 +53,7 @@ from fastpubpriv.mixtures.separated.searches import (
     Shape,
     check_search_grids,
     choose_method,
+    find_components,
     search_draws,
     search_scaling,
     tree_depth,
@@ -92,21 +92,6 @@ SEARCH_SHARE = Fraction(3, 10)
 MOST_COMPONENTS = 1000
 # Rounds of a leaf's recursion for the prediction; the error hardly depends on them.
 TYPICAL_ROUNDS = 6
-
-
-def find_components(
-    run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
-) -> Clustering:
-    """Search for the components; `cost` is what the private queries of the search may cost in all."""
-    search = Search(run, public, shape.n_components, shape.min_weight, scaling=scaling)
-    depth = tree_depth(method, shape)
-    if depth:
-        search.scope = run.account.tree(cost, depth)
-    if shape.n_components == 1:
-        return search.finish([search.root()])
-    find = method.learn if shape.mode == "practical" else method.theory
-    assert find is not None
-    return find(search)
 
 
 def checked_search(
