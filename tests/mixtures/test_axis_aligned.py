@@ -28,7 +28,6 @@ from fastpubpriv.mixtures.axis_aligned.column_modes import (
     valleys,
 )
 from fastpubpriv.mixtures.axis_aligned.dp_em import (
-    Parameters,
     Radii,
     iteration_shares,
     maximised,
@@ -350,7 +349,7 @@ def test_split_takes_the_widest_gap_first_and_keeps_the_weight():
 
 
 def test_points_around_are_about_a_standard_error_away():
-    at = Parameters(np.array([0.5, 0.5]), np.zeros((2, 3)), np.ones((2, 3)))
+    at = Mixtures(np.array([0.5, 0.5]), np.zeros((2, 3)), np.ones((2, 3)))
     found = around(at, np.array([0.1, 0.2]), 500, known_std=False)
     means = np.array([each.means for each in found])
     assert np.allclose(means.std(axis=(0, 2)), [0.1, 0.2], rtol=0.1)
@@ -421,7 +420,7 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
 def parameters(rng, components=3, dim=4):
-    return Parameters(
+    return Mixtures(
         rng.dirichlet(np.full(components, 5.0)),
         3.0 * rng.normal(size=(components, dim)),
         np.exp(0.3 * rng.normal(size=(components, dim))),
@@ -499,10 +498,10 @@ def test_the_truth_is_a_fixed_point():
 
 def test_a_step_goes_from_a_poor_start_towards_the_truth():
     rng = np.random.default_rng(5)
-    truth = Parameters(np.array([0.5, 0.5]), np.array([[0.0], [6.0]]), np.array([[1.0], [2.0]]))
+    truth = Mixtures(np.array([0.5, 0.5]), np.array([[0.0], [6.0]]), np.array([[1.0], [2.0]]))
     labels = rng.choice(2, 100_000)
     rows = truth.means[labels] + truth.stds[labels] * rng.normal(size=(len(labels), 1))
-    at = Parameters(np.array([0.7, 0.3]), np.array([[-1.0], [7.0]]), np.array([[2.0], [1.0]]))
+    at = Mixtures(np.array([0.7, 0.3]), np.array([[-1.0], [7.0]]), np.array([[2.0], [1.0]]))
     radii = Radii.of(1, known_std=False)
     for _ in range(30):
         at = maximised(at, row_statistic(rows, at, radii).mean(axis=0), radii, np.zeros(1))

@@ -32,7 +32,6 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
 )
 from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardised
 from fastpubpriv.mixtures.axis_aligned.em import (
-    Batch,
     Cells,
     Mixtures,
     cell_masses,
@@ -399,7 +398,7 @@ def test_arguments_out_of_range_are_refused():
 # ---- EM on public rows, and the list that is made of it -------------------------------------------------------------
 def test_likelihood_is_that_of_scipy():
     rng = np.random.default_rng(0)
-    batch = Batch(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
+    batch = Mixtures(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
     rows = rng.normal(size=(50, 2))
     for index in range(4):
         density = sum(
@@ -428,7 +427,7 @@ def test_em_climbs_and_recovers():
 
 def test_differences_and_products_give_the_same_step(monkeypatch):
     rng = np.random.default_rng(2)
-    batch = Batch(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
+    batch = Mixtures(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
     rows = rng.normal(size=(50, 2))
     fast = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
     monkeypatch.setattr(public_em, "_NARROW", np.inf)
@@ -521,7 +520,7 @@ def test_pairs_describe_a_component_that_em_has_too_few_rows_for():
 
 
 def test_scatter_is_of_the_size_of_standard_errors():
-    heads = Batch(np.array([[0.5, 0.5]]), np.array([[[0.0], [10.0]]]), np.array([[[1.0], [2.0]]]))
+    heads = Mixtures(np.array([[0.5, 0.5]]), np.array([[[0.0], [10.0]]]), np.array([[[1.0], [2.0]]]))
     found = scattered(heads, np.zeros(1), 100, 4000, known_std=False)
     error, measured = np.array([1.0, 2.0]) / np.sqrt(50.0), found.means[:, :, 0].std(axis=0)
     assert (measured > 0.8 * error).all()

@@ -1,14 +1,10 @@
-"""From released histograms to candidate mixtures on the line, and mixtures of one column from private rows alone.
+"""Mixtures on the line from private rows alone: scales, then where, then how many, then which.
 
-From released histograms to candidate mixtures on the line, and what released cells can show.
-Everything here is post-processing of released and public numbers, so none of it has a privacy cost. Cells finer than the rounding
-of values are full and empty in turn; they are put together.
-
-Mixtures on the line from private rows alone: scales, then where, then how many, then which.
 Four disjoint blocks of rows, each spread over all of them, so each stage has the whole budget. Paper C's Algorithms 3 and 2 find
 scales and places with stable histograms, which need no range. From there on the range is released knowledge, so the third block is
 counted in ordinary public cells, finely and without a threshold: a thresholded fine histogram would lose every bin with fewer than
-some thirty rows.
+some thirty rows. Cells finer than the rounding of values are full and empty in turn; they are put together. How candidates follow
+from the counts is post-processing, without a privacy cost.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from scipy.special import ndtri
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures.axis_aligned.em import (
     AxisMethod,
@@ -47,7 +43,8 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     shows_no_step,
     tied_shares,
 )
-from fastpubpriv.privacy import ApproxDP, laplace_count_grid
+from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
+from fastpubpriv.privacy import ApproxDP, StableHistogramEvent, laplace_count_grid
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
@@ -462,15 +459,11 @@ def candidates(
     `std` fixes the standard deviation of every component. Searches combinations of atoms, refines the best of each number of
     components, and surrounds the best fits with points scattered by `jitter` times their own standard errors.
     """
-    scaled, unit = _in_cells(cells)
-    try:
-        with np.errstate(all="ignore"):
-            heads = _searched(scaled, components, None if std is None else std / unit)
-            if not heads:
-                return nothing(), {"starts": 0}
-            found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
-    except np.linalg.LinAlgError:
+    heads, unit = _searched(cells, components, std)
+    if not heads:
         return nothing(), {"starts": 0}
+    with np.errstate(all="ignore"):
+        found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
     facts = {
         "starts": sum(head.mixtures.size for head in heads),
         "misfit": float(min(head.score.min() for head in heads)),
@@ -483,12 +476,7 @@ def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixt
 
     The penalty is heavy, as one far cell with a lucky noise would otherwise be a component.
     """
-    scaled, unit = _in_cells(cells)
-    try:
-        with np.errstate(all="ignore"):
-            heads = _searched(scaled, components, None if std is None else std / unit)
-    except np.linalg.LinAlgError:
-        return nothing()
+    heads, unit = _searched(cells, components, std)
     if not heads:
         return nothing()
     extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
@@ -509,7 +497,17 @@ def nothing() -> Mixtures:
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
-def _searched(cells: Cells, components: int, std: float | None) -> list[Fit]:
+def _searched(cells: Cells, components: int, std: float | None) -> tuple[list[Fit], float]:
+    """`_heads` in units of the cells, and that unit; none where the numbers fail."""
+    scaled, unit = _in_cells(cells)
+    try:
+        with np.errstate(all="ignore"):
+            return _heads(scaled, components, None if std is None else std / unit), unit
+    except np.linalg.LinAlgError:
+        return [], unit
+
+
+def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
     """The best distinct fits with each number of components, scores penalised by the number of parameters."""
     found = atoms(cells)
     if std is not None:
@@ -561,7 +559,6 @@ ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]  # where 
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
 LEAST_MASS = 0.2718  # of the differences within a Gaussian, in the fullest dyadic bin, wherever the bins lie
-SCALE_PARTITION = Partition((0,), (BinRule(),))
 _EXCESS = 2.5  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 
@@ -608,16 +605,37 @@ def place_partition(column: int, scale: float) -> Partition:
     return Partition((column,), (BinRule(width, width / 2.0),))
 
 
-def check(run: Run, pairs: Rows | None, places: Rows, cells: Rows, choice: Rows) -> None:
-    """Raise now, before the debit, if a stage has no integers for its rows, or no memory; fewer histograms ask for less."""
-    epsilon, delta = run.account.approx_left
+def shown_scales(run: Run, most: int, components: int) -> tuple[list[list[float]], list[float], list[float]]:
+    """Of each column the scales that differences of pairs show, the share of pairs that tie, and a bound of the step of values."""
+    found = run.release(
+        StableHistograms(partitions=scale_partitions(run.rows.dim)), name="scales", cost=run.account.approx_left
+    )
+    scales = [kept_scales(each.keys, each.counts, found.noise_std, most) for each in found.histograms]
+    return scales, tied_shares(found, run.rows.n, components), finest_differences(found)
+
+
+def shown_places(run: Run, scales: list[list[float]]) -> list[list[Scale]]:
+    """Of each column the cells, some scales wide, that hold rows; nothing is released where there is no scale."""
+    places: list[list[Scale]] = [[] for _ in scales]
+    asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
+    if not asked:
+        return places
+    released = run.release(
+        StableHistograms(partitions=[place_partition(column, scale) for column, scale in asked]),
+        name="places",
+        cost=run.account.approx_left,
+    )
+    for (column, scale), histogram in zip(asked, released.histograms, strict=True):
+        if len(histogram.keys):
+            places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
+    return places
+
+
+def check_stages(run: Run, pairs: Rows | None, places: Rows, most: int) -> StableHistogramEvent:
+    """Raise now, before the debit, if histograms of scales and of `most` places have no noise or memory; fewer ask for less."""
     if pairs is not None:
-        check_memory([SCALE_PARTITION], pairs.n, run.executor)
-        stable_event(epsilon, delta, histograms=1, n=pairs.n, draws=pairs.n)
-    check_memory([place_partition(0, 1.0)] * MOST_SCALES, places.n, run.executor)
-    stable_event(epsilon, delta, histograms=MOST_SCALES, n=places.n, draws=MOST_SCALES * places.n)
-    laplace_count_grid(epsilon, 1, cells.n)
-    check_rows(choice.n, 1)
+        check_histograms(run, scale_partitions(pairs.dim), pairs.n)
+    return check_histograms(run, [place_partition(0, 1.0)] * most, places.n)
 
 
 def learn(task: Task) -> Learned:
@@ -628,27 +646,15 @@ def learn(task: Task) -> Learned:
         run.rows, *(KNOWN_SHARES if task.known_std else SHARES)
     )
     pairs = distant_pairs(before[0]) if before else None
-    check(run, pairs, place_rows, cell_rows, choice_rows)
+    check_stages(run, pairs, place_rows, MOST_SCALES)
+    laplace_count_grid(account.approx_left[0], 1, cell_rows.n)
+    check_rows(choice_rows.n, 1)
     account.open()
     scales, tied, steps = [1.0], [0.0], [0.0]
     if pairs is not None:
-        found = run.block(pairs).release(
-            StableHistograms(partitions=[SCALE_PARTITION]), name="scales", cost=account.approx_left
-        )
-        scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
-        tied, steps = tied_shares(found, pairs.n, task.n_components), finest_differences(found)
+        (scales,), tied, steps = shown_scales(run.block(pairs), MOST_SCALES, task.n_components)
     # No two rows differ by a scale that shows: they are few, or equal. Places of every size then say where.
-    asked = scales or ANY_SCALES
-    released = run.block(place_rows).release(
-        StableHistograms(partitions=[place_partition(0, scale) for scale in asked]),
-        name="places",
-        cost=account.approx_left,
-    )
-    places = [
-        Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
-        for scale, histogram in zip(asked, released.histograms, strict=True)
-        if len(histogram.keys)
-    ]
+    (places,) = shown_places(run.block(place_rows), [scales or ANY_SCALES])
     status = "ok" if scales and places else "empty"
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
     cells = counted(run.block(cell_rows), edges if scales else np.union1d(edges, octaves()))

@@ -25,8 +25,8 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     PUBLIC_SEED,
     STD_FLOOR,
     AxisMethod,
-    Batch,
     Learned,
+    Mixtures,
     Task,
     choose,
     choosing,
@@ -63,7 +63,7 @@ def standardised(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, Fl
     return (public - center) / scale, center, scale
 
 
-def fits(rows: FloatArray, components: int, *, known_std: bool) -> Batch:
+def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     """EM on the rows from several starts, and on random weightings of them (the Bayesian bootstrap), likeliest first."""
     size = PLAIN_STARTS + BOOTSTRAPS
     drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=PUBLIC_SEED + 1)
@@ -73,7 +73,7 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Batch:
     return found[em.likeliest(found, rows)]
 
 
-def scattered(heads: Batch, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Batch:
+def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Mixtures:
     """Points around the fits, a random fraction of their own standard errors away, more around the likelier ones."""
     components, dim = heads.means.shape[1:]
     share = np.exp(np.maximum(score - score.max(), -400.0) / _DEPTH)
@@ -89,10 +89,10 @@ def scattered(heads: Batch, score: FloatArray, n_pub: int, size: int, *, known_s
         stds = stds * np.exp(root / np.sqrt(2.0) * normal[:, :, dim : 2 * dim])
     weights = weights + reach * np.sqrt(weights * (1.0 - weights) / n_pub) * normal[:, :, -1]
     weights = np.clip(weights, _EMPTIEST, 1.0)
-    return Batch(weights / weights.sum(axis=1, keepdims=True), means, stds)
+    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
-def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool) -> Batch:
+def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool) -> Mixtures:
     """Components that two public rows describe, a mean and a distance (sample compression): the likeliest combinations.
 
     Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
@@ -107,13 +107,13 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     partner = rows[np.take_along_axis(near, place[:, :, None], axis=2)[:, :, 0]]
     octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
     stds = np.ones_like(centres) if known_std else np.abs(partner - centres) * np.sqrt(0.5) * octave
-    batch = Batch(np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR))
+    batch = Mixtures(np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR))
     held = em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
-    batch = Batch(held.weights, batch.means, batch.stds)
+    batch = Mixtures(held.weights, batch.means, batch.stds)
     return batch[em.likeliest(batch, rows)[:size]]
 
 
-def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Batch:
+def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Mixtures:
     """Up to `size` mixtures of at most `components` axis-aligned Gaussians that the public rows make likely."""
     rows, center, scale = standardised(public, known_std=known_std)
     parts = [fits(rows, fewer, known_std=known_std)[:3] for fewer in range(1, components)]
@@ -125,8 +125,8 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     if left > 0:
         score = len(rows) * em.log_likelihood(heads, rows)
         parts.append(scattered(heads, score, len(rows), left, known_std=known_std))
-    found = em.stacked(parts)[:size]
-    return Batch(found.weights, center + scale * found.means, scale * found.stds)
+    found = em.joined(parts)[:size]
+    return Mixtures(found.weights, center + scale * found.means, scale * found.stds)
 
 
 def learn_from_list(task: Task) -> Learned:
@@ -134,7 +134,7 @@ def learn_from_list(task: Task) -> Learned:
     if task.public is None:
         raise InputError("method='public_list' makes its list from public rows: pass x_pub")
     found = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
-    listed = hypotheses_of(found.weights, found.means, found.stds)
+    listed = hypotheses_of(found)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     share = 1 - count_share(pure=task.run.account.pure)
@@ -165,19 +165,10 @@ _BLOCK = 1 << 17  # numbers in one (dim, rows) array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameters:
-    """One mixture: weights (k,), means and stds (k, dim)."""
-
-    weights: FloatArray
-    means: FloatArray
-    stds: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Iteration:
     """What one iteration ended with: the private share of its average, over the components, and the noise on the private sum."""
 
-    parameters: Parameters
+    at: Mixtures
     share: float
     noise_std: float
 
@@ -213,7 +204,7 @@ def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
     return np.concatenate([each, np.tile(np.repeat(each, dim), 1 if known_std else 2)])
 
 
-def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
+def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
 
     With r_c the posterior of component c and z_c the standardised row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
@@ -238,7 +229,7 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
 
 
 def shrunken(
-    at: Parameters, private: FloatArray, public: FloatArray | None, radii: Radii, *, noise: float, n: int, n_pub: int
+    at: Mixtures, private: FloatArray, public: FloatArray | None, radii: Radii, *, noise: float, n: int, n_pub: int
 ) -> tuple[FloatArray, FloatArray]:
     """Average the statistics of private rows, public rows and "as before", each component by itself; and the private shares (k,).
 
@@ -267,7 +258,7 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, noise: floa
     return 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
 
 
-def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArray) -> Parameters:
+def maximised(at: Mixtures, average: FloatArray, radii: Radii, floor: FloatArray) -> Mixtures:
     """The M step from an average statistic; changes of scale are limited to a factor of about two, against noise."""
     components, dim = at.means.shape
     held = np.maximum(average[:components] / radii.share, _LEAST_SHARE)
@@ -278,10 +269,10 @@ def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArr
         second = average[components * (1 + dim) :].reshape(components, dim) / held[:, None]
         stds = stds * np.sqrt(np.clip(1.0 + math.sqrt(2.0) * second - first**2, 0.2, 5.0))
         stds = np.maximum(stds, floor)
-    return Parameters(held / held.sum(), means, stds)
+    return Mixtures(held / held.sum(), means, stds)
 
 
-def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Parameters, FloatArray]:
+def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Mixtures, FloatArray]:
     """The likeliest of several fits to the public rows, and the least standard deviation of each column."""
     rows, center, scale = standardised(public, known_std=known_std)
     found = em.fit(
@@ -292,7 +283,7 @@ def public_start(public: FloatArray, components: int, *, known_std: bool) -> tup
         fixed_std=known_std,
     )
     best = int(em.likeliest(found, rows)[0])
-    return Parameters(
+    return Mixtures(
         found.weights[best], center + scale * found.means[best], scale * found.stds[best]
     ), STD_FLOOR * scale
 
@@ -317,7 +308,7 @@ def check(
 
 
 def iterate(
-    task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: int, share: Fraction = Fraction(1)
+    task: Task, run: Run, at: Mixtures, floor: FloatArray, *, steps: int, share: Fraction = Fraction(1)
 ) -> list[Iteration]:
     """Iterations on the private rows of a run (and the public ones, where there are any), with this share of its budget."""
     components, dim = at.means.shape
@@ -365,11 +356,10 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     facts = {"steps": steps, "private_weight": [step.share for step in path]}
     noise = path[-1].noise_std / blocks[0].n
     if task.held_out:
-        listed = [at, *(step.parameters for step in path)]
-        arrays = (np.stack([getattr(each, name) for each in listed]) for name in ("weights", "means", "stds"))
-        learned = choose(task, task.run.block(blocks[1]), hypotheses_of(*arrays), status="ok", diagnostics=facts)
+        listed = em.stacked([at, *(step.at for step in path)])
+        learned = choose(task, task.run.block(blocks[1]), listed, status="ok", diagnostics=facts)
     else:
-        last = path[-1].parameters
+        last = path[-1].at
         learned = Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
     low = lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise)
     return measured(task, run, replace(learned, low=low))

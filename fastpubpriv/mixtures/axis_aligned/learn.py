@@ -17,22 +17,22 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.linalg import known_root
-from fastpubpriv.mechanisms.histograms import check_memory
 from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon, required_rows
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
 from fastpubpriv.mixtures.axis_aligned.em import (
     AxisMethod,
     Learned,
+    Mixtures,
     Task,
     choose,
     choosing,
     component_status,
-    hypotheses_of,
 )
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding.decoders import (
     Thresholds,
+    check_histograms,
     mean_partitions,
     release_means,
     release_scales,
@@ -50,7 +50,7 @@ from fastpubpriv.mixtures.list_decoding.results import (
     selection_rows,
     wanted_accuracy,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, stable_event
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.session import Registry
@@ -60,11 +60,6 @@ from fastpubpriv.sources.views import linear_rows, split_rows
 
 MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18
-
-
-def draws(n: int, dim: int) -> int:
-    """A bound on the noise draws of a run: the pairs' histograms, one for each scale that they may show, and the choice."""
-    return (DYADIC_SCALES + 1) * n * dim + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +95,15 @@ def check_feasible(
     n: int,
     n_components: int,
     dim: int,
-    accuracy: float,
+    accuracy: float | None,
     budget: Budget,
     failure_prob: float,
     *,
     known_std: bool = False,
 ) -> Blocks:
     """InfeasibleError, from public sizes alone, where the algorithm cannot run; else the rows of its blocks."""
+    if accuracy is None:
+        raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
     # Counting a net of more than a few Gaussians takes long itself; its first power says enough.
     one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
     least = one if one > MAX_CANDIDATES else least_list(n_components, dim, accuracy, known_std=known_std)
@@ -140,14 +137,11 @@ def learn(task: Task) -> Learned:
     thresholds = Thresholds(min_weight=blocks.corruption_weight, theory=True)
     sizes = [blocks.means, blocks.choice] if known else [blocks.scales, blocks.means, blocks.choice]
     *before, mean_block, choice_block = split_rows(run.rows, *sizes)
-    epsilon, delta = run.account.approx_left
     if before:
-        check_memory(scale_partitions(dim), before[0].n // 2, run.executor)
-        stable_event(epsilon, delta, histograms=dim, n=before[0].n // 2, draws=dim * before[0].n)
+        check_histograms(run, scale_partitions(dim), before[0].n // 2)
     # As many histograms as there may be scales: fewer ask for less.
     most = dim if known else dim * thresholds.scale_bound
-    check_memory(mean_partitions([[1.0] * min(most, dim * DYADIC_SCALES)]), mean_block.n, run.executor)
-    stable_event(epsilon, delta, histograms=most, n=mean_block.n, draws=most * mean_block.n)
+    check_histograms(run, mean_partitions([[1.0] * most]), mean_block.n)
     check_rows(choice_block.n, dim)
     run.account.open()
     scales = [[1.0]] * dim
@@ -176,7 +170,7 @@ def learn(task: Task) -> Learned:
     combined = list(mixture_net(len(components), k, resolution)) if len(components) else []
     picked = np.array([index for index, _ in combined], dtype=np.int64).reshape(-1, k)
     weights = np.array([weight for _, weight in combined]).reshape(-1, k)
-    candidates = hypotheses_of(weights, components[picked, :, 0], components[picked, :, 1])
+    candidates = Mixtures(weights, components[picked, :, 0], components[picked, :, 1])
     facts = {
         "coarse": [len(column) for column in coarse],
         "coarse_kept": [len(column) for column in kept],
@@ -208,27 +202,12 @@ def _length(kept: list[list[Any]], k: int, resolution: int, net: int) -> int:
     return components if components > MAX_CANDIDATES else mixture_net_size(components, k, resolution)
 
 
-def prepare(
-    n: int,
-    n_components: int,
-    dim: int,
-    accuracy: float | None,
-    budget: Budget,
-    failure_prob: float,
-    *,
-    known_std: bool,
-) -> None:
-    """Refuse, from public sizes alone, what cannot run."""
-    if accuracy is None:
-        raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
-    check_feasible(n, n_components, dim, accuracy, budget, failure_prob, known_std=known_std)
-
-
 METHOD = AxisMethod(
     name="list_decoding",
     learn=learn,
-    draws=lambda n, dim, components, known_std: draws(n, dim),
-    prepare=prepare,
+    # The pairs' histograms, one for each scale that they may show, and the choice.
+    draws=lambda n, dim, components, known_std: (DYADIC_SCALES + 1) * n * dim + 1,
+    prepare=check_feasible,
     seconds=partial(choosing, shares=(1, 1, 1)),
     candidates=MAX_CANDIDATES,
     shares=(1, 1, 1),

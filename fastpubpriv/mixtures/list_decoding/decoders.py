@@ -59,12 +59,17 @@ def start(
     """The run, after every check that public numbers allow: one stage for each (partitions, rows)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
-    slots = [sum(len(part.levels) * part.slots(n) for part in parts) for parts, n in partitions]
-    run = running.start(name, rows, budget, draws=sum(slots), **options)
-    for (parts, n), draws in zip(partitions, slots, strict=True):
-        stable_event(*run.account.approx_left, histograms=len(parts), n=n, draws=draws)
-        check_memory(parts, n, run.executor)
+    draws = sum(len(part.levels) * part.slots(n) for parts, n in partitions for part in parts)
+    run = running.start(name, rows, budget, draws=draws, **options)
+    for parts, n in partitions:
+        check_histograms(run, parts, n)
     return run
+
+
+def check_histograms(run: Run, partitions: Sequence[Partition], n: int) -> StableHistogramEvent:
+    """The noise of one joint release on n rows; raises, before the debit, if there is none, or no memory."""
+    check_memory(partitions, n, run.executor)
+    return stable_event(*run.account.approx_left, histograms=len(partitions), n=n, draws=len(partitions) * n)
 
 
 def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
