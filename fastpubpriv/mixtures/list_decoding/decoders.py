@@ -35,8 +35,6 @@ from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, pair_rows, split_rows
 
-# The two stages of list decoding on an account: scales from differences of pairs, means from bins as wide as a scale.
-
 # ---- What the list decoders do before they read: constants, checks, the account --------------------------------------
 
 MAX_SCALES = 48
@@ -55,7 +53,7 @@ def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
 
 def start(
     name: str, rows: Rows, budget: Budget, partitions: Sequence[tuple[Sequence[Partition], int]], **options: Any
-) -> Any:
+) -> Run:
     """The run, after every check that public numbers allow: one stage for each (partitions, rows)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
@@ -81,7 +79,7 @@ def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
         )
 
 
-def common_fields(run: running.Run, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
+def common_fields(run: Run, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
     """The fields that the results of all decoders share."""
     return {
         "mode": "theory" if thresholds.theory else "practical",
@@ -372,19 +370,10 @@ def decode_means(
     widths = running.vector_or_number("std", std, rows.dim)
     if not (widths > 0.0).all():
         raise InputError("std must be above 0 in every column")
-    scales = [[float(width)] for width in widths]
-    run = start(
-        "decode_means",
-        rows,
-        budget,
-        [(mean_partitions(scales), rows.n)],
-        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
-    )
-    if thresholds.theory:
-        needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
-        warn_few("decode_means", thresholds, needed, rows.n)
+    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
+    run = _start_means("decode_means", rows, widths, budget, thresholds, beta, options)
     with run.paid():
-        lists = [column[0] for column in release_means(run, scales, thresholds)]
+        lists = [column[0] for column in release_means(run, widths[:, None].tolist(), thresholds)]
         return MeanLists(
             scale=widths,
             means=tuple(item.entries for item in lists),
@@ -543,13 +532,26 @@ def decode_axis_aligned(
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)
     beta = validation.probability("failure_prob", failure_prob)
     white = linear_rows(rows, solve_triangular(factor, np.eye(rows.dim), lower=True))
-    scales = [[1.0]] * rows.dim
-    run = start("decode_axis_aligned", white, budget, [(mean_partitions(scales), rows.n)], **options)
+    run = _start_means("decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, beta, options)
+    with run.paid():
+        return _lists(run, release_means(run, [[1.0]] * rows.dim, thresholds), thresholds, rows.columns, factor)
+
+
+def _start_means(
+    name: str,
+    rows: Rows,
+    widths: FloatArray,
+    budget: Budget,
+    thresholds: Thresholds,
+    beta: float,
+    options: dict[str, Any],
+) -> Run:
+    """The run of a decoder that knows the scale of each column, after all checks and warnings."""
+    run = start(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)
     if thresholds.theory:
         needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
-        warn_few("decode_axis_aligned", thresholds, needed, rows.n)
-    with run.paid():
-        return _lists(run, release_means(run, scales, thresholds), thresholds, rows.columns, factor)
+        warn_few(name, thresholds, needed, rows.n)
+    return run
 
 
 def _decode(
@@ -592,7 +594,7 @@ def _decode(
 
 
 def _lists(
-    run: running.Run,
+    run: Run,
     found: list[list[CoarseList]],
     thresholds: Thresholds,
     columns: Any,
