@@ -22,27 +22,8 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
 from fastpubpriv.mechanisms.selection import check_rows
-from fastpubpriv.mixtures.axis_aligned.em import (
-    AxisMethod,
-    Cells,
-    Fit,
-    Learned,
-    Mixtures,
-    Task,
-    by_score,
-    cell_masses,
-    choose,
-    em,
-    finest_differences,
-    fit_of_cells,
-    joined,
-    misfit,
-    moved,
-    on_the_line,
-    refine,
-    shows_no_step,
-    tied_shares,
-)
+from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Cells, Fit, Learned, Mixtures, Task
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent, laplace_count_grid
 from fastpubpriv.privacy.calibration import stable_event
@@ -151,7 +132,7 @@ def linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
     """Expected counts of the atoms, and the same weighted by precision."""
     smooth = np.maximum(cells.counts, 0.0)
     precision = 1.0 / (cells.noise_std**2 + smooth)
-    shapes = cells.total * cell_masses(found, cells.edges)[0][:, 0, :]
+    shapes = cells.total * em.cell_masses(found, cells.edges)[0][:, 0, :]
     return shapes, shapes * precision
 
 
@@ -481,7 +462,7 @@ def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixt
         return nothing()
     extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
     best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
-    one = best.mixtures[by_score(best.score)[:1]]
+    one = best.mixtures[em.by_score(best.score)[:1]]
     return Mixtures(one.weights, one.means * unit, one.stds * unit)
 
 
@@ -516,11 +497,11 @@ def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
     fixed = std is not None
     heads: list[Fit] = []
     for level in beam(cells, found, components):
-        started = em(cells, level, steps=4, fixed_std=fixed)
-        starts = joined([level, started])
-        starts = starts[by_score(misfit(cells, starts))[:_REFINED]]
-        fit = refine(cells, starts, steps=40, fixed_std=fixed)
-        order = by_score(fit.score)
+        started = em.em(cells, level, steps=4, fixed_std=fixed)
+        starts = em.joined([level, started])
+        starts = starts[em.by_score(em.misfit(cells, starts))[:_REFINED]]
+        fit = em.refine(cells, starts, steps=40, fixed_std=fixed)
+        order = em.by_score(fit.score)
         usable = np.isfinite(fit.score[order])
         if level.weights.shape[1] > 1:
             usable &= significant(cells, fit.mixtures[order])
@@ -548,8 +529,8 @@ def _scattered(heads: list[Fit], *, size: int, jitter: float, fixed: bool) -> Mi
             around = Mixtures(
                 *(np.repeat(part[index : index + 1], count, axis=0) for part in (fits.weights, fits.means, fits.stds))
             )
-            parts.append(moved(around, step, least=0.0, fixed_std=fixed))
-    return joined(parts)[:size]
+            parts.append(em.moved(around, step, least=0.0, fixed_std=fixed))
+    return em.joined(parts)[:size]
 
 
 SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
@@ -611,7 +592,7 @@ def shown_scales(run: Run, most: int, components: int) -> tuple[list[list[float]
         StableHistograms(partitions=scale_partitions(run.rows.dim)), name="scales", cost=run.account.approx_left
     )
     scales = [kept_scales(each.keys, each.counts, found.noise_std, most) for each in found.histograms]
-    return scales, tied_shares(found, run.rows.n, components), finest_differences(found)
+    return scales, em.tied_shares(found, run.rows.n, components), em.finest_differences(found)
 
 
 def shown_places(run: Run, scales: list[list[float]]) -> list[list[Scale]]:
@@ -668,7 +649,7 @@ def learn(task: Task) -> Learned:
     if best.size and unseen(cells, best.means[0], best.stds[0])[best.weights[0] > 0.0].any():
         # Values that many rows share lie in a set or beside it as a whole, which is no way to compare densities.
         listed = best
-    learned = choose(
+    learned = em.choose(
         task, run.block(choice_rows), listed, status=status,
         diagnostics={
             "tied_share": tied, "step": steps, "scales": scales,
@@ -684,8 +665,8 @@ def learn(task: Task) -> Learned:
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # Cells do not end between rounded values; few rows do not show whether there is a step between values.
-    if learned.status == "ok" and not rounded and not tied[0] > 0.0 and shows_no_step(steps[0], learned.stds[:, 0]):
-        fit = fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
+    if learned.status == "ok" and not rounded and not tied[0] > 0.0 and em.shows_no_step(steps[0], learned.stds[:, 0]):
+        fit = em.fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
 
 
@@ -702,7 +683,7 @@ METHOD = AxisMethod(
     learn=learn,
     draws=lambda n, dim, components, known_std: draws(n),
     details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
-    seconds=on_the_line,
+    seconds=em.on_the_line,
     candidates=400,
     shares=SHARES,
     most_columns=1,

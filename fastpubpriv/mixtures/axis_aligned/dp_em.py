@@ -21,19 +21,7 @@ from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, check_statistic_grids
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import (
-    PUBLIC_SEED,
-    STD_FLOOR,
-    AxisMethod,
-    Learned,
-    Mixtures,
-    Task,
-    choose,
-    choosing,
-    hypotheses_of,
-    iterating,
-    measured,
-)
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Learned, Mixtures, Task, choose
 from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
@@ -66,9 +54,9 @@ def standardised(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, Fl
 def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     """EM on the rows from several starts, and on random weightings of them (the Bayesian bootstrap), likeliest first."""
     size = PLAIN_STARTS + BOOTSTRAPS
-    drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=PUBLIC_SEED + 1)
+    drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((PLAIN_STARTS, len(rows))), drawn])
-    centres = em.starts(rows, components, size, seed=PUBLIC_SEED)
+    centres = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
     found = em.fit(rows, centres, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
     return found[em.likeliest(found, rows)]
 
@@ -77,8 +65,8 @@ def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, know
     """Points around the fits, a random fraction of their own standard errors away, more around the likelier ones."""
     components, dim = heads.means.shape[1:]
     share = np.exp(np.maximum(score - score.max(), -400.0) / _DEPTH)
-    uniform = draw_uniforms((size, 2), random_state=PUBLIC_SEED + 2)
-    normal = draw_normals((size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 3)
+    uniform = draw_uniforms((size, 2), random_state=em.PUBLIC_SEED + 2)
+    normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 3)
     picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform[:, 0]), heads.size - 1)
     reach = (_SPREAD[0] + (_SPREAD[1] - _SPREAD[0]) * uniform[:, 1])[:, None]
     weights, means, stds = heads.weights[picked], heads.means[picked], heads.stds[picked]
@@ -98,8 +86,8 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
     """
     n = len(rows)
-    centres = em.starts(rows, components, _PAIR_STARTS, seed=PUBLIC_SEED + 4)
-    uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=PUBLIC_SEED + 5)
+    centres = em.starts(rows, components, _PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
+    uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
     away = np.einsum("skd,skd->sk", centres, centres)[:, :, None] - 2.0 * centres @ rows.T
     near = np.argsort(away + np.einsum("nd,nd->n", rows, rows), axis=2)
     reach = max(1, n // components - 1)
@@ -107,7 +95,9 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     partner = rows[np.take_along_axis(near, place[:, :, None], axis=2)[:, :, 0]]
     octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
     stds = np.ones_like(centres) if known_std else np.abs(partner - centres) * np.sqrt(0.5) * octave
-    batch = Mixtures(np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR))
+    batch = Mixtures(
+        np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * em.STD_FLOOR)
+    )
     held = em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
     batch = Mixtures(held.weights, batch.means, batch.stds)
     return batch[em.likeliest(batch, rows)[:size]]
@@ -134,18 +124,18 @@ def learn_from_list(task: Task) -> Learned:
     if task.public is None:
         raise InputError("method='public_list' makes its list from public rows: pass x_pub")
     found = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
-    listed = hypotheses_of(found)
+    listed = em.hypotheses_of(found)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     share = 1 - count_share(pure=task.run.account.pure)
-    return measured(task, task.run, choose(task, task.run, listed, status="ok", diagnostics={}, share=share))
+    return em.measured(task, task.run, choose(task, task.run, listed, status="ok", diagnostics={}, share=share))
 
 
 PUBLIC_LIST = AxisMethod(
     name="public_list",
     learn=learn_from_list,
     draws=lambda n, dim, components, known_std: 1 + count_draws(components),
-    seconds=choosing,
+    seconds=em.choosing,
     candidates=1000,
     choice_only=True,
     needs_public=True,
@@ -277,7 +267,7 @@ def public_start(public: FloatArray, components: int, *, known_std: bool) -> tup
     rows, center, scale = standardised(public, known_std=known_std)
     found = em.fit(
         rows,
-        em.starts(rows, components, PUBLIC_STARTS, seed=PUBLIC_SEED),
+        em.starts(rows, components, PUBLIC_STARTS, seed=em.PUBLIC_SEED),
         steps=100,
         prior=0.3,
         fixed_std=known_std,
@@ -285,7 +275,7 @@ def public_start(public: FloatArray, components: int, *, known_std: bool) -> tup
     best = int(em.likeliest(found, rows)[0])
     return Mixtures(
         found.weights[best], center + scale * found.means[best], scale * found.stds[best]
-    ), STD_FLOOR * scale
+    ), em.STD_FLOOR * scale
 
 
 def iteration_shares(steps: int) -> list[Fraction]:
@@ -362,7 +352,7 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
         last = path[-1].at
         learned = Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
     low = lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise)
-    return measured(task, run, replace(learned, low=low))
+    return em.measured(task, run, replace(learned, low=low))
 
 
 def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:
@@ -394,7 +384,7 @@ METHOD = AxisMethod(
         draws(components, dim, known_std=known_std) + 1 + count_draws(components)
     ),
     predict=predict,
-    seconds=partial(iterating, steps=STEPS),
+    seconds=partial(em.iterating, steps=STEPS),
     held_out_choices=STEPS + 1,
     needs_public=True,
 )
