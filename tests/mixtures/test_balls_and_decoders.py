@@ -388,10 +388,8 @@ def test_theory_constants_at_the_theorems_size(seed):
 
 
 def test_theory_constants_give_nothing_where_the_premise_fails(monkeypatch):
-    from fastpubpriv.mixtures.list_decoding import decoders as decoder_stages
-
     values = np.random.default_rng(0).normal(size=20_000)
-    monkeypatch.setattr(decoder_stages, "scale_list_bound", lambda w: 1)
+    monkeypatch.setattr(results, "scale_list_bound", lambda w: 1)
     lists = seeded(decode_variances, values, budget=BUDGET, min_weight=1.0, mode="theory")
     assert lists.status == ("empty",)
     assert len(lists.scales[0]) == 0

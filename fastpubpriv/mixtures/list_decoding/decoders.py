@@ -19,16 +19,7 @@ from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mixtures.list_decoding import results
-from fastpubpriv.mixtures.list_decoding.results import (
-    DYADIC_SCALES,
-    MEAN_MASS,
-    SCALE_MASS,
-    AxisAlignedLists,
-    MeanLists,
-    ScaleLists,
-    mean_list_bound,
-    scale_list_bound,
-)
+from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent, stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -102,17 +93,17 @@ class Thresholds:
     @property
     def scale_share(self) -> float:
         """Least share of the pairs."""
-        return self.min_weight**2 * (0.125 if self.theory else 0.5 * SCALE_MASS)
+        return self.min_weight**2 * (0.125 if self.theory else 0.5 * results.SCALE_MASS)
 
     @property
     def mean_share(self) -> float:
         """Least share of the rows."""
-        return self.min_weight * (0.125 if self.theory else 0.5 * MEAN_MASS)
+        return self.min_weight * (0.125 if self.theory else 0.5 * results.MEAN_MASS)
 
     @property
     def scale_bound(self) -> int:
         """Most scales of one column that stage one returns."""
-        return min(DYADIC_SCALES, scale_list_bound(self.min_weight)) if self.theory else self.max_scales
+        return min(results.DYADIC_SCALES, results.scale_list_bound(self.min_weight)) if self.theory else self.max_scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -187,7 +178,7 @@ def release_means(
         StableHistograms(partitions=partitions, event=event), name="means", cost=run.account.approx_left
     )
     histograms = iter(released.histograms)
-    bound = mean_list_bound(thresholds.min_weight)
+    bound = results.mean_list_bound(thresholds.min_weight)
     found: list[list[CoarseList]] = []
     for listed in scales:
         column = []

@@ -23,20 +23,9 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.ladder import learn
+from fastpubpriv.estimators.ladder import learn, schedule
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
-from fastpubpriv.estimators.ladder.schedule import (
-    EARLY_SHARES,
-    LEAST_LAST,
-    MEAN_SHARES,
-    Outlook,
-    diagonal_radius,
-    full_plan,
-    mean_clip,
-    mean_radius,
-    outlook,
-)
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import Mode
@@ -346,7 +335,7 @@ class Leaf:
     place: int
     base: PublicBase
     n: int
-    view: Outlook
+    view: schedule.Outlook
     structure: str
     low: bool
 
@@ -360,9 +349,9 @@ def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction
     """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
     (counts, learning), lineage = leaf_costs(allowance, pure=pure), ("check",)
     cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=lineage)
-    for share in (*MEAN_SHARES, Fraction(1)):
+    for share in (*schedule.MEAN_SHARES, Fraction(1)):
         cluster_sum_grid(learning * share, 2 * dim, n, pure=pure, clusters=n_leaves, lineage=lineage)
-        for part in (*EARLY_SHARES, LEAST_LAST, Fraction(1)) if share < 1 else ():
+        for part in (*schedule.EARLY_SHARES, schedule.LEAST_LAST, Fraction(1)) if share < 1 else ():
             cost = learning * (1 - share) * part
             cluster_gram_grid(cost, dim + 1, n, pure=pure, clusters=n_leaves, lineage=lineage)
 
@@ -441,7 +430,7 @@ def learn_leaf_ladder(
 def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
     """Decide the rung of a leaf by its released count."""
     n = max(floor, min(round(count), n_priv))
-    view = outlook(base.strength, n, noise)
+    view = schedule.outlook(base.strength, n, noise)
     best = view.best if structure == "auto" else structure
     low = count < floor
     return Leaf(place, base, n, view, "public" if low else best, low)
@@ -449,7 +438,7 @@ def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, n
 
 def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> dict[int, tuple[Resolved, int]]:
     """All rounds, each one release for all leaves on the full rung; by place, what they gave and the number of rounds."""
-    rungs = [FullRung(leaf.base, full_plan(leaf.base.strength, leaf.n, noise)) for leaf in full]
+    rungs = [FullRung(leaf.base, schedule.full_plan(leaf.base.strength, leaf.n, noise)) for leaf in full]
     while True:
         steps = [rung.step() for rung in rungs]
         share = max((step.share for step in steps if step.share is not None), default=None)
@@ -511,12 +500,14 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
     """What a leaf asks of its rows last: a mean, a mean with squares, or the mean in whitened coordinates."""
     base = leaf.base
     if leaf.structure == "mean":
-        return LeafVector(target=leaf.place, rule=base.affine, radius=mean_radius(base.strength))
+        return LeafVector(target=leaf.place, rule=base.affine, radius=schedule.mean_radius(base.strength))
     if leaf.structure == "diagonal":
         features = AxisFeatures(center=base.center, matrix=base.inverse)
-        return LeafVector(target=leaf.place, rule=features, radius=diagonal_radius(base.strength))
+        return LeafVector(target=leaf.place, rule=features, radius=schedule.diagonal_radius(base.strength))
     return LeafVector(
-        target=leaf.place, rule=mean_step_map(base, resolved[leaf.place][0]), radius=mean_clip(base.strength.dim)
+        target=leaf.place,
+        rule=mean_step_map(base, resolved[leaf.place][0]),
+        radius=schedule.mean_clip(base.strength.dim),
     )
 
 
@@ -540,3 +531,7 @@ def _details(leaf: Leaf, found: learn.Climbed) -> dict[str, Any]:
         "base": leaf.base.source,
         **found.details,
     }
+
+
+# Of each mode: the bound of the draws, and what refuses a stage before the debit.
+STAGES = {"practical": (leaf_ladder_draws, check_leaf_ladder_grids), "theory": (leaf_draws, check_leaf_grids)}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -131,39 +130,28 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeafStage:
-    """How the components are learnt once they have been found: draws and grids before the debit, releases after it."""
-
-    draws: Callable[[int, int], int]
-    check: Callable[..., None]
-    learn: Callable[..., tuple[leaf_estimates.LeafEstimates, str]]
-
-
-def _by_ladder(
-    run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
+def learn_gaussians(
+    run: Run, found: Clustering, public: FloatArray, shape: Shape, *, allowance: Fraction, structure: str
 ) -> tuple[leaf_estimates.LeafEstimates, str]:
-    bases = leaf_estimates.leaf_bases(found.tree, found.leaves, public)
-    leaves = leaf_estimates.learn_leaf_ladder(
-        run, found.tree, found.leaves, bases, allowance=allowance, structure=structure, kept=found.kept
+    """The Gaussians of the components that were found, and where the range of the first comes from."""
+    tree, leaves, failure_prob = found.tree, found.leaves, shape.failure_prob
+    if shape.mode == "practical":
+        bases = leaf_estimates.leaf_bases(tree, leaves, public)
+        learnt = leaf_estimates.learn_leaf_ladder(
+            run, tree, leaves, bases, allowance=allowance, structure=structure, kept=found.kept
+        )
+        return learnt, bases[0].source
+    frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=failure_prob)
+    learnt = leaf_estimates.learn_leaves(
+        run, tree, leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
     )
-    return leaves, bases[0].source
+    return learnt, frames[0].frame.source
 
 
-def _lifted(
-    run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
-) -> tuple[leaf_estimates.LeafEstimates, str]:
-    frames = leaf_estimates.leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
-    leaves = leaf_estimates.learn_leaves(
-        run, found.tree, found.leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
-    )
-    return leaves, frames[0].frame.source
-
-
-LADDER_STAGE = LeafStage(
-    draws=leaf_estimates.leaf_ladder_draws, check=leaf_estimates.check_leaf_ladder_grids, learn=_by_ladder
-)
-LIFTED_STAGE = LeafStage(draws=leaf_estimates.leaf_draws, check=leaf_estimates.check_leaf_grids, learn=_lifted)
+def divided(chosen: SearchMethod, shape: Shape, allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
+    """What a search may cost, and what is left for the leaves after it and the count of the fit."""
+    search = allowance * SEARCH_SHARE if searches.tree_depth(chosen, shape) else Fraction(0)
+    return search, allowance - search - (allowance * fit.count_share(pure=pure) if shape.mode == "practical" else 0)
 
 
 def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
@@ -359,23 +347,19 @@ def _learn_leaves(
 ) -> MixtureResult:
     """A search, a Gaussian for each leaf, and in mode "practical" a count of how well they fit."""
     k, depth, practical = shape.n_components, searches.tree_depth(chosen, shape), shape.mode == "practical"
-    stage = LADDER_STAGE if practical else LIFTED_STAGE
+    stage_draws, check_stage = leaf_estimates.STAGES[shape.mode]
     scaling = searches.search_scaling(chosen, shape, public)
-    draws = searches.search_draws(chosen, shape) + stage.draws(rows.dim, k) + (fit.count_draws(k) if practical else 0)
+    draws = searches.search_draws(chosen, shape) + stage_draws(rows.dim, k) + (fit.count_draws(k) if practical else 0)
     run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance, pure = run.account.allowance, run.account.pure
-    search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
-    count_cost = allowance * fit.count_share(pure=pure) if practical else Fraction(0)
-    left = allowance - search_cost - count_cost
+    search_cost, left = divided(chosen, shape, allowance, pure=pure)
     if depth:
         searches.check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
-    stage.check(rows.dim, rows.n, k, left, pure=pure)
+    check_stage(rows.dim, rows.n, k, left, pure=pure)
     warn_if_hopeless(run, rows.n * shape.min_weight, component_errors(shape, rows.n, pure=pure, allowance=left))
     with run.paid():
         found = searches.find_components(run, public, shape, chosen, search_cost, scaling)
-        leaves, source = stage.learn(
-            run, found, public, allowance=left, structure=structure, failure_prob=shape.failure_prob
-        )
+        leaves, source = learn_gaussians(run, found, public, shape, allowance=left, structure=structure)
         learnt = put_together(
             run,
             found,
