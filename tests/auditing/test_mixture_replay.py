@@ -225,7 +225,7 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
         )
 
     assert run().diagnostics["depth"] >= 2
-    monkeypatch.setattr(separated, "tree_depth", lambda method, shape: 1)
+    monkeypatch.setattr(searches, "tree_depth", lambda method, shape: 1)
     with pytest.raises(BudgetError, match="has no budget"):
         run()
     # Nor can it be talked into it by a wrong depth.

@@ -386,13 +386,9 @@ def test_gaussian_net_comes_close(accuracy):
 
 
 def test_arguments_out_of_range_are_refused():
-    for call in (
-        lambda: results.mean_steps(0.0),
-        lambda: results.std_factors(-1.0),
-        lambda: results.mixture_net_size(-1, 2, 2),
-    ):
+    for call, number in ((results.mean_steps, 0.0), (results.std_factors, -1.0)):
         with pytest.raises(InputError):
-            call()
+            call(number)
 
 
 # ---- EM on public rows, and the list that is made of it -------------------------------------------------------------

@@ -52,10 +52,7 @@ def significant(cells: Cells, mixtures: Mixtures) -> BoolArray:
 
 
 def unseen(cells: Cells, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
-    """Which components (...,) are narrower than the cell that holds their mean: a density, or one value, nobody can tell.
-
-    Only of cells at most `widest` wide.
-    """
+    """Which components (...,) are narrower than the cell, at most `widest` wide, that holds their mean: it may be one value."""
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
     width = cells.edges[place + 1] - cells.edges[place]
     return (stds < 0.5 * width) & (width <= widest)
@@ -272,9 +269,8 @@ class Scale:
 def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
     """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first.
 
-    A coarse count holds the fine ones inside it; what it has beyond them lies in cells that were too light to be released, so it
-    is spread over the rest of the coarse cell. This is generalised least squares on the tree when the finer counts are taken as
-    they are: their sum has the smaller variance wherever few of them are released.
+    What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over the rest of the
+    coarse cell: generalised least squares on the tree, with the finer counts as they are.
     """
     found: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
@@ -408,10 +404,7 @@ def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: floa
 
 
 def low_discrepancy(size: int, dim: int) -> FloatArray:
-    """Deterministic standard normals that fill space evenly, (size, dim): a Halton sequence, so there is no seed to choose.
-
-    Its first 20 rows are left out: there the columns still depend on each other.
-    """
+    """Deterministic standard normals (size, dim): a Halton sequence without its first 20 rows, whose columns are dependent."""
     numbers = np.arange(20, size + 20)
     primes: list[int] = []
     while len(primes) < dim:
@@ -435,10 +428,9 @@ def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
 def candidates(
     cells: Cells, components: int, *, size: int, std: float | None = None, jitter: float = 0.7
 ) -> tuple[Mixtures, dict[str, Any]]:
-    """Candidate mixtures of up to `components` normals that may lie behind the noisy counts, best first, at most `size`.
+    """At most `size` mixtures of up to `components` normals that may lie behind the noisy counts, best first; `std` fixes theirs.
 
-    `std` fixes the standard deviation of every component. Searches combinations of atoms, refines the best of each number of
-    components, and surrounds the best fits with points scattered by `jitter` times their own standard errors.
+    The best fits come with points around them, scattered by `jitter` times their own standard errors.
     """
     heads, unit = _searched(cells, components, std)
     if not heads:
@@ -453,10 +445,7 @@ def candidates(
 
 
 def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixtures:
-    """The fit with the best score, penalised by log(rows) for each parameter; empty where nothing was found.
-
-    The penalty is heavy, as one far cell with a lucky noise would otherwise be a component.
-    """
+    """The best fit, or none; log(rows) for each parameter, as one far cell with a lucky noise would otherwise be a component."""
     heads, unit = _searched(cells, components, std)
     if not heads:
         return nothing()
@@ -550,11 +539,7 @@ def draws(n: int) -> int:
 
 
 def rows_for_distant(components: int, budget: ApproxDP) -> int:
-    """About how many rows show the scales of equally heavy components of which no two share a scale.
-
-    Only the pairs within a component tell its scale, and at least LEAST_MASS of them lie in one dyadic bin, which has to reach the
-    threshold.
-    """
+    """About how many rows show the scales of equally heavy components: a bin with LEAST_MASS of the pairs within has to show."""
     event = stable_event(budget.epsilon, budget.delta, histograms=1, n=10**6, draws=10**6)
     pairs = event.count_threshold * components**2 / LEAST_MASS
     return math.ceil(2.0 * pairs * sum(SHARES) / SHARES[0])

@@ -198,8 +198,7 @@ def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
 
     With r_c the posterior of component c and z_c the standardised row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
-    clipped. Zeros for a row with an entry that is not finite. Adds up in one fixed order, so that a row's numbers do not depend on
-    the rows beside it.
+    clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's numbers do not depend on its company.
     """
     count, dim = chunk.shape
     with_second = radii.second > 0.0
@@ -223,8 +222,7 @@ def shrunken(
 ) -> tuple[FloatArray, FloatArray]:
     """Average the statistics of private rows, public rows and "as before", each component by itself; and the private shares (k,).
 
-    Inverse-variance weighting (paper B, equation 3): a light component has less signal under the same noise. That nothing changes
-    counts as one row of the component, so that noise alone moves no component by more than its own width.
+    Inverse variances (paper B, equation 3); "as before" is one row of the component, so noise alone moves none beyond its width.
     """
     components, dim = at.means.shape
     before = np.concatenate([radii.share * at.weights, np.zeros(len(private) - components)])

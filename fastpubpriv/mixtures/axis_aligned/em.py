@@ -381,12 +381,10 @@ def fit(
     prior: float = 1.0,
     fixed_std: bool = False,
 ) -> Mixtures:
-    """Run EM from every start on standardised public rows (n, dim).
+    """Run EM from every start on standardised public rows (n, dim), with means `centres` (size, k, dim) at first.
 
-    `centres` (size, k, dim) are starting means; the first standard deviations are those of the rows, narrowed as k centres share
-    them, and `fixed_std` keeps every one at one. `counts` (size, n) say how often each start sees each row (a bootstrap). `prior`
-    rows' worth of belief, for each component, that its standard deviation is the harmonic mean of all components', by weight, keeps
-    a component from collapsing on a few rows, and leaves narrow components that lie far apart their own scale.
+    `counts` (size, n) say how often each start sees each row (a bootstrap). `prior` rows' worth of belief that a component's
+    standard deviation is the harmonic mean of all components' keeps it from collapsing on a few rows, whatever its own scale.
     """
     size, components, dim = centres.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
@@ -433,8 +431,6 @@ def step(
     weights = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 0.5 * held.shape[1])
     return Mixtures(weights, means, stds)
 
-
-# The record of a method for axis-aligned mixtures, what it is asked, and what it answers.
 
 # ---- The last stage of the learners: a private choice among the candidates -------------------------------------------
 
@@ -621,10 +617,7 @@ class Learned:
     """A learnt mixture in the coordinates of the rows that the learner saw.
 
     `unseen` (k,) marks components so narrow that a released histogram does not show their width, `low` (k,) those that noise hides.
-    `fit` is what a count said of the answer, where one was released.
-    `status` is "ok"; "shortlist" when the choice was among the heaviest of the theorem's candidates; "fallback" when the mixture is
-    a public stand-in that no private row speaks for; or "empty" when a stage of the search found nothing and a coarser answer was
-    chosen. Decided from released values only.
+    `status` is "ok", "shortlist", "fallback" or "empty", as in `learn_axis_aligned_mixture`, decided from released values only.
     """
 
     weights: FloatArray

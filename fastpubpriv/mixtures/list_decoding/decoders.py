@@ -108,11 +108,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoarseList:
-    """For every Gaussian that is found in one column, a scale in [sigma, 2 sigma), or a mean within sigma of its own.
-
-    `entries` (t,) are scales, powers of two, or the midpoints of bins as wide as `scale`; ascending. `counts` (t,) are noisy
-    numbers of pairs, or of rows.
-    """
+    """Of one column: scales, powers of two, or midpoints of bins as wide as `scale`, (t,) ascending; and noisy counts (t,)."""
 
     entries: FloatArray
     counts: FloatArray
@@ -362,7 +358,7 @@ def decode_means(
     if not (widths > 0.0).all():
         raise InputError("std must be above 0 in every column")
     options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
-    run = _start_means("decode_means", rows, widths, budget, thresholds, beta, options)
+    run = _start_means("decode_means", rows, widths, budget, thresholds, beta, **options)
     with run.paid():
         lists = [column[0] for column in release_means(run, widths[:, None].tolist(), thresholds)]
         return MeanLists(
@@ -523,7 +519,7 @@ def decode_axis_aligned(
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)
     beta = validation.probability("failure_prob", failure_prob)
     white = linear_rows(rows, solve_triangular(factor, np.eye(rows.dim), lower=True))
-    run = _start_means("decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, beta, options)
+    run = _start_means("decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, beta, **options)
     with run.paid():
         return _lists(run, release_means(run, [[1.0]] * rows.dim, thresholds), thresholds, rows.columns, factor)
 
@@ -535,7 +531,7 @@ def _start_means(
     budget: Budget,
     thresholds: Thresholds,
     beta: float,
-    options: dict[str, Any],
+    **options: Any,
 ) -> Run:
     """The run of a decoder that knows the scale of each column, after all checks and warnings."""
     run = start(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)

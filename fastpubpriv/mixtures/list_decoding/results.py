@@ -46,9 +46,7 @@ def mean_list_bound(min_weight: float) -> int:
 
 
 def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: int = 1) -> float:
-    """Bound on the error of all counts of n rows (suppressed ones too) with probability 1 - failure_prob: the threshold and the
-    largest of 2 n noises, as Lemma 4.1 of the paper with constants.
-    """
+    """Bound on the error of all counts of n rows, suppressed ones too: the threshold and the largest of 2 n noises (Lemma 4.1)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     # The number of rows enters through the size of the integers only, and not beyond 2^35.
@@ -98,9 +96,6 @@ def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failu
 class MixtureSizes:
     """What Algorithm 1 of the paper asks for."""
 
-    n_components: int
-    dim: int
-    accuracy: float
     corruption_weight: float  # 1 - gamma = accuracy / (18 k), the least weight that is decoded
     scales: int  # with means_per_scale: bounds of the coarse lists of one coordinate
     means_per_scale: int
@@ -172,9 +167,6 @@ def mixture_sizes(
     weights = math.comb(resolution + k - 1, k - 1)
     candidates, candidates_paired = crossed ** (d * k) * weights, paired ** (d * k) * weights
     return MixtureSizes(
-        n_components=k,
-        dim=d,
-        accuracy=alpha,
         corruption_weight=w,
         scales=scales,
         means_per_scale=means,

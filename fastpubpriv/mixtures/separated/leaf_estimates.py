@@ -144,8 +144,7 @@ def leaf_frames(
 ) -> list[LeafFrame]:
     """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
 
-    At least one of the rows `x_pub` must reach each leaf. `radii` are those of the nodes that the leaves were split from: they
-    bound a leaf with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
+    `radii` bound leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
     """
     frames = []
     for leaf, radius in zip(leaves, radii, strict=True):
@@ -357,10 +356,8 @@ def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction
 
 
 def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicBase]:
-    """What the public rows that reach each leaf say.
-
-    A column whose values are equal in a leaf borrows its scale from the nearest node above in which they are not; so does every
-    column of a leaf with a single public row, or equal ones.
+    """What the public rows that reach each leaf say; a column whose values are equal there borrows its scale from the nearest node
+    above in which they are not.
     """
     found = []
     for leaf in leaves:

@@ -385,17 +385,15 @@ TREE = SearchMethod(
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=DIRECTIONS_SHARE,
     cuts_at_gaps=True,
-    needs_public=True,
     suits=lambda shape, pure, noise: shape.mode == "theory" or shape.n_pub >= TREE_ROWS * shape.n_components,
 )
-ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws, needs_public=True)
+ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws)
 PUBLIC_PCA = SearchMethod(
     name="public_pca",
     learn=public_pca,
     theory=easy_search,
     depth=lambda shape: 0,
     draws=lambda shape: 0,
-    needs_public=True,
     suits=lambda shape, pure, noise: pure or shape.n_components == 1 or shape.n_pub >= _enough_alone(shape),
 )
 # Not a search for components, but for a start of what follows; see `soft_em`.
@@ -404,7 +402,6 @@ SOFT_EM = SearchMethod(
     learn=one_shot,
     depth=lambda shape: 1,
     draws=lambda shape: 2 * shape.n_components * node_draws(shape),
-    needs_public=True,
     soft=True,
     suits=_clear,
 )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtr, chdtrc
 
-from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Prediction
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.candidates import Hypotheses
@@ -396,8 +396,8 @@ def component_words(state: State, floor: float, *, guarded: bool) -> tuple[str, 
     """Status of each component before the count."""
     assert state.noise is not None
     assert state.counts is not None
-    low: BoolArray = state.counts < max(floor, 5.0 * state.count_std)
     lost = (state.noise > 0.5) | guarded
-    return tuple(
-        "low_count" if few else "under_resolved" if open_ else "ok" for few, open_ in zip(low, lost, strict=True)
+    words = np.where(
+        state.counts < max(floor, 5.0 * state.count_std), "low_count", np.where(lost, "under_resolved", "ok")
     )
+    return tuple(words.tolist())
