@@ -269,8 +269,8 @@ class Scale:
 def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
     """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first.
 
-    What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over the rest of the
-    coarse cell: generalised least squares on the tree, with the finer counts as they are.
+    What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over what is
+    left of the coarse cell: generalised least squares on the tree, with the finer counts as they are.
     """
     found: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
