@@ -14,7 +14,6 @@ from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv import ZCDP, PureDP
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
-from fastpubpriv.mixtures.axis_aligned import em as binned_em
 from fastpubpriv.mixtures.axis_aligned import em as public_em
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
@@ -89,17 +88,11 @@ def test_masses_are_those_of_scipy_in_both_tails():
 def test_derivatives_are_those_of_the_masses():
     step = 1e-6
     inside, density, tilted = cell_parts(TRUTH, EDGES)
-    for index in range(3):
-        up, down = (Mixtures(TRUTH.weights, TRUTH.means.copy(), TRUTH.stds.copy()) for _ in range(2))
-        up.means[0, index] += step * up.stds[0, index]
-        down.means[0, index] -= step * down.stds[0, index]
-        numeric = (cell_parts(up, EDGES)[0] - cell_parts(down, EDGES)[0])[0, index] / (2.0 * step)
-        assert np.allclose(numeric, -density[0, index], atol=1e-8)
-        up, down = (Mixtures(TRUTH.weights, TRUTH.means.copy(), TRUTH.stds.copy()) for _ in range(2))
-        up.stds[0, index] *= np.exp(step)
-        down.stds[0, index] *= np.exp(-step)
-        numeric = (cell_parts(up, EDGES)[0] - cell_parts(down, EDGES)[0])[0, index] / (2.0 * step)
-        assert np.allclose(numeric, -tilted[0, index], atol=1e-8)
+    moved_means = [Mixtures(TRUTH.weights, TRUTH.means + by * TRUTH.stds, TRUTH.stds) for by in (step, -step)]
+    wider = [Mixtures(TRUTH.weights, TRUTH.means, TRUTH.stds * np.exp(by)) for by in (step, -step)]
+    for (up, down), slope in ((moved_means, density), (wider, tilted)):
+        numeric = (cell_parts(up, EDGES)[0] - cell_parts(down, EDGES)[0]) / (2.0 * step)
+        assert np.allclose(numeric, -slope, atol=1e-8)
     assert np.allclose(inside.sum(axis=2), 1.0)
 
 
@@ -292,7 +285,7 @@ def refined_the_long_way(cells, mixtures, steps):
     score, damping = misfit(cells, part), np.full(part.size, 1e-2)
     for _ in range(steps):
         every = np.arange(part.size)
-        curvature, gradient = binned_em._normal_equations(part, cell_masses(part, cells.edges), cells, every, False)
+        curvature, gradient = public_em._normal_equations(part, cell_masses(part, cells.edges), cells, every, False)
         diagonal = np.einsum("spp->sp", curvature)
         curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]

@@ -9,13 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from mixture_cases import Mixture, errors_of, matched, separated
+from mixture_cases import Mixture, errors_of, matched, opened, separated
 
 from benchmarks.papers import public_mixtures, univariate_mixtures
 from benchmarks.papers.experiment import seeded_quietly
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
-from fastpubpriv import ZCDP, Rows, learn_separated_mixture
-from fastpubpriv import session as running
+from fastpubpriv import ZCDP, learn_separated_mixture
 from fastpubpriv.mechanisms.candidates import Chosen
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em
 from fastpubpriv.mixtures.separated import leaf_estimates, searches
@@ -116,11 +115,7 @@ def test_catches_equal_iterations(monkeypatch):
 # Searches are run alone where the estimation of the leaves would change nothing. Each test has a planted fault that it must catch.
 def search_in(rows, public, k, min_weight, rho, method, depth):
     """Run one search whose private queries cost `rho` in all."""
-    run = running.start(
-        "test", Rows.from_array(rows), ZCDP(1), draws=10**7, ledger=None, random_state=None, threads=None,
-        progress=False,
-    )  # fmt: skip
-    run.account.open()
+    run = opened(rows, ZCDP(1), threads=None)
     search = Search(run, public, k, min_weight)
     if depth:
         search.scope = run.account.tree(Fraction(rho).limit_denominator(10**6), depth)

@@ -260,18 +260,13 @@ def finite(result):
 
 BAD = [
     ({"n_components": 0}, InputError, "n_components"),
-    ({"n_components": 1.5}, InputError, "n_components"),
-    ({"n_components": True}, InputError, "n_components"),
     ({"n_components": 31, "min_weight": 0.01}, InputError, "31 with 30 public rows"),
     ({"n_components": 10**7}, InputError, "n_components"),
     ({"min_weight": 0.0}, InputError, "min_weight"),
     ({"min_weight": 0.51}, InputError, "min_weight must be at most 1 / n_components = 0.5"),
-    ({"min_weight": math.nan}, InputError, "min_weight"),
-    ({"min_weight": "0.3"}, InputError, "min_weight"),
     ({"budget": PureDP(1), "method": "tree"}, BudgetError, "PureDP"),
     ({"method": "one_shot", "mode": "theory"}, InputError, "one_shot"),
     ({"weight_floor": 0.0}, InputError, "weight_floor"),
-    ({"weight_floor": 2}, InputError, "weight_floor"),
     ({"x_pub": PUBLIC_OF_EDGES[:, :2]}, InputError, "2 columns and private rows have 3"),
     ({"x_pub": PUBLIC_OF_EDGES[:1], "n_components": 1}, InputError, "at least 2 public rows"),
     ({"x_pub": np.ones((5, 3))}, InputError, "all public rows are equal"),

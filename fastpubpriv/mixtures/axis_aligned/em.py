@@ -27,6 +27,7 @@ from fastpubpriv.mechanisms.histograms import StableRelease
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, ROUNDING, measure
 from fastpubpriv.mixtures.fit import Fit as MeasuredFit
+from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.session import Method, Run
@@ -356,20 +357,9 @@ def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
 
 
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
-    """Centres (size, k, dim) by the k-means++ rule: the next centre is a row, likelier the farther from those before it."""
-    n = len(rows)
-    uniform = draw_uniforms((size, components), random_state=seed)
-    chosen = np.empty((size, components), dtype=np.int64)
-    chosen[:, 0] = np.minimum((uniform[:, 0] * n).astype(np.int64), n - 1)
-    nearest = np.full((size, n), np.inf)
-    squares = np.einsum("nd,nd->n", rows, rows)
-    for index in range(1, components):
-        centre = rows[chosen[:, index - 1]]
-        away = squares[None, :] - 2.0 * centre @ rows.T + np.einsum("sd,sd->s", centre, centre)[:, None]
-        nearest = np.minimum(nearest, np.maximum(away, 0.0) + 1e-12)
-        ends = np.cumsum(nearest, axis=1)
-        chosen[:, index] = np.minimum((ends < uniform[:, index, None] * ends[:, -1:]).sum(axis=1), n - 1)
-    return rows[chosen]
+    """Centres (size, k, dim) by the k-means++ rule; where fewer rows are distinct, the last is repeated."""
+    found = [seeds(rows, components, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
+    return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in found])
 
 
 def fit(

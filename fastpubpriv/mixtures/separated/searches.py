@@ -322,8 +322,6 @@ def easy_cut(search: Search, node: Node) -> Parts:
 hard_search, easy_search = partial(proved_search, cut=hard_cut), partial(proved_search, cut=easy_cut)
 
 
-# The ways to find the components of a separated mixture, and which of them suits public shapes.
-
 # Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
 TREE_ROWS = 10
 # Relative noise of a component's covariance under the whole budget up to which rounds of soft EM end closer than a search.
