@@ -18,28 +18,16 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.radii import Mode
+from fastpubpriv.mixtures.separated import public_shapes, search_state
 from fastpubpriv.mixtures.separated.public_shapes import (
     DATA_UNITS,
-    Ball,
     Gap,
     Scaling,
     column_scaling,
-    find_supercluster,
     first_terrific,
     kmeans,
-    public_directions,
-    rows_for_gaps,
-    widest_gap,
 )
-from fastpubpriv.mixtures.separated.search_state import (
-    DIRECTIONS_SHARE,
-    HISTOGRAM_SHARE,
-    Clustering,
-    Node,
-    Search,
-    usable_radius,
-    widest,
-)
+from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
 from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.session import Method, Registry, Run
 
@@ -97,11 +85,11 @@ def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[Gap, F
 
     Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
     """
-    looked = rows_for_gaps(seen, wanted)
+    looked = public_shapes.rows_for_gaps(seen, wanted)
     # The same share of the rows that are looked at must lie on either side.
     least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
     for _ in range(ATTEMPTS):
-        gap = widest_gap(looked, min_count=least)
+        gap = public_shapes.widest_gap(looked, min_count=least)
         if gap is None or gap.ratio < LEAST_GAP or not usable_radius(gap.outer, seen):
             return
         yield gap, looked[gap.index]
@@ -128,7 +116,7 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
             projection=projection,
             center=middle,
             edges=edges,
-            share=HISTOGRAM_SHARE / ATTEMPTS,
+            share=search_state.HISTOGRAM_SHARE / ATTEMPTS,
             attempt=attempt,
         )
         found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
@@ -247,7 +235,12 @@ def partition(search: Search, node: Node, *, center: FloatArray, radius: float) 
 
 
 def _split(
-    search: Search, node: Node, origin: FloatArray, projection: FloatArray, ball: Ball, counts: FloatArray | None
+    search: Search,
+    node: Node,
+    origin: FloatArray,
+    projection: FloatArray,
+    ball: public_shapes.Ball,
+    counts: FloatArray | None,
 ) -> tuple[Node, Node]:
     children = search.split_ball(
         node,
@@ -286,7 +279,7 @@ def hard_cut(search: Search, node: Node) -> Parts:
     k, points = search.n_components, search.public[node.rows]
     if len(node.rows) < 2 or node.depth >= proof_depth(k):
         return node, ()
-    ball = find_supercluster(points, k)
+    ball = public_shapes.find_supercluster(points, k)
     if not usable_radius(ball.radius, points):
         return node, ()
     inner, outer = search.split_ball(
@@ -308,7 +301,7 @@ def easy_cut(search: Search, node: Node) -> Parts:
     points = search.public[node.rows]
     if len(node.rows) < 2:
         return node, ()
-    center, projection = public_directions(points, search.n_components)
+    center, projection = public_shapes.public_directions(points, search.n_components)
     # Four times the diameter in the paper; twice the largest distance from the mean is an upper bound of it.
     ball = first_terrific(
         (points - center) @ projection.T,
@@ -381,7 +374,7 @@ TREE = SearchMethod(
     theory=hard_search,
     depth=lambda shape: (proof_depth if shape.mode == "theory" else practical_depth)(shape.n_components),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
-    directions_share=DIRECTIONS_SHARE,
+    directions_share=search_state.DIRECTIONS_SHARE,
     cuts_at_gaps=True,
     suits=lambda shape, pure, noise: shape.mode == "theory" or shape.n_pub >= TREE_ROWS * shape.n_components,
 )
