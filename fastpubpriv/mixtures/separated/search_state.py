@@ -398,18 +398,14 @@ class Search:
     ) -> tuple[Node, Node]:
         """Cut a node by a ball; returns the children (inside, outside) with their public rows."""
         self.tree = self.tree.split_ball(node.id, origin=origin, projection=projection, center=center, radius=radius)
-        inside, outside = self.tree.children(node.id)
-        # By the same code as private rows, so that a row on the surface is on the same side in every pass.
-        within = self.tree.members(self.public[node.rows], inside)
-        return (
-            Node(id=inside, rows=node.rows[within], depth=depth, radius=self.scale_of(node.rows[within], node)),
-            Node(id=outside, rows=node.rows[~within], depth=depth, radius=self.scale_of(node.rows[~within], node)),
-        )
+        inside, outside = (self.child(each, node, depth) for each in self.tree.children(node.id))
+        return inside, outside
 
-    def scale_of(self, rows: IntArray, parent: Node) -> float:
-        """Radius of a public ball around public rows; that of the parent where they coincide."""
+    def child(self, name: int, parent: Node, depth: int) -> Node:
+        """A node below another: its public rows, routed by the same code as private rows, and their radius where they differ."""
+        rows = parent.rows[self.tree.members(self.public[parent.rows], name)]
         spread = widest(self.public[rows]) if len(rows) > 1 else 0.0
-        return spread if spread > 0.0 else parent.radius
+        return Node(id=name, rows=rows, depth=depth, radius=spread if spread > 0.0 else parent.radius)
 
     def finish(self, leaves: Sequence[Node]) -> Clustering:
         """The result; leaves in the order of their ids."""

@@ -19,14 +19,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mixtures.separated import public_shapes, search_state
-from fastpubpriv.mixtures.separated.public_shapes import (
-    DATA_UNITS,
-    Gap,
-    Scaling,
-    column_scaling,
-    first_terrific,
-    kmeans,
-)
+from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, first_terrific, kmeans
 from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
 from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.session import Method, Registry, Run
@@ -52,7 +45,7 @@ def practical_depth(n_components: int) -> int:
     return max(1, n_components - 1)
 
 
-def histogram_edges(gap: Gap) -> FloatArray:
+def histogram_edges(gap: public_shapes.Gap) -> FloatArray:
     """Radii at which private rows are counted: the public gap and a little more, in even steps of the logarithm."""
     inner = math.log(max(gap.inner, gap.outer / WIDEST_GAP)) - OVERHANG
     outer = math.log(gap.outer) + OVERHANG
@@ -80,7 +73,7 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
     }
 
 
-def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[Gap, FloatArray]]:
+def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
     """The widest gap among the projected public rows of a node and its centre; then the widest around twice as many rows.
 
     Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
@@ -163,15 +156,12 @@ def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *,
     before, nodes = search.tree, [root]
     while len(centers) > 1:
         search.tree = before.split_nearest(root.id, origin=origin, projection=projection, centers=centers)
-        members = [np.flatnonzero(search.tree.members(search.public, child)) for child in search.tree.children(root.id)]
-        if all(len(rows) for rows in members):
-            nodes = [
-                Node(id=child, rows=rows, depth=depth, radius=search.scale_of(rows, root))
-                for child, rows in zip(search.tree.children(root.id), members, strict=True)
-            ]
+        children = [search.child(each, root, depth) for each in search.tree.children(root.id)]
+        if all(len(child.rows) for child in children):
+            nodes = children
             break
         # A centre that rounding left without a public row; no Gaussian could be learnt there.
-        centers = centers[[len(rows) > 0 for rows in members]]
+        centers = centers[[len(child.rows) > 0 for child in children]]
         search.tree = before
     return search.finish(nodes)
 
