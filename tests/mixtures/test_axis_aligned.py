@@ -250,14 +250,11 @@ def test_refusals_read_nothing(options, kind, words):
     assert log == []
 
 
-def test_too_few_rows_for_blocks():
-    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), n_components=1, budget=APPROX)
-    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), n_components=1, budget=APPROX)
-
-
-def test_a_column_at_a_time_for_univariate():
-    with pytest.raises(InputError, match="one column"):
-        learn_axis_aligned_mixture(np.zeros((100, 2)), n_components=1, budget=APPROX, method="univariate")
+def test_too_few_rows_or_too_many_columns():
+    refused = {"n_components": 1, "budget": APPROX}
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), **refused)
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), **refused)
+    raises(InputError, "one column", learn_axis_aligned_mixture, np.zeros((100, 2)), method="univariate", **refused)
 
 
 def test_accuracy_warns_from_public_numbers():
@@ -379,11 +376,6 @@ def test_what_it_cannot_do_is_one_component():
     result = learn(truth.draw(rng, 20_000), 2)
     assert result.diagnostics["anchors"] == ()
     assert np.abs(result.means).max() < 1.5
-
-
-def test_blobs_without_a_range():
-    rng = np.random.default_rng(5)
-    assert distance_by_draws(BLOBS, released(learn(BLOBS.draw(rng, 30_000), 5)), rng) < 0.15
 
 
 def test_deviations_a_billionth_of_the_distances():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from axis_cases import learn, matched
 from scipy import stats
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import qmc
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
@@ -314,18 +314,6 @@ def test_mixtures_that_nothing_moves_are_left_alone_without_a_trace(components):
     assert np.array_equal(fit.score, score)
     for name in ("weights", "means", "stds"):
         assert np.array_equal(getattr(fit.mixtures, name), getattr(part, name))
-
-
-def test_masses_of_cells_are_those_of_both_tails():
-    edges = np.concatenate([[-np.inf], np.linspace(-60.0, 60.0, 241), [np.inf]])
-    mixtures = Mixtures(
-        np.ones((2, 3)), np.array([[0.0, -3.3, 50.0], [0.25, 1e-300, -60.0]]), np.array([[1.0, 0.2, 9.0]] * 2)
-    )
-    z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
-    upper = z[..., :-1] > 0.0
-    expected = np.where(upper, ndtr(-z[..., :-1]) - ndtr(-z[..., 1:]), ndtr(z[..., 1:]) - ndtr(z[..., :-1]))
-    assert np.array_equal(cell_masses(mixtures, edges)[0], expected)
-    assert np.array_equal(cell_parts(mixtures, edges)[0], expected)
 
 
 def test_hostile_mixtures_do_no_harm():
