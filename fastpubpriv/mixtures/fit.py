@@ -73,7 +73,7 @@ class Gaussians:
         return int(self.means.shape[1])
 
     def whitened(self, chunk: Any) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Rows in standard deviations of each component (k, n, dim), their squared lengths (k, n), and which are finite (n,).
+        """Rows in deviations of each component (k, n, dim), their squared lengths (k, n), and which are finite (n,).
 
         Of whole steps, whose squares add up exactly: a row has the same numbers whatever rows are beside it.
         """
@@ -163,10 +163,7 @@ TESTED = frozenset({"ok", "diagonal", "mean"})
 
 
 def leading_axes(at: Gaussians) -> FloatArray:
-    """Unit directions (k, dim) in whitened coordinates: each component's leading axis, in typical deviations of the columns.
-
-    Two components that were taken for one lie apart along it, as far as they are longer that way than others are.
-    """
+    """Unit directions (k, dim) of whitened rows: leading axes, along which two components that were taken for one lie apart."""
     axes = np.empty_like(at.means)
     scale = np.exp(0.5 * np.log(np.einsum("kii->ki", at.covariances)).mean(axis=0))
     for place, covariance in enumerate(at.covariances):
@@ -213,20 +210,15 @@ def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = No
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
-    """What the count says: `gap` in total variation and what chance alone gives, `null`; of each component the same, (k,).
+    """What the count says of each component, (k,)."""
 
-    `outer` are the parts of the gaps that shells alone show, `beyond` the shares of rows outside the last shell that the mixture
-    does not explain, `shares` those of the components. `spread` is the standard deviation of what chance gives, `floor` the gap
-    beyond chance below which a fit is not called poor.
-    """
-
-    gaps: FloatArray
-    nulls: FloatArray
-    outer: FloatArray
-    beyond: FloatArray
-    shares: FloatArray
-    spread: float
-    floor: float = POOR
+    gaps: FloatArray  # in total variation
+    nulls: FloatArray  # what chance alone gives of them
+    outer: FloatArray  # what shells alone show of them
+    beyond: FloatArray  # shares of rows outside the last shell that the mixture does not explain
+    shares: FloatArray  # of the rows, by the mixture
+    spread: float  # standard deviation of what chance gives
+    floor: float = POOR  # gap beyond chance below which a fit is not called poor
 
     @property
     def gap(self) -> float:
@@ -271,12 +263,6 @@ def detail_for(noise_std: float, n: int, parts: int) -> int:
         if CHANCE * cells * noise_std / n <= BLIND / 2.0:
             return detail
     return 1
-
-
-def joined(cells: FloatArray, parts: int, detail: int) -> FloatArray:
-    """Cells (parts, ...) that differ in no more than the first `detail` of shell, ambiguity and band."""
-    sums: FloatArray = cells.reshape(parts, math.prod(CELLS[:detail]), -1).sum(axis=2)
-    return sums
 
 
 def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int) -> Fit:
@@ -336,7 +322,7 @@ def measure(run: Run, weights: FloatArray, means: FloatArray, covariances: Float
         cost=cost,
         cells=cells,
     )
-    return compared(counted.value, run.rows.n, counted.noise_std, joined(expected, k, detail).ravel(), draws, k)
+    return compared(counted.value, run.rows.n, counted.noise_std, expected.reshape(cells, -1).sum(axis=1), draws, k)
 
 
 def with_fit(run: Run, result: MixtureResult, public: FloatArray) -> MixtureResult:

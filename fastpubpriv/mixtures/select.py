@@ -11,20 +11,9 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError, warn
+from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
-from fastpubpriv.mechanisms.selection import (
-    CLIP,
-    LAWS,
-    METHODS,
-    SCORES,
-    HypothesisChoice,
-    epsilon_of,
-    law_for,
-    prepare,
-    required_rows,
-    slack_at,
-)
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
@@ -80,7 +69,7 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
     candidates = validation.integer("candidates", candidates, minimum=1)
     accuracy = validation.probability("accuracy", accuracy)
     epsilon = validation.positive("epsilon", epsilon)
-    return required_rows(candidates, accuracy, epsilon, validation.probability("failure_prob", failure_prob))
+    return selection.required_rows(candidates, accuracy, epsilon, validation.probability("failure_prob", failure_prob))
 
 
 @shared_docs
@@ -97,7 +86,7 @@ def select_hypothesis(
     cells: int = CELLS,
     draws: int | None = None,
     public_seed: int = 0,
-    clip: float = CLIP,
+    clip: float = selection.CLIP,
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
@@ -190,12 +179,12 @@ def select_hypothesis(
     listed, spare = _lists(hypotheses, fallback, rows)
     if accuracy is not None:
         accuracy = validation.probability("accuracy", accuracy)
-    score = validation.choice("score", score, SCORES)
+    score = validation.choice("score", score, selection.SCORES)
     if score == "log_ratio" and accuracy is not None:
         raise InputError(
             'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
         )
-    law = validation.choice("law", law, LAWS)
+    law = validation.choice("law", law, selection.LAWS)
     compared = _compared_by(method, cells=cells, draws=draws, public_seed=public_seed, clip=clip)
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = running.start(
@@ -216,14 +205,14 @@ def select_hypothesis(
     left_out = listed.given - listed.size
     if listed.size == 1:
         return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
-    law = law_for(run.account, law)
-    epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
+    law = selection.law_for(run.account, law)
+    epsilon = selection.epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
     if accuracy is not None:
         _warn_few(rows.n, listed.size, accuracy, float(epsilon), failure_prob)
-    method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
-    slack = math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob)
+    method, evaluation = selection.prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
+    slack = math.inf if score == "log_ratio" else selection.slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
-    choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
+    choice = selection.HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
     with run.paid():
         chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
         return _result(
@@ -260,7 +249,7 @@ def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypo
 def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip: Any) -> dict[str, Any]:
     """How sets are evaluated, checked: for `prepare`."""
     return {
-        "method": validation.choice("method", method, METHODS),
+        "method": validation.choice("method", method, selection.METHODS),
         "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
         "draws": None if draws is None else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
         "public_seed": validation.integer("public_seed", public_seed, minimum=0),
@@ -270,7 +259,7 @@ def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip:
 
 def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: float) -> None:
     """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
-    needed = required_rows(size, accuracy, epsilon, failure_prob)
+    needed = selection.required_rows(size, accuracy, epsilon, failure_prob)
     if n < needed:
         warn(
             f"select_hypothesis: {n} rows do not guarantee accuracy {accuracy:.3g} over {size} hypotheses, "

@@ -13,17 +13,9 @@ from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.learn import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
-from fastpubpriv.mixtures.fit import count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
-from fastpubpriv.mixtures.separated.leaf_estimates import leaf_costs
-from fastpubpriv.mixtures.separated.learn import (
-    LADDER_STAGE,
-    LIFTED_STAGE,
-    SEARCH_SHARE,
-    check_components,
-    component_errors,
-    expected_noise,
-)
+from fastpubpriv.mixtures.separated import learn as separated
+from fastpubpriv.mixtures.separated.leaf_estimates import STAGES, leaf_costs
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
@@ -176,25 +168,23 @@ def plan_separated_mixture(
     if n_pub < 2:
         raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
     # As many private rows as components there will be.
-    k, weight = check_components(n_components, min_weight, n_pub, n_pub)
+    k, weight = separated.check_components(n_components, min_weight, n_pub, n_pub)
     wanted = SEARCH_METHODS.choose(method)
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure = isinstance(budget, PureDP)
-        chosen = choose_search(wanted, shape, pure=pure, noise=expected_noise(shape, n_priv, budget))
+        chosen = choose_search(wanted, shape, pure=pure, noise=separated.expected_noise(shape, n_priv, budget))
         depth = tree_depth(chosen, shape)
         if pure and depth:
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
         if chosen.soft:
             return soft_forecast(shape, n_priv, budget)
-        stage = LADDER_STAGE if mode == "practical" else LIFTED_STAGE
-        _, allowance = allowance_of(budget, search_draws(chosen, shape) + stage.draws(dim, k))
-        search = allowance * SEARCH_SHARE if depth else 0 * allowance
+        _, allowance = allowance_of(budget, search_draws(chosen, shape) + STAGES[mode][0](dim, k))
+        search, left = separated.divided(chosen, shape, allowance, pure=pure)
         rows = n_priv * weight
-        left = allowance - search - (allowance * count_share(pure=pure) if mode == "practical" else 0)
-        found = component_errors(shape, n_priv, pure=pure, allowance=left)
-        noise = Noise(pure, leaf_costs(left, pure=pure).counts).count(Fraction(1))
+        found = separated.component_errors(shape, n_priv, pure=pure, allowance=left)
+        noise = Noise(pure, leaf_costs(left, pure=pure)[0]).count(Fraction(1))
         details = {
             "mean_error": found.mean,
             "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),

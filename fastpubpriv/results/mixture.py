@@ -20,8 +20,6 @@ from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.base import Column, Form, Result, Table, refuse_no_covariances, tally, told_bounds
 from fastpubpriv.results.gaussians import factor_of, log_density
 
-# A released mixture of Gaussians, whichever method made it.
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mixture(Result):
@@ -205,9 +203,6 @@ class MixtureResult(Mixture):
             details.append(("Fit", f"{fit}; {unexplained:.2%} of the rows lie far from every component"))
         borrowed = self.diagnostics.get("fallback_columns", ())
         return [*details, ("Scale borrowed by", ", ".join(borrowed))] if borrowed else details
-
-
-# The mixture that was chosen from a public list.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

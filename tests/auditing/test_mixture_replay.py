@@ -13,7 +13,6 @@ import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
-from fastpubpriv.mixtures.separated import learn as separated
 from fastpubpriv.mixtures.separated import search_state, searches
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
@@ -225,7 +224,7 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
         )
 
     assert run().diagnostics["depth"] >= 2
-    monkeypatch.setattr(separated, "tree_depth", lambda method, shape: 1)
+    monkeypatch.setattr(searches, "tree_depth", lambda method, shape: 1)
     with pytest.raises(BudgetError, match="has no budget"):
         run()
     # Nor can it be talked into it by a wrong depth.

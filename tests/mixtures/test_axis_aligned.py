@@ -28,7 +28,6 @@ from fastpubpriv.mixtures.axis_aligned.column_modes import (
     valleys,
 )
 from fastpubpriv.mixtures.axis_aligned.dp_em import (
-    Parameters,
     Radii,
     iteration_shares,
     maximised,
@@ -70,11 +69,10 @@ def test_anchors_find_components_in_three_columns():
     assert np.array_equal(result.covariances, result.variances[:, :, None] * np.eye(3))
 
 
-@pytest.mark.parametrize("variance", [2.25, [2.25]])
-def test_known_variance_on_the_line(variance):
+def test_known_variance_on_the_line():
     rng = np.random.default_rng(4)
     rows = np.where(rng.random(6000) < 0.4, 1e7, 1e7 + 6.0) + 1.5 * rng.standard_normal(6000)
-    result = learn(rows, 2, variance=variance)
+    result = learn(rows, 2, variance=[2.25])
     assert np.allclose(result.variances, 2.25, rtol=1e-12)
     assert np.abs(np.sort(result.means[:, 0]) - [1e7, 1e7 + 6.0]).max() < 0.4
     assert [release["name"] for release in result.releases] == ["places", "cells", "choice"]
@@ -229,7 +227,6 @@ def test_auto_decides_by_public_facts(facts, method):
     ({"budget": ZCDP(1)}, BudgetError, "delta"),
     ({"n_components": 0}, InputError, "at least 1"),
     ({"n_components": 65}, InputError, "at most 64"),
-    ({"n_components": 1.0}, InputError, "whole number"),
     ({"method": "dp_em"}, InputError, "x_pub"),
     ({"method": "public_list"}, InputError, "x_pub"),
     ({"method": "list_decoding"}, InputError, "accuracy"),
@@ -237,12 +234,9 @@ def test_auto_decides_by_public_facts(facts, method):
     ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
     ({"accuracy": 1.5}, InputError, "accuracy"),
     ({"min_weight": 0.6}, InputError, "min_weight"),
-    ({"min_weight": 0.0}, InputError, "min_weight"),
-    ({"candidates": 1}, InputError, "candidates"),
     ({"candidates": 6000}, InputError, "candidates"),
     ({"variance": -1.0}, InputError, "variance must be above 0"),
     ({"variance": [1.0, 2.0]}, InputError, "variance"),
-    ({"variance": np.eye(1)}, InputError, "variance"),
     ({"covariance": np.eye(2)}, InputError, "covariance"),
     ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
     ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
@@ -256,14 +250,11 @@ def test_refusals_read_nothing(options, kind, words):
     assert log == []
 
 
-def test_too_few_rows_for_blocks():
-    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), n_components=1, budget=APPROX)
-    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), n_components=1, budget=APPROX)
-
-
-def test_a_column_at_a_time_for_univariate():
-    with pytest.raises(InputError, match="one column"):
-        learn_axis_aligned_mixture(np.zeros((100, 2)), n_components=1, budget=APPROX, method="univariate")
+def test_too_few_rows_or_too_many_columns():
+    refused = {"n_components": 1, "budget": APPROX}
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), **refused)
+    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), **refused)
+    raises(InputError, "one column", learn_axis_aligned_mixture, np.zeros((100, 2)), method="univariate", **refused)
 
 
 def test_accuracy_warns_from_public_numbers():
@@ -350,7 +341,7 @@ def test_split_takes_the_widest_gap_first_and_keeps_the_weight():
 
 
 def test_points_around_are_about_a_standard_error_away():
-    at = Parameters(np.array([0.5, 0.5]), np.zeros((2, 3)), np.ones((2, 3)))
+    at = Mixtures(np.array([0.5, 0.5]), np.zeros((2, 3)), np.ones((2, 3)))
     found = around(at, np.array([0.1, 0.2]), 500, known_std=False)
     means = np.array([each.means for each in found])
     assert np.allclose(means.std(axis=(0, 2)), [0.1, 0.2], rtol=0.1)
@@ -387,11 +378,6 @@ def test_what_it_cannot_do_is_one_component():
     assert np.abs(result.means).max() < 1.5
 
 
-def test_blobs_without_a_range():
-    rng = np.random.default_rng(5)
-    assert distance_by_draws(BLOBS, released(learn(BLOBS.draw(rng, 30_000), 5)), rng) < 0.15
-
-
 def test_deviations_a_billionth_of_the_distances():
     """The least deviation is that of the arithmetic, not a share of the whole spread."""
     truth = Truth(
@@ -421,7 +407,7 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
 def parameters(rng, components=3, dim=4):
-    return Parameters(
+    return Mixtures(
         rng.dirichlet(np.full(components, 5.0)),
         3.0 * rng.normal(size=(components, dim)),
         np.exp(0.3 * rng.normal(size=(components, dim))),
@@ -499,10 +485,10 @@ def test_the_truth_is_a_fixed_point():
 
 def test_a_step_goes_from_a_poor_start_towards_the_truth():
     rng = np.random.default_rng(5)
-    truth = Parameters(np.array([0.5, 0.5]), np.array([[0.0], [6.0]]), np.array([[1.0], [2.0]]))
+    truth = Mixtures(np.array([0.5, 0.5]), np.array([[0.0], [6.0]]), np.array([[1.0], [2.0]]))
     labels = rng.choice(2, 100_000)
     rows = truth.means[labels] + truth.stds[labels] * rng.normal(size=(len(labels), 1))
-    at = Parameters(np.array([0.7, 0.3]), np.array([[-1.0], [7.0]]), np.array([[2.0], [1.0]]))
+    at = Mixtures(np.array([0.7, 0.3]), np.array([[-1.0], [7.0]]), np.array([[2.0], [1.0]]))
     radii = Radii.of(1, known_std=False)
     for _ in range(30):
         at = maximised(at, row_statistic(rows, at, radii).mean(axis=0), radii, np.zeros(1))

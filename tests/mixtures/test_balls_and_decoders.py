@@ -23,7 +23,6 @@ from fastpubpriv.mixtures.list_decoding import (
 )
 from fastpubpriv.mixtures.list_decoding.decoders import MAX_SCALES
 from fastpubpriv.mixtures.separated import public_shapes, searches
-from fastpubpriv.mixtures.separated import public_shapes as module
 from fastpubpriv.mixtures.separated.public_shapes import Ball, Gap, supercluster, terrific_ball, widest_gap
 from fastpubpriv.mixtures.separated.search_state import Search
 
@@ -308,13 +307,13 @@ def test_lowest_index_wins_ties_and_equal_rows_have_radius_zero():
 
 def test_twin_test_notices_a_wrong_growth(monkeypatch):
     """Planted bug: a shell that holds rows adds three steps, as the other branch does."""
-    source = module.find_supercluster
+    source = public_shapes.find_supercluster
 
     def planted(points, n_components, *, step_factor=16.0):
         ball = source(points, n_components, step_factor=step_factor)
         return Ball(center=ball.center, radius=ball.radius + step_factor, index=ball.index)
 
-    monkeypatch.setattr(module, "find_supercluster", planted)
+    monkeypatch.setattr(public_shapes, "find_supercluster", planted)
     raises(AssertionError, None, test_branches_by_hand, (1.5,), 2, 3)
 
 
@@ -322,8 +321,6 @@ def test_twin_test_notices_a_wrong_growth(monkeypatch):
     (np.zeros((1, 2)), {}, "at least 2 public rows"),
     (np.array([[0.0, np.nan], [1.0, 1.0]]), {}, "nan"),
     (np.zeros((3, 2)), {"n_components": 0}, "n_components"),
-    (np.zeros((3, 2)), {"n_components": 1.5}, "n_components"),
-    (np.zeros((3, 2)), {"n_components": True}, "n_components"),
     (np.zeros((3, 2)), {"step_factor": 0.0}, "step_factor"),
 ])  # fmt: skip
 def test_arguments_out_of_range_are_refused_of_supercluster(points, options, message):
@@ -331,7 +328,7 @@ def test_arguments_out_of_range_are_refused_of_supercluster(points, options, mes
 
 
 def test_too_many_rows_are_refused_before_the_wait(monkeypatch):
-    monkeypatch.setattr("fastpubpriv.mixtures.separated.public_shapes.MOST_WORK", 10.0)
+    monkeypatch.setattr(public_shapes, "MOST_WORK", 10.0)
     raises(InputError, "too many for pairwise distances", supercluster, np.arange(8.0).reshape(4, 2), n_components=2)
 
 
@@ -388,10 +385,8 @@ def test_theory_constants_at_the_theorems_size(seed):
 
 
 def test_theory_constants_give_nothing_where_the_premise_fails(monkeypatch):
-    from fastpubpriv.mixtures.list_decoding import decoders as decoder_stages
-
     values = np.random.default_rng(0).normal(size=20_000)
-    monkeypatch.setattr(decoder_stages, "scale_list_bound", lambda w: 1)
+    monkeypatch.setattr(results, "scale_list_bound", lambda w: 1)
     lists = seeded(decode_variances, values, budget=BUDGET, min_weight=1.0, mode="theory")
     assert lists.status == ("empty",)
     assert len(lists.scales[0]) == 0
@@ -408,12 +403,8 @@ def test_a_warning_where_the_theorem_asks_for_more():
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_together(seed):
     rng = np.random.default_rng(seed)
-    n, centers, sds = (
-        40_000,
-        np.array([[0.0, 1e6, -5.0], [50.0, 1e6, 5.0]]),
-        np.array([[1.0, 0.1, 2.0], [3.0, 0.1, 2.0]]),
-    )
-    label = rng.integers(0, 2, n)
+    centers, sds = np.array([[0.0, 1e6, -5.0], [50.0, 1e6, 5.0]]), np.array([[1.0, 0.1, 2.0], [3.0, 0.1, 2.0]])
+    label = rng.integers(0, 2, 40_000)
     rows = rng.normal(centers[label], sds[label])
     lists = seeded(decode_axis_aligned, rows, budget=BUDGET, min_weight=0.4, random_state=seed)
     assert lists.status == ("ok",) * 3
@@ -500,15 +491,12 @@ REFUSED = [
     (lambda x: decode_gaussians(x, budget=PureDP(1)), BudgetError),
     (lambda x: decode_gaussians(x, budget=BUDGET, min_weight=0.0), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, min_weight=1.5), InputError),
-    (lambda x: decode_gaussians(x, budget=BUDGET, min_weight=math.nan), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, mode="other"), InputError),
-    (lambda x: decode_gaussians(x, budget=BUDGET, max_scales=0), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, failure_prob=1.0), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, accounting="advanced"), InputError),
     (lambda x: decode_variances(x, budget=BUDGET, max_scales=1.5), InputError),
     (lambda x: decode_means(x, std=0.0, budget=BUDGET), InputError),
     (lambda x: decode_means(x, std=[1.0, 2.0], budget=BUDGET), InputError),
-    (lambda x: decode_means(x, std=math.inf, budget=BUDGET), InputError),
     (lambda x: decode_axis_aligned(x, budget=BUDGET, covariance=[[-1.0]]), InputError),
     (lambda x: decode_axis_aligned(x, budget=BUDGET, covariance=np.eye(2)), InputError),
     (lambda x: decode_variances(x, budget=BUDGET, ledger=Ledger(ApproxDP(0.5, 1e-6))), BudgetError),

@@ -7,11 +7,11 @@ from unittest import mock
 import numpy as np
 import pytest
 from helpers.errors import raises
+from mixture_cases import opened
 from spies import seeded
-from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs, replayed
+from test_leaf_gaussians import BUDGETS, DIM, ELSEWHERE, HOSTILE, SMALL, Mixture, check_closeness, check_pairs, replayed
 
 from fastpubpriv import ZCDP, ReplayError, learn_separated_mixture
-from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.ladder import full
@@ -33,12 +33,8 @@ def bases_of(mixture):
 
 
 def fit(mixture, budget, *, x=None, random_state=None, threads=1, bases=None, **options):
-    rows = private_rows(mixture.private if x is None else x)
-    run = running.start(
-        "leaves", rows, budget, draws=leaf_ladder_draws(mixture.dim, mixture.k), ledger=None, random_state=random_state,
-        threads=threads, progress=False,
-    )  # fmt: skip
-    run.account.open()
+    rows, draws = mixture.private if x is None else x, leaf_ladder_draws(mixture.dim, mixture.k)
+    run = opened(rows, budget, draws=draws, random_state=random_state, threads=threads)
     bases = bases_of(mixture) if bases is None else bases
     allowance = run.account.allowance
     return run, learn_leaf_ladder(run, mixture.tree, mixture.tree.leaves, bases, allowance=allowance, **options)
@@ -67,23 +63,13 @@ def mixture():
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_close_to_the_truth_and_to_the_prediction(mixture, notion):
     run, learned = fit(mixture, BUDGETS[notion], random_state=11)
-    assert learned.status == ("ok",) * 3
-    covariance, mean = mixture.errors(learned)
-    assert np.all(covariance < 2.0 * learned.predicted_covariance_errors)
-    assert np.all(mean < 2.5 * learned.predicted_mean_errors)
-    assert np.all(learned.predicted_covariance_errors < 0.2)
-    assert run.account.charged <= run.account.allowance
-    assert run.account.charged >= Fraction(97, 100) * run.account.allowance
-    names = [record["name"] for record in run.log]
-    assert names[0] == "leaf counts"
+    names = check_closeness(mixture, run, learned, least=Fraction(97, 100), means=2.5)
     assert names[-2:] == ["leaf second moments, last", "leaf means"]
-    assert len(names) == learned.rounds + 2
 
 
-@pytest.mark.parametrize("columns", [40])
-def test_means_are_learnt_where_covariances_cannot_be(columns):
+def test_means_are_learnt_where_covariances_cannot_be():
     """The mixture in tens of columns that used to come back with its public means, thousands of rows in each cluster."""
-    many = Mixture(12_000, columns, 4, n_pub=40, separation=30.0)
+    many = Mixture(12_000, 40, 4, n_pub=40, separation=30.0)
     _, learned = fit(many, ZCDP(0.02), random_state=3)
     assert set(learned.status) <= {"mean", "diagonal"}
     _, mean = many.errors(learned)
@@ -153,11 +139,7 @@ def test_one_public_row_or_equal_ones_take_the_scales_around(mixture, scale):
     assert [base.rough for base in bases] == [False, True, True]
     assert bases[1].source == "public rows around"
     np.testing.assert_allclose(np.diag(bases[1].root), few.std(axis=0, ddof=1))
-    run = running.start(
-        "leaves", private_rows(mixture.private * scale), ZCDP(0.5), draws=leaf_ladder_draws(4, 3), ledger=None,
-        random_state=4, threads=1, progress=False,
-    )  # fmt: skip
-    run.account.open()
+    run = opened(mixture.private * scale, ZCDP(0.5), draws=leaf_ladder_draws(4, 3), random_state=4)
     learned = learn_leaf_ladder(run, tree, tree.leaves, bases, allowance=run.account.allowance)
     assert learned.status == ("ok",) * 3
     in_units = replace(
@@ -215,10 +197,7 @@ def test_a_vector_is_that_of_the_rows_of_its_leaf(mixture):
         LeafVector(target=2, rule=AffineMap(dim=4, center=mixture.means[2]), radius=4.0),
     ]
     run, _ = fit(mixture, ZCDP(0.5))
-    account = running.start(
-        "x", run.rows, ZCDP(1), draws=100, ledger=None, random_state=1, threads=1, progress=False
-    ).account
-    account.open()
+    account = opened(run.rows, ZCDP(1), draws=100, random_state=1).account
     x = mixture.private[:999]
     with recording() as transcript:
         found = LeafVectors(routes=routes, vectors=vectors).release(
@@ -262,10 +241,7 @@ def test_a_row_has_the_same_integers_in_every_place_of_its_group(rung):
     )
 
     def integers(x):
-        run = running.start(
-            "x", private_rows(x), ZCDP(1), draws=100, ledger=None, random_state=1, threads=1, progress=False
-        )
-        run.account.open()
+        run = opened(x, ZCDP(1), draws=100, random_state=1)
         with recording() as transcript:
             measurement.release(run.account, run.rows, run.executor, name="v", cost=Fraction(1, 2))
         return transcript.calls[0].query
@@ -292,10 +268,7 @@ def replayable(budget, **options):
 def test_replay(notion, rungs, mixed_rungs):
     if rungs is not None:
         mixed_rungs(*rungs)
-    run = replayable(BUDGETS[notion])
-    for x, y in pairs(np.random.default_rng(19), 15):
-        report = record_replay(run, x, y, budget=BUDGETS[notion])
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+    check_pairs(replayable(BUDGETS[notion]), BUDGETS[notion], seed=19, count=15)
 
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
@@ -326,10 +299,9 @@ def test_catches_rungs_that_private_rows_chose():
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
     original = LeafVectors.release
-    other = ClusterTree.root(DIM).split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means)
 
     def elsewhere(self, account, rows, executor, **options):
-        return original(replace(self, routes=other.routes()), account, rows, executor, **options)
+        return original(replace(self, routes=ELSEWHERE), account, rows, executor, **options)
 
     monkeypatch.setattr(leaf_estimates.LeafVectors, "release", elsewhere)
     raises(BudgetError, "exceed the budget", fit, SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")

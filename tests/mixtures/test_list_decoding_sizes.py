@@ -65,11 +65,7 @@ def test_selection_rows_of_the_spec():
     assert results.selection_rows(math.log(m), alpha, epsilon, beta) == math.ceil(expected)
 
 
-def test_a_refusal_has_numbers_and_advice():
-    found = mixture_sizes(2, 1, 0.1, BUDGET)
-    raises(InfeasibleError, r"10\^\d+\.\d members.*2 components.*public rows", found.check, 10**12)
-    raises(InfeasibleError, r"asks for \d.*there are 1000", found.check, 1000, max_candidates=10**300)
-    found.check(found.rows, max_candidates=10**300)
+def test_a_refusal_has_numbers():
     raises(InfeasibleError, "no number of rows", results.mean_rows, 1e-19, BUDGET, 0.05)
 
 

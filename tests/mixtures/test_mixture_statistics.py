@@ -9,13 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from mixture_cases import Mixture, errors_of, matched, separated
+from mixture_cases import Mixture, errors_of, matched, opened, separated
 
 from benchmarks.papers import public_mixtures, univariate_mixtures
 from benchmarks.papers.experiment import seeded_quietly
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
-from fastpubpriv import ZCDP, Rows, learn_separated_mixture
-from fastpubpriv import session as running
+from fastpubpriv import ZCDP, learn_separated_mixture
 from fastpubpriv.mechanisms.candidates import Chosen
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em
 from fastpubpriv.mixtures.separated import leaf_estimates, searches
@@ -114,17 +113,13 @@ def test_catches_equal_iterations(monkeypatch):
 
 # ---- How often the searches find the components, and how close whole fits come (spec of paper A's mixtures, oracles 14 to 18).
 # Searches are run alone where the estimation of the leaves would change nothing. Each test has a planted fault that it must catch.
-def search_in(rows, public, k, min_weight, rho, method, depth, **options):
+def search_in(rows, public, k, min_weight, rho, method, depth):
     """Run one search whose private queries cost `rho` in all."""
-    run = running.start(
-        "test", Rows.from_array(rows), ZCDP(1), draws=10**7, ledger=None, random_state=None, threads=None,
-        progress=False,
-    )  # fmt: skip
-    run.account.open()
+    run = opened(rows, ZCDP(1), threads=None)
     search = Search(run, public, k, min_weight)
     if depth:
         search.scope = run.account.tree(Fraction(rho).limit_denominator(10**6), depth)
-    return method(search, **options)
+    return method(search)
 
 
 def tree_accuracy(seed, *, n_pub=119, dim=100, k=4, n=40_000, separation=8.0, rho=0.1, scales=None):
@@ -209,25 +204,25 @@ def test_one_shot_test_notices_directions_of_noise(monkeypatch):
     assert good_seeds(one_shot_accuracy, 0.98) < 8
 
 
-def theory_accuracy(seed, least_radius):
+def theory_accuracy(seed):
     rng = np.random.default_rng(3000 + seed)
     mixture = separated(rng, 50, 3, 250.0)
     rows, labels = mixture.draw(rng, 50_000)
     public, _ = mixture.draw(rng, 96)
-    found = search_in(
-        rows, public, 3, 1.0 / 3.0, 0.5, searches.hard_search, searches.proof_depth(3), least_radius=least_radius
-    )
+    found = search_in(rows, public, 3, 1.0 / 3.0, 0.5, searches.hard_search, searches.proof_depth(3))
     return matched(found.tree.assign(rows), labels)
 
 
-def least_radius_as_printed(radius, dim):
-    """Algorithm 6 of the paper, which stops too early: the radius is many times the spread."""
-    return radius / math.sqrt(dim)
+def test_least_radius_as_printed_fails_where_the_fixed_rule_works(monkeypatch):
+    """Algorithm 6 of the paper stops too early: the radius is many times the spread."""
+    assert min(theory_accuracy(seed) for seed in range(3)) > 0.99
+    original = searches.first_terrific
 
+    def as_printed(seen, *, min_count, radius_max, radius_min):
+        return original(seen, min_count=min_count, radius_max=radius_max, radius_min=radius_max / math.sqrt(50))
 
-def test_least_radius_as_printed_fails_where_the_fixed_rule_works():
-    assert min(theory_accuracy(seed, searches.search_on) for seed in range(3)) > 0.99
-    assert max(theory_accuracy(seed, least_radius_as_printed) for seed in range(3)) <= 0.4
+    monkeypatch.setattr(searches, "first_terrific", as_printed)
+    assert max(theory_accuracy(seed) for seed in range(3)) <= 0.4
 
 
 def test_public_search_of_the_theory():

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
+from mixture_cases import opened
 from scipy.special import logsumexp
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, learn_separated_mixture
@@ -15,7 +16,6 @@ from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated import public_starts, soft_em
 from fastpubpriv.mixtures.separated.searches import Shape, choose_method
 from fastpubpriv.release.transcript import recording
-from fastpubpriv.sources import private_rows
 
 pytestmark = [
     pytest.mark.usefixtures("one_blas_thread"),
@@ -99,21 +99,6 @@ MIXTURE = overlapping(np.random.default_rng(1), dim=4, k=3, apart=4.0)
 SAMPLE = drawn(np.random.default_rng(2), *MIXTURE, 30_000)
 
 
-def started(rows, budget=None):
-    run = running.start(
-        "test",
-        private_rows(rows),
-        budget or ZCDP(1000),
-        draws=10**5,
-        ledger=None,
-        random_state=1,
-        threads=1,
-        progress=False,
-    )
-    run.account.open()
-    return run
-
-
 def state_at(mixture):
     weights, means, covariances = mixture
     return soft_em.State(
@@ -136,7 +121,9 @@ def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     wanted = em_step(start, SAMPLE)
 
     def error_of(share):
-        found = soft_em.advance(started(SAMPLE), SAMPLE[:10], state_at(start), share=share, name="round").at
+        found = soft_em.advance(
+            opened(SAMPLE, ZCDP(1000), random_state=1), SAMPLE[:10], state_at(start), share=share, name="round"
+        ).at
         ratios = [np.trace(found.covariances[j]) / np.trace(wanted[2][j]) for j in range(3)]
         return np.abs(found.means - wanted[1]).max(), np.abs(found.weights - wanted[0]).max(), np.mean(ratios)
 
@@ -215,12 +202,8 @@ def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, bu
 def test_auto_takes_it_where_noise_is_small():
     shape = Shape(dim=4, n_pub=30, n_components=3, min_weight=0.3, mode="practical", failure_prob=0.1)
     assert choose_method("auto", shape, pure=False, noise=0.3).name == "soft_em"
-    for changed, pure, noise in [
-        ({}, False, 0.6),
-        ({}, True, 0.1),
-        ({"mode": "theory"}, False, 0.1),
-        ({"dim": 1}, False, 0.1),
-    ]:
+    other = [({}, False, 0.6), ({}, True, 0.1), ({"mode": "theory"}, False, 0.1), ({"dim": 1}, False, 0.1)]
+    for changed, pure, noise in other:
         assert choose_method("auto", replace(shape, **changed), pure=pure, noise=noise).name != "soft_em"
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from spies import seeded
+from axis_cases import learn
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_axis_aligned_mixture
+from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mechanisms.histograms import StableRelease
 from fastpubpriv.mixtures.axis_aligned.candidates import significant, tied_in, unseen, without_comb
 from fastpubpriv.mixtures.axis_aligned.em import (
@@ -20,7 +20,6 @@ from fastpubpriv.mixtures.axis_aligned.em import (
 from fastpubpriv.mixtures.fit import public_ties
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-BUDGET = ApproxDP(1, 1e-6)
 
 
 def column(name, n):
@@ -40,7 +39,7 @@ def column(name, n):
 @pytest.mark.parametrize("name", ["counts", "visits", "constant", "rare", "half an atom"])
 def test_atoms_are_said_to_be(name):
     values = column(name, 20_000)
-    found = seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET)
+    found = learn(values, 2)
     # Components many steps wide are as good as a density; the others are not.
     assert "atoms" in found.status
     assert all(
@@ -49,13 +48,13 @@ def test_atoms_are_said_to_be(name):
     # Pairs that tie, about: the share of the released bins that is missing, some of it hidden by the threshold.
     share = float(np.sum((np.unique(values, return_counts=True)[1] / len(values)) ** 2))
     assert found.diagnostics["tied_share"][0] == pytest.approx(share, abs=0.15)
-    public = seeded(learn_axis_aligned_mixture, values[20:], n_components=2, budget=PureDP(1), x_pub=values[:20].copy())
+    public = learn(values[20:], 2, budget=PureDP(1), x_pub=values[:20].copy())
     assert "atoms" in public.status
 
 
 @pytest.mark.parametrize("value", [7.0, 0.0, -1234.5, 3e-9])
 def test_a_constant_is_one_atom_at_its_place(value):
-    found = seeded(learn_axis_aligned_mixture, np.full(4_000, value), n_components=3, budget=BUDGET)
+    found = learn(np.full(4_000, value), 3)
     assert found.status == ("atoms",)
     assert found.means[0, 0] == pytest.approx(value, abs=1e-11 * max(1.0, abs(value)))
 
@@ -64,7 +63,7 @@ def test_a_constant_is_one_atom_at_its_place(value):
 def test_two_values_are_two_atoms(low, high):
     """They used to come back as one component, "ok": a value lies beside a set of densities as a whole, or in it."""
     values = np.where(np.random.default_rng(0).random(5_000) < 0.4, high, low)
-    found = seeded(learn_axis_aligned_mixture, values, n_components=3, budget=BUDGET)
+    found = learn(values, 3)
     assert set(found.status) <= {"atoms", "narrow"}
     assert np.sort(found.means[:, 0]) == pytest.approx([low, high], abs=0.05 * (high - low))
     assert np.sort(found.weights) == pytest.approx([0.4, 0.6], abs=0.03)
@@ -77,14 +76,11 @@ def test_rounded_values_of_a_wide_mixture_are_no_atoms(n, step):
     rng = np.random.default_rng(1)
     delays = np.where(rng.random(n) < 0.7, rng.normal(-3.0, 5.0, n), rng.normal(60.0, 20.0, n))
     values = step * np.rint(delays)
-    found = seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET, random_state=3)
+    found = learn(values, 2, random_state=3)
     assert found.status == ("ok", "ok")
     assert found.means[:, 0] == pytest.approx([-3.0 * step, 60.0 * step], abs=3.0 * step)
     assert found.weights[0] == pytest.approx(0.7, abs=0.03)
-    public = seeded(
-        learn_axis_aligned_mixture, values[60:], n_components=2, budget=ZCDP(0.5), method="dp_em",
-        x_pub=values[:60].copy(),
-    )  # fmt: skip
+    public = learn(values[60:], 2, budget=ZCDP(0.5), method="dp_em", x_pub=values[:60].copy())
     assert public.status == ("ok", "ok")
 
 
@@ -93,10 +89,7 @@ def test_noise_makes_no_components():
     rng = np.random.default_rng(0)
     for seed in range(6):
         values = rng.normal(0.0, 1.0, 5_000)
-        found = seeded(
-            learn_axis_aligned_mixture, values, n_components=4, budget=ApproxDP(0.3, 1e-6), candidates=50,
-            random_state=seed,
-        )  # fmt: skip
+        found = learn(values, 4, budget=ApproxDP(0.3, 1e-6), candidates=50, random_state=seed)
         assert np.abs(found.means).max() < 5.0
 
 
@@ -106,14 +99,11 @@ def test_a_component_lost_in_noise_is_said_to_be():
     rows = np.concatenate([rng.normal(0.0, 1.0, (490, 8)), rng.normal(20.0, 1.0, (10, 8))])
     public = np.concatenate([rng.normal(0.0, 1.0, (38, 8)), rng.normal(20.0, 1.0, (2, 8))])
     for seed in range(3):
-        found = seeded(
-            learn_axis_aligned_mixture, rows, n_components=2, budget=ZCDP(0.02), method="dp_em", x_pub=public,
-            random_state=seed,
-        )  # fmt: skip
+        found = learn(rows, 2, budget=ZCDP(0.02), method="dp_em", x_pub=public, random_state=seed)
         assert found.status == ("under_resolved", "low_count")  # of 500 rows a count can say nothing
         assert np.abs(found.means).max() < 30.0
     strong = np.repeat(rows, 40, axis=0)
-    found = seeded(learn_axis_aligned_mixture, strong, n_components=2, budget=ZCDP(2), method="dp_em", x_pub=public)
+    found = learn(strong, 2, budget=ZCDP(2), method="dp_em", x_pub=public)
     # Ten rows, forty times each, are no Gaussian.
     assert found.status[0] != "low_count"
     assert found.status[1] in ("poor_fit", "not_gaussian")
@@ -122,9 +112,9 @@ def test_a_component_lost_in_noise_is_said_to_be():
 @pytest.mark.parametrize("name", ["normal", "two", "income"])
 def test_smooth_columns_are_not(name):
     values = column(name, 20_000)
-    alone = seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET)
+    alone = learn(values, 2)
     assert set(alone.status) <= {"ok", "narrow"} | ({"poor_fit"} if name == "income" else set())
-    found = seeded(learn_axis_aligned_mixture, values[20:], n_components=2, budget=PureDP(1), x_pub=values[:20].copy())
+    found = learn(values[20:], 2, budget=PureDP(1), x_pub=values[:20].copy())
     # From 20 public rows the answer may be a poor fit, and says so; of income two Gaussians always are.
     assert set(found.status) <= {"ok", "narrow", "poor_fit", "not_gaussian"}
     assert name != "income" or {"poor_fit", "not_gaussian"} & set(found.status)
@@ -133,14 +123,14 @@ def test_smooth_columns_are_not(name):
 
 def test_a_constant_beside_a_smooth_column():
     rows = np.column_stack([column("constant", 20_000), column("normal", 20_000)])
-    assert set(seeded(learn_axis_aligned_mixture, rows, n_components=2, budget=BUDGET).status) == {"atoms"}
+    assert set(learn(rows, 2).status) == {"atoms"}
 
 
 def test_too_few_rows_are_never_ok():
     # The range was not found, so that means may be anywhere.
     for seed in range(5):
         rows = np.random.default_rng(seed).normal(size=(300, 2))
-        found = seeded(learn_axis_aligned_mixture, rows, n_components=2, budget=ApproxDP(0.2, 1e-6), random_state=seed)
+        found = learn(rows, 2, budget=ApproxDP(0.2, 1e-6), random_state=seed)
         assert "ok" not in found.status or np.abs(found.means).max() < 100.0
 
 

@@ -1,14 +1,10 @@
-"""From released histograms to candidate mixtures on the line, and mixtures of one column from private rows alone.
+"""Mixtures on the line from private rows alone: scales, then where, then how many, then which.
 
-From released histograms to candidate mixtures on the line, and what released cells can show.
-Everything here is post-processing of released and public numbers, so none of it has a privacy cost. Cells finer than the rounding
-of values are full and empty in turn; they are put together.
-
-Mixtures on the line from private rows alone: scales, then where, then how many, then which.
 Four disjoint blocks of rows, each spread over all of them, so each stage has the whole budget. Paper C's Algorithms 3 and 2 find
 scales and places with stable histograms, which need no range. From there on the range is released knowledge, so the third block is
 counted in ordinary public cells, finely and without a threshold: a thresholded fine histogram would lose every bin with fewer than
-some thirty rows.
+some thirty rows. Cells finer than the rounding of values are full and empty in turn; they are put together. How candidates follow
+from the counts is post-processing, without a privacy cost.
 """
 
 from __future__ import annotations
@@ -24,30 +20,12 @@ from scipy.special import ndtri
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
 from fastpubpriv.mechanisms.selection import check_rows
-from fastpubpriv.mixtures.axis_aligned.em import (
-    AxisMethod,
-    Cells,
-    Fit,
-    Learned,
-    Mixtures,
-    Task,
-    by_score,
-    cell_masses,
-    choose,
-    em,
-    finest_differences,
-    fit_of_cells,
-    joined,
-    misfit,
-    moved,
-    on_the_line,
-    refine,
-    shows_no_step,
-    tied_shares,
-)
-from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Cells, Fit, Learned, Mixtures, Task
+from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
+from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
@@ -74,10 +52,7 @@ def significant(cells: Cells, mixtures: Mixtures) -> BoolArray:
 
 
 def unseen(cells: Cells, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
-    """Which components (...,) are narrower than the cell that holds their mean: a density, or one value, nobody can tell.
-
-    Only of cells at most `widest` wide.
-    """
+    """Which components (...,) are narrower than the cell, at most `widest` wide, that holds their mean: it may be one value."""
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
     width = cells.edges[place + 1] - cells.edges[place]
     return (stds < 0.5 * width) & (width <= widest)
@@ -154,7 +129,7 @@ def linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
     """Expected counts of the atoms, and the same weighted by precision."""
     smooth = np.maximum(cells.counts, 0.0)
     precision = 1.0 / (cells.noise_std**2 + smooth)
-    shapes = cells.total * cell_masses(found, cells.edges)[0][:, 0, :]
+    shapes = cells.total * em.cell_masses(found, cells.edges)[0][:, 0, :]
     return shapes, shapes * precision
 
 
@@ -294,9 +269,8 @@ class Scale:
 def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
     """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first.
 
-    A coarse count holds the fine ones inside it; what it has beyond them lies in cells that were too light to be released, so it
-    is spread over the rest of the coarse cell. This is generalised least squares on the tree when the finer counts are taken as
-    they are: their sum has the smaller variance wherever few of them are released.
+    What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over what is
+    left of the coarse cell: generalised least squares on the tree, with the finer counts as they are.
     """
     found: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
@@ -430,10 +404,7 @@ def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: floa
 
 
 def low_discrepancy(size: int, dim: int) -> FloatArray:
-    """Deterministic standard normals that fill space evenly, (size, dim): a Halton sequence, so there is no seed to choose.
-
-    Its first 20 rows are left out: there the columns still depend on each other.
-    """
+    """Deterministic standard normals (size, dim): a Halton sequence without its first 20 rows, whose columns are dependent."""
     numbers = np.arange(20, size + 20)
     primes: list[int] = []
     while len(primes) < dim:
@@ -457,20 +428,15 @@ def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
 def candidates(
     cells: Cells, components: int, *, size: int, std: float | None = None, jitter: float = 0.7
 ) -> tuple[Mixtures, dict[str, Any]]:
-    """Candidate mixtures of up to `components` normals that may lie behind the noisy counts, best first, at most `size`.
+    """At most `size` mixtures of up to `components` normals that may lie behind the noisy counts, best first; `std` fixes theirs.
 
-    `std` fixes the standard deviation of every component. Searches combinations of atoms, refines the best of each number of
-    components, and surrounds the best fits with points scattered by `jitter` times their own standard errors.
+    The best fits come with points around them, scattered by `jitter` times their own standard errors.
     """
-    scaled, unit = _in_cells(cells)
-    try:
-        with np.errstate(all="ignore"):
-            heads = _searched(scaled, components, None if std is None else std / unit)
-            if not heads:
-                return nothing(), {"starts": 0}
-            found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
-    except np.linalg.LinAlgError:
+    heads, unit = _searched(cells, components, std)
+    if not heads:
         return nothing(), {"starts": 0}
+    with np.errstate(all="ignore"):
+        found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
     facts = {
         "starts": sum(head.mixtures.size for head in heads),
         "misfit": float(min(head.score.min() for head in heads)),
@@ -479,21 +445,13 @@ def candidates(
 
 
 def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixtures:
-    """The fit with the best score, penalised by log(rows) for each parameter; empty where nothing was found.
-
-    The penalty is heavy, as one far cell with a lucky noise would otherwise be a component.
-    """
-    scaled, unit = _in_cells(cells)
-    try:
-        with np.errstate(all="ignore"):
-            heads = _searched(scaled, components, None if std is None else std / unit)
-    except np.linalg.LinAlgError:
-        return nothing()
+    """The best fit, or none; log(rows) for each parameter, as one far cell with a lucky noise would otherwise be a component."""
+    heads, unit = _searched(cells, components, std)
     if not heads:
         return nothing()
     extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
     best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
-    one = best.mixtures[by_score(best.score)[:1]]
+    one = best.mixtures[em.by_score(best.score)[:1]]
     return Mixtures(one.weights, one.means * unit, one.stds * unit)
 
 
@@ -509,7 +467,17 @@ def nothing() -> Mixtures:
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
-def _searched(cells: Cells, components: int, std: float | None) -> list[Fit]:
+def _searched(cells: Cells, components: int, std: float | None) -> tuple[list[Fit], float]:
+    """`_heads` in units of the cells, and that unit; none where the numbers fail."""
+    scaled, unit = _in_cells(cells)
+    try:
+        with np.errstate(all="ignore"):
+            return _heads(scaled, components, None if std is None else std / unit), unit
+    except np.linalg.LinAlgError:
+        return [], unit
+
+
+def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
     """The best distinct fits with each number of components, scores penalised by the number of parameters."""
     found = atoms(cells)
     if std is not None:
@@ -518,11 +486,11 @@ def _searched(cells: Cells, components: int, std: float | None) -> list[Fit]:
     fixed = std is not None
     heads: list[Fit] = []
     for level in beam(cells, found, components):
-        started = em(cells, level, steps=4, fixed_std=fixed)
-        starts = joined([level, started])
-        starts = starts[by_score(misfit(cells, starts))[:_REFINED]]
-        fit = refine(cells, starts, steps=40, fixed_std=fixed)
-        order = by_score(fit.score)
+        started = em.em(cells, level, steps=4, fixed_std=fixed)
+        starts = em.joined([level, started])
+        starts = starts[em.by_score(em.misfit(cells, starts))[:_REFINED]]
+        fit = em.refine(cells, starts, steps=40, fixed_std=fixed)
+        order = em.by_score(fit.score)
         usable = np.isfinite(fit.score[order])
         if level.weights.shape[1] > 1:
             usable &= significant(cells, fit.mixtures[order])
@@ -550,8 +518,8 @@ def _scattered(heads: list[Fit], *, size: int, jitter: float, fixed: bool) -> Mi
             around = Mixtures(
                 *(np.repeat(part[index : index + 1], count, axis=0) for part in (fits.weights, fits.means, fits.stds))
             )
-            parts.append(moved(around, step, least=0.0, fixed_std=fixed))
-    return joined(parts)[:size]
+            parts.append(em.moved(around, step, least=0.0, fixed_std=fixed))
+    return em.joined(parts)[:size]
 
 
 SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
@@ -561,7 +529,6 @@ ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]  # where 
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
 LEAST_MASS = 0.2718  # of the differences within a Gaussian, in the fullest dyadic bin, wherever the bins lie
-SCALE_PARTITION = Partition((0,), (BinRule(),))
 _EXCESS = 2.5  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 
@@ -572,11 +539,7 @@ def draws(n: int) -> int:
 
 
 def rows_for_distant(components: int, budget: ApproxDP) -> int:
-    """About how many rows show the scales of equally heavy components of which no two share a scale.
-
-    Only the pairs within a component tell its scale, and at least LEAST_MASS of them lie in one dyadic bin, which has to reach the
-    threshold.
-    """
+    """About how many rows show the scales of equally heavy components: a bin with LEAST_MASS of the pairs within has to show."""
     event = stable_event(budget.epsilon, budget.delta, histograms=1, n=10**6, draws=10**6)
     pairs = event.count_threshold * components**2 / LEAST_MASS
     return math.ceil(2.0 * pairs * sum(SHARES) / SHARES[0])
@@ -608,16 +571,37 @@ def place_partition(column: int, scale: float) -> Partition:
     return Partition((column,), (BinRule(width, width / 2.0),))
 
 
-def check(run: Run, pairs: Rows | None, places: Rows, cells: Rows, choice: Rows) -> None:
-    """Raise now, before the debit, if a stage has no integers for its rows, or no memory; fewer histograms ask for less."""
-    epsilon, delta = run.account.approx_left
+def shown_scales(run: Run, most: int, components: int) -> tuple[list[list[float]], list[float], list[float]]:
+    """Of each column the scales that differences of pairs show, the share of pairs that tie, and a bound of the step of values."""
+    found = run.release(
+        StableHistograms(partitions=scale_partitions(run.rows.dim)), name="scales", cost=run.account.approx_left
+    )
+    scales = [kept_scales(each.keys, each.counts, found.noise_std, most) for each in found.histograms]
+    return scales, em.tied_shares(found, run.rows.n, components), em.finest_differences(found)
+
+
+def shown_places(run: Run, scales: list[list[float]]) -> list[list[Scale]]:
+    """Of each column the cells, some scales wide, that hold rows; nothing is released where there is no scale."""
+    places: list[list[Scale]] = [[] for _ in scales]
+    asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
+    if not asked:
+        return places
+    released = run.release(
+        StableHistograms(partitions=[place_partition(column, scale) for column, scale in asked]),
+        name="places",
+        cost=run.account.approx_left,
+    )
+    for (column, scale), histogram in zip(asked, released.histograms, strict=True):
+        if len(histogram.keys):
+            places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
+    return places
+
+
+def check_stages(run: Run, pairs: Rows | None, places: Rows, most: int) -> StableHistogramEvent:
+    """Raise now, before the debit, if histograms of scales and of `most` places have no noise or memory; fewer ask for less."""
     if pairs is not None:
-        check_memory([SCALE_PARTITION], pairs.n, run.executor)
-        stable_event(epsilon, delta, histograms=1, n=pairs.n, draws=pairs.n)
-    check_memory([place_partition(0, 1.0)] * MOST_SCALES, places.n, run.executor)
-    stable_event(epsilon, delta, histograms=MOST_SCALES, n=places.n, draws=MOST_SCALES * places.n)
-    laplace_count_grid(epsilon, 1, cells.n)
-    check_rows(choice.n, 1)
+        check_histograms(run, scale_partitions(pairs.dim), pairs.n)
+    return check_histograms(run, [place_partition(0, 1.0)] * most, places.n)
 
 
 def learn(task: Task) -> Learned:
@@ -628,27 +612,15 @@ def learn(task: Task) -> Learned:
         run.rows, *(KNOWN_SHARES if task.known_std else SHARES)
     )
     pairs = DistantPairs(before[0]) if before else None
-    check(run, pairs, place_rows, cell_rows, choice_rows)
+    check_stages(run, pairs, place_rows, MOST_SCALES)
+    laplace_count_grid(account.approx_left[0], 1, cell_rows.n)
+    check_rows(choice_rows.n, 1)
     account.open()
     scales, tied, steps = [1.0], [0.0], [0.0]
     if pairs is not None:
-        found = run.block(pairs).release(
-            StableHistograms(partitions=[SCALE_PARTITION]), name="scales", cost=account.approx_left
-        )
-        scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
-        tied, steps = tied_shares(found, pairs.n, task.n_components), finest_differences(found)
+        (scales,), tied, steps = shown_scales(run.block(pairs), MOST_SCALES, task.n_components)
     # No two rows differ by a scale that shows: they are few, or equal. Places of every size then say where.
-    asked = scales or ANY_SCALES
-    released = run.block(place_rows).release(
-        StableHistograms(partitions=[place_partition(0, scale) for scale in asked]),
-        name="places",
-        cost=account.approx_left,
-    )
-    places = [
-        Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
-        for scale, histogram in zip(asked, released.histograms, strict=True)
-        if len(histogram.keys)
-    ]
+    (places,) = shown_places(run.block(place_rows), [scales or ANY_SCALES])
     status = "ok" if scales and places else "empty"
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
     cells = counted(run.block(cell_rows), edges if scales else np.union1d(edges, octaves()))
@@ -662,7 +634,7 @@ def learn(task: Task) -> Learned:
     if best.size and unseen(cells, best.means[0], best.stds[0])[best.weights[0] > 0.0].any():
         # Values that many rows share lie in a set or beside it as a whole, which is no way to compare densities.
         listed = best
-    learned = choose(
+    learned = em.choose(
         task, run.block(choice_rows), listed, status=status,
         diagnostics={
             "tied_share": tied, "step": steps, "scales": scales,
@@ -678,8 +650,8 @@ def learn(task: Task) -> Learned:
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # Cells do not end between rounded values; few rows do not show whether there is a step between values.
-    if learned.status == "ok" and not rounded and not tied[0] > 0.0 and shows_no_step(steps[0], learned.stds[:, 0]):
-        fit = fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
+    if learned.status == "ok" and not rounded and not tied[0] > 0.0 and em.shows_no_step(steps[0], learned.stds[:, 0]):
+        fit = em.fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
 
 
@@ -696,7 +668,7 @@ METHOD = AxisMethod(
     learn=learn,
     draws=lambda n, dim, components, known_std: draws(n),
     details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
-    seconds=on_the_line,
+    seconds=em.on_the_line,
     candidates=400,
     shares=SHARES,
     most_columns=1,

@@ -20,43 +20,12 @@ from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import warn
-from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mechanisms.selection import check_rows
-from fastpubpriv.mixtures.axis_aligned import dp_em
-from fastpubpriv.mixtures.axis_aligned.candidates import (
-    CELLS_PER_SCALE,
-    MOST_EDGES,
-    SCALE_PARTITION,
-    Scale,
-    best_fit,
-    kept_scales,
-    nothing,
-    partition,
-    place_partition,
-    tied_in,
-    without_comb,
-)
-from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
-from fastpubpriv.mixtures.axis_aligned.em import (
-    PUBLIC_SEED,
-    STD_FLOOR,
-    AxisMethod,
-    Cells,
-    Learned,
-    Mixtures,
-    Task,
-    choose,
-    column_by_column,
-    finest_differences,
-    fit_of_cells,
-    hypotheses_of,
-    shows_no_step,
-    tied_shares,
-)
+from fastpubpriv.mixtures.axis_aligned import candidates, dp_em, em
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Cells, Learned, Mixtures, Task
 from fastpubpriv.mixtures.fit import Fit
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows
@@ -140,23 +109,18 @@ _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is
 
 def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
-    em = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
+    steps = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
     matching = n_components * n_components  # of a column: combinations times modes
-    return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + matching) * dim + MOST_COMBINATIONS + em + 2**16
+    return (_FEW_SCALES + 1) * n * dim + (candidates.MOST_EDGES + matching) * dim + MOST_COMBINATIONS + steps + 2**16
 
 
 def check(
-    task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em: Rows, choice: Rows
+    task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em_rows: Rows, choice: Rows
 ) -> None:
     """Raise now, before the debit, if a stage has no integers or memory for its rows; fewer histograms or columns ask for less."""
-    account, dim, executor = task.run.account, task.run.rows.dim, task.run.executor
-    epsilon, delta = account.approx_left
-    if pairs is not None:
-        check_memory([SCALE_PARTITION] * dim, pairs.n, executor)
-        stable_event(epsilon, delta, histograms=dim, n=pairs.n, draws=dim * pairs.n)
-    most = dim * most_scales(dim)
-    check_memory([place_partition(0, 1.0)] * most, places.n, executor)
-    stable_event(epsilon, delta, histograms=most, n=places.n, draws=most * places.n)
+    account, dim = task.run.account, task.run.rows.dim
+    epsilon = account.approx_left[0]
+    candidates.check_stages(task.run, pairs, places, dim * most_scales(dim))
     if dim > _LAPLACE_COLUMNS:
         gaussian_count_grid(account.allowance / dim, 1, cells.n)
     else:
@@ -164,15 +128,14 @@ def check(
     for rows in coded:
         laplace_count_grid(epsilon / dim, 1, rows.n)
     for components in range(1, task.n_components + 1):
-        dp_em.check(account, em, components, known_std=task.known_std, steps=STEPS)
+        dp_em.check(account, em_rows, components, known_std=task.known_std, steps=STEPS)
     check_rows(choice.n, dim)
 
 
 def warn_if_blind(task: Task, places: Rows) -> None:
     """Warn, from public numbers alone, where not even all rows together in one place would be shown."""
-    dim, (epsilon, delta) = task.run.rows.dim, task.run.account.approx_left
-    most = dim * most_scales(dim)
-    event = stable_event(epsilon, delta, histograms=most, n=places.n, draws=most * places.n)
+    dim = task.run.rows.dim
+    event = candidates.check_stages(task.run, None, places, dim * most_scales(dim))
     needed = event.count_threshold + 2.0 * event.count_noise_std
     if places.n < needed:
         n = task.run.rows.n
@@ -195,25 +158,16 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     scales: list[list[float]] = [[1.0]] * dim
     tied, steps = [0.0] * dim, [0.0] * dim
     if pairs is not None:
-        dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
-        found = run.block(pairs).release(StableHistograms(partitions=dyadic), name="scales", cost=account.approx_left)
-        scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
-        tied, steps = tied_shares(found, pairs.n, task.n_components), finest_differences(found)
-    places: list[list[Scale]] = [[] for _ in range(dim)]
-    asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
-    if asked:
-        partitions = [place_partition(column, scale) for column, scale in asked]
-        released = run.block(place_rows).release(
-            StableHistograms(partitions=partitions), name="places", cost=account.approx_left
-        )
-        for (column, scale), histogram in zip(asked, released.histograms, strict=True):
-            if len(histogram.keys):
-                places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
+        scales, tied, steps = candidates.shown_scales(run.block(pairs), most_scales(dim), task.n_components)
+    places = candidates.shown_places(run.block(place_rows), scales)
     gaussian = dim > _LAPLACE_COLUMNS
     cost = account.allowance if gaussian else account.approx_left[0]
     # Roughly what a count will carry; the release says exactly.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
-    edges = [partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS) for each in places]
+    edges = [
+        candidates.partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS)
+        for each in places
+    ]
     counts = run.block(cell_rows).release(
         CellCounts(edges=[each[1:-1] for each in edges], gaussian=gaussian),
         name="cells",
@@ -228,11 +182,15 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
         each, value = edges[j], values[j]
         cells, rounded = Cells(each, value, counts.noise_std, cell_rows.n), False
         if not task.known_std:
-            cells, rounded = without_comb(cells, steps[j])
+            cells, rounded = candidates.without_comb(cells, steps[j])
         blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
-        fit = nothing() if blind else best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
+        fit = (
+            candidates.nothing()
+            if blind
+            else candidates.best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
+        )
         cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
-        share = max(tied[j], tied_in(cells)) if rounded else tied[j]
+        share = max(tied[j], candidates.tied_in(cells)) if rounded else tied[j]
         return Column(fit, cuts, confused, bool(places[j]), share, steps[j], None if rounded or share > 0.0 else cells)
 
     def fit_column(j: int) -> None:
@@ -370,7 +328,7 @@ def split(starts: list[Start], columns: list[Column], most: int, least: float) -
     return starts
 
 
-def started(columns: list[Column], starts: list[Start], least: float, *, known_std: bool) -> Parameters:
+def started(columns: list[Column], starts: list[Start], least: float, *, known_std: bool) -> Mixtures:
     """The first parameters of EM: moments of each component's modes."""
     moments = np.array(
         [
@@ -383,19 +341,19 @@ def started(columns: list[Column], starts: list[Start], least: float, *, known_s
     )
     weights = np.array([start.weight for start in starts])
     stds = np.ones(moments.shape[:2]) if known_std else np.maximum(moments[:, :, 1], 1e-300)
-    return Parameters(weights / weights.sum(), moments[:, :, 0], stds)
+    return Mixtures(weights / weights.sum(), moments[:, :, 0], stds)
 
 
-def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> list[Parameters]:
+def around(at: Mixtures, noise: FloatArray, size: int, *, known_std: bool) -> list[Mixtures]:
     """Points about a standard error away; `noise` is that of a mean in standard deviations, for each component."""
     components, dim = at.means.shape
-    normal = draw_normals((size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 6)
+    normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 6)
     found = []
     for each in normal:
         weights = at.weights * np.exp(np.clip(noise * each[:, -1], -1.0, 1.0))
         means = at.means + at.stds * noise[:, None] * each[:, :dim]
         stds = at.stds if known_std else at.stds * np.exp(noise[:, None] * each[:, dim : 2 * dim] / math.sqrt(2.0))
-        found.append(Parameters(weights / weights.sum(), means, stds))
+        found.append(Mixtures(weights / weights.sum(), means, stds))
     return found
 
 
@@ -411,7 +369,9 @@ def learn(task: Task) -> Learned:
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     if not any(column.fit.size for column in columns):
-        return choose(task, run.block(choice_rows), nothing(), status="fallback", diagnostics={"anchors": []})
+        return em.choose(
+            task, run.block(choice_rows), candidates.nothing(), status="fallback", diagnostics={"anchors": []}
+        )
     chosen = anchor_columns(columns)
     status = "ok" if all(column.seen and column.fit.size for column in columns) else "empty"
     least_mode = task.min_weight / 2.0
@@ -437,24 +397,19 @@ def learn(task: Task) -> Learned:
             find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], found)
     starts = split(found, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
-    floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * STD_FLOOR
+    floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * em.STD_FLOOR
     with np.errstate(all="ignore"):
         steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=STEPS)
-        path = [step.parameters for step in steps]
+        path = [step.at for step in steps]
         # Noise of a mean in standard deviations, and sampling.
         per_row = steps[-1].noise_std / em_rows.n
         noise = np.hypot(per_row / path[-1].weights, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
         more = max(task.candidates - len(path) - 1, 0)
         listed = [*path[::-1], at, *around(path[-1], noise, more, known_std=task.known_std)]
-    hypotheses = hypotheses_of(
-        np.array([each.weights for each in listed]),
-        np.array([each.means for each in listed]),
-        np.array([each.stds for each in listed]),
-    )
     facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
     facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
-    learned = choose(task, run.block(choice_rows), hypotheses, status=status, diagnostics=facts)
+    learned = em.choose(task, run.block(choice_rows), em.stacked(listed), status=status, diagnostics=facts)
     low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, per_row)
     return replace(learned, low=low, fit=worst_column(learned, columns) if learned.status == "ok" else None)
 
@@ -462,14 +417,14 @@ def learn(task: Task) -> Learned:
 def worst_column(learned: Learned, columns: list[Column]) -> Fit | None:
     """The fit of the column whose released cells differ most from the answer, beyond chance; None where all are rounded values."""
     fits = [
-        fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])
+        em.fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])
         for j, column in enumerate(columns)
-        if column.cells is not None and shows_no_step(column.step, learned.stds[:, j])
+        if column.cells is not None and em.shows_no_step(column.step, learned.stds[:, j])
     ]
     return max(fits, key=lambda fit: fit.gap - fit.null - fit.spread, default=None)
 
 
 METHOD = AxisMethod(
-    name="anchors", learn=learn, draws=draws, seconds=partial(column_by_column, steps=STEPS, shares=SHARES),
+    name="anchors", learn=learn, draws=draws, seconds=partial(em.column_by_column, steps=STEPS, shares=SHARES),
     candidates=60, shares=SHARES, needs_delta=True, least_rows=LEAST_ROWS,
 )  # fmt: skip

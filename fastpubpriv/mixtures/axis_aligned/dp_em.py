@@ -21,19 +21,7 @@ from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, check_statistic_grids
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import (
-    PUBLIC_SEED,
-    STD_FLOOR,
-    AxisMethod,
-    Batch,
-    Learned,
-    Task,
-    choose,
-    choosing,
-    hypotheses_of,
-    iterating,
-    measured,
-)
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Learned, Mixtures, Task, choose
 from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
@@ -63,22 +51,22 @@ def standardised(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, Fl
     return (public - center) / scale, center, scale
 
 
-def fits(rows: FloatArray, components: int, *, known_std: bool) -> Batch:
+def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     """EM on the rows from several starts, and on random weightings of them (the Bayesian bootstrap), likeliest first."""
     size = PLAIN_STARTS + BOOTSTRAPS
-    drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=PUBLIC_SEED + 1)
+    drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((PLAIN_STARTS, len(rows))), drawn])
-    centres = em.starts(rows, components, size, seed=PUBLIC_SEED)
+    centres = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
     found = em.fit(rows, centres, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
     return found[em.likeliest(found, rows)]
 
 
-def scattered(heads: Batch, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Batch:
+def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Mixtures:
     """Points around the fits, a random fraction of their own standard errors away, more around the likelier ones."""
     components, dim = heads.means.shape[1:]
     share = np.exp(np.maximum(score - score.max(), -400.0) / _DEPTH)
-    uniform = draw_uniforms((size, 2), random_state=PUBLIC_SEED + 2)
-    normal = draw_normals((size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 3)
+    uniform = draw_uniforms((size, 2), random_state=em.PUBLIC_SEED + 2)
+    normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 3)
     picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform[:, 0]), heads.size - 1)
     reach = (_SPREAD[0] + (_SPREAD[1] - _SPREAD[0]) * uniform[:, 1])[:, None]
     weights, means, stds = heads.weights[picked], heads.means[picked], heads.stds[picked]
@@ -89,17 +77,17 @@ def scattered(heads: Batch, score: FloatArray, n_pub: int, size: int, *, known_s
         stds = stds * np.exp(root / np.sqrt(2.0) * normal[:, :, dim : 2 * dim])
     weights = weights + reach * np.sqrt(weights * (1.0 - weights) / n_pub) * normal[:, :, -1]
     weights = np.clip(weights, _EMPTIEST, 1.0)
-    return Batch(weights / weights.sum(axis=1, keepdims=True), means, stds)
+    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
-def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool) -> Batch:
+def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool) -> Mixtures:
     """Components that two public rows describe, a mean and a distance (sample compression): the likeliest combinations.
 
     Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
     """
     n = len(rows)
-    centres = em.starts(rows, components, _PAIR_STARTS, seed=PUBLIC_SEED + 4)
-    uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=PUBLIC_SEED + 5)
+    centres = em.starts(rows, components, _PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
+    uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
     away = np.einsum("skd,skd->sk", centres, centres)[:, :, None] - 2.0 * centres @ rows.T
     near = np.argsort(away + np.einsum("nd,nd->n", rows, rows), axis=2)
     reach = max(1, n // components - 1)
@@ -107,13 +95,15 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     partner = rows[np.take_along_axis(near, place[:, :, None], axis=2)[:, :, 0]]
     octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
     stds = np.ones_like(centres) if known_std else np.abs(partner - centres) * np.sqrt(0.5) * octave
-    batch = Batch(np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR))
+    batch = Mixtures(
+        np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * em.STD_FLOOR)
+    )
     held = em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
-    batch = Batch(held.weights, batch.means, batch.stds)
+    batch = Mixtures(held.weights, batch.means, batch.stds)
     return batch[em.likeliest(batch, rows)[:size]]
 
 
-def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Batch:
+def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Mixtures:
     """Up to `size` mixtures of at most `components` axis-aligned Gaussians that the public rows make likely."""
     rows, center, scale = standardised(public, known_std=known_std)
     parts = [fits(rows, fewer, known_std=known_std)[:3] for fewer in range(1, components)]
@@ -125,8 +115,8 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     if left > 0:
         score = len(rows) * em.log_likelihood(heads, rows)
         parts.append(scattered(heads, score, len(rows), left, known_std=known_std))
-    found = em.stacked(parts)[:size]
-    return Batch(found.weights, center + scale * found.means, scale * found.stds)
+    found = em.joined(parts)[:size]
+    return Mixtures(found.weights, center + scale * found.means, scale * found.stds)
 
 
 def learn_from_list(task: Task) -> Learned:
@@ -134,18 +124,18 @@ def learn_from_list(task: Task) -> Learned:
     if task.public is None:
         raise InputError("method='public_list' makes its list from public rows: pass x_pub")
     found = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
-    listed = hypotheses_of(found.weights, found.means, found.stds)
+    listed = em.hypotheses_of(found)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     share = 1 - count_share(pure=task.run.account.pure)
-    return measured(task, task.run, choose(task, task.run, listed, status="ok", diagnostics={}, share=share))
+    return em.measured(task, task.run, choose(task, task.run, listed, status="ok", diagnostics={}, share=share))
 
 
 PUBLIC_LIST = AxisMethod(
     name="public_list",
     learn=learn_from_list,
     draws=lambda n, dim, components, known_std: 1 + count_draws(components),
-    seconds=choosing,
+    seconds=em.choosing,
     candidates=1000,
     choice_only=True,
     needs_public=True,
@@ -165,19 +155,10 @@ _BLOCK = 1 << 17  # numbers in one (dim, rows) array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameters:
-    """One mixture: weights (k,), means and stds (k, dim)."""
-
-    weights: FloatArray
-    means: FloatArray
-    stds: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Iteration:
     """What one iteration ended with: the private share of its average, over the components, and the noise on the private sum."""
 
-    parameters: Parameters
+    at: Mixtures
     share: float
     noise_std: float
 
@@ -213,12 +194,11 @@ def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
     return np.concatenate([each, np.tile(np.repeat(each, dim), 1 if known_std else 2)])
 
 
-def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
+def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
 
     With r_c the posterior of component c and z_c the standardised row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
-    clipped. Zeros for a row with an entry that is not finite. Adds up in one fixed order, so that a row's numbers do not depend on
-    the rows beside it.
+    clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's numbers do not depend on its company.
     """
     count, dim = chunk.shape
     with_second = radii.second > 0.0
@@ -238,12 +218,11 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
 
 
 def shrunken(
-    at: Parameters, private: FloatArray, public: FloatArray | None, radii: Radii, *, noise: float, n: int, n_pub: int
+    at: Mixtures, private: FloatArray, public: FloatArray | None, radii: Radii, *, noise: float, n: int, n_pub: int
 ) -> tuple[FloatArray, FloatArray]:
     """Average the statistics of private rows, public rows and "as before", each component by itself; and the private shares (k,).
 
-    Inverse-variance weighting (paper B, equation 3): a light component has less signal under the same noise. That nothing changes
-    counts as one row of the component, so that noise alone moves no component by more than its own width.
+    Inverse variances (paper B, equation 3); "as before" is one row of the component, so noise alone moves none beyond its width.
     """
     components, dim = at.means.shape
     before = np.concatenate([radii.share * at.weights, np.zeros(len(private) - components)])
@@ -267,7 +246,7 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, noise: floa
     return 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
 
 
-def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArray) -> Parameters:
+def maximised(at: Mixtures, average: FloatArray, radii: Radii, floor: FloatArray) -> Mixtures:
     """The M step from an average statistic; changes of scale are limited to a factor of about two, against noise."""
     components, dim = at.means.shape
     held = np.maximum(average[:components] / radii.share, _LEAST_SHARE)
@@ -278,23 +257,23 @@ def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArr
         second = average[components * (1 + dim) :].reshape(components, dim) / held[:, None]
         stds = stds * np.sqrt(np.clip(1.0 + math.sqrt(2.0) * second - first**2, 0.2, 5.0))
         stds = np.maximum(stds, floor)
-    return Parameters(held / held.sum(), means, stds)
+    return Mixtures(held / held.sum(), means, stds)
 
 
-def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Parameters, FloatArray]:
+def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Mixtures, FloatArray]:
     """The likeliest of several fits to the public rows, and the least standard deviation of each column."""
     rows, center, scale = standardised(public, known_std=known_std)
     found = em.fit(
         rows,
-        em.starts(rows, components, PUBLIC_STARTS, seed=PUBLIC_SEED),
+        em.starts(rows, components, PUBLIC_STARTS, seed=em.PUBLIC_SEED),
         steps=100,
         prior=0.3,
         fixed_std=known_std,
     )
     best = int(em.likeliest(found, rows)[0])
-    return Parameters(
+    return Mixtures(
         found.weights[best], center + scale * found.means[best], scale * found.stds[best]
-    ), STD_FLOOR * scale
+    ), em.STD_FLOOR * scale
 
 
 def iteration_shares(steps: int) -> list[Fraction]:
@@ -317,7 +296,7 @@ def check(
 
 
 def iterate(
-    task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: int, share: Fraction = Fraction(1)
+    task: Task, run: Run, at: Mixtures, floor: FloatArray, *, steps: int, share: Fraction = Fraction(1)
 ) -> list[Iteration]:
     """Iterations on the private rows of a run (and the public ones, where there are any), with this share of its budget."""
     components, dim = at.means.shape
@@ -365,14 +344,13 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     facts = {"steps": steps, "private_weight": [step.share for step in path]}
     noise = path[-1].noise_std / blocks[0].n
     if task.held_out:
-        listed = [at, *(step.parameters for step in path)]
-        arrays = (np.stack([getattr(each, name) for each in listed]) for name in ("weights", "means", "stds"))
-        learned = choose(task, task.run.block(blocks[1]), hypotheses_of(*arrays), status="ok", diagnostics=facts)
+        listed = em.stacked([at, *(step.at for step in path)])
+        learned = choose(task, task.run.block(blocks[1]), listed, status="ok", diagnostics=facts)
     else:
-        last = path[-1].parameters
+        last = path[-1].at
         learned = Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
     low = lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise)
-    return measured(task, run, replace(learned, low=low))
+    return em.measured(task, run, replace(learned, low=low))
 
 
 def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:
@@ -404,7 +382,7 @@ METHOD = AxisMethod(
         draws(components, dim, known_std=known_std) + 1 + count_draws(components)
     ),
     predict=predict,
-    seconds=partial(iterating, steps=STEPS),
+    seconds=partial(em.iterating, steps=STEPS),
     held_out_choices=STEPS + 1,
     needs_public=True,
 )

@@ -1,11 +1,10 @@
-"""Expectation-maximization without private rows, and the record, problem and answer of a method for axis-aligned mixtures.
+"""Expectation-maximization without private rows, on noisy counts of cells of a line and on public rows; and the record, problem and
+answer of a method for axis-aligned mixtures.
 
-Expectation-maximization without private rows: on noisy counts of cells of a line, and on public rows.
 The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few steps of
 expectation-maximisation bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
 counts at zero, which expectation-maximisation needs, invents mass in every empty cell.
 
-The record of a method for axis-aligned mixtures, its problem and its answer, and columns of rounded values.
 Where many rows share a value (counts, answers, constants), a density says little about them, and a status says so. Nothing is
 released for it. Differences of pairs of rows are counted in dyadic bins, and a difference of zero is in none of them: what the
 released counts leave unexplained, beyond what a threshold may hide, are pairs that tie. Public rows show theirs.
@@ -14,10 +13,10 @@ released counts leave unexplained, beyond what a threshold may hide, are pairs t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
@@ -28,6 +27,7 @@ from fastpubpriv.mechanisms.histograms import StableRelease
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, ROUNDING, measure
 from fastpubpriv.mixtures.fit import Fit as MeasuredFit
+from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.session import Method, Run
@@ -44,7 +44,10 @@ _CELL_BATCH = 1 << 21  # entries of one (starts, components, edges) array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixtures:
-    """A batch of mixtures on the line: weights, means and stds, all (size, components); a weight of zero pads."""
+    """One mixture or a batch: weights (..., components), means and stds of that form on the line, else (..., components, dim).
+
+    A weight of zero pads.
+    """
 
     weights: FloatArray
     means: FloatArray
@@ -55,16 +58,9 @@ class Mixtures:
         """Number of mixtures."""
         return len(self.weights)
 
-    def __getitem__(self, index: Any) -> Self:
+    def __getitem__(self, index: Any) -> Mixtures:
         """The mixtures that a slice, mask or index array picks."""
-        return type(self)(self.weights[index], self.means[index], self.stds[index])
-
-    def padded(self, components: int) -> Mixtures:
-        """The same with empty components added, so that batches of different sizes can be joined."""
-        missing = ((0, 0), (0, components - self.weights.shape[1]))
-        return Mixtures(
-            np.pad(self.weights, missing), np.pad(self.means, missing), np.pad(self.stds, missing, constant_values=1.0)
-        )
+        return Mixtures(self.weights[index], self.means[index], self.stds[index])
 
 
 def by_score(score: FloatArray) -> IntArray:
@@ -75,15 +71,27 @@ def by_score(score: FloatArray) -> IntArray:
     return np.argsort(np.rint(score / _SAME_SCORE), kind="stable")
 
 
-def joined(batches: list[Mixtures]) -> Mixtures:
-    """One batch of all, with empty components where one has fewer than another."""
-    components = max(batch.weights.shape[1] for batch in batches)
-    wide = [batch.padded(components) for batch in batches]
-    return Mixtures(
-        np.concatenate([batch.weights for batch in wide]),
-        np.concatenate([batch.means for batch in wide]),
-        np.concatenate([batch.stds for batch in wide]),
-    )
+def joined(batches: Sequence[Mixtures]) -> Mixtures:
+    """One batch of all; a mixture with fewer components gets empty ones."""
+    most = max(batch.weights.shape[1] for batch in batches)
+
+    def wide(name: str, mode: Any) -> FloatArray:
+        parts = [getattr(batch, name) for batch in batches]
+        gaps = [[(0, 0), (0, most - part.shape[1]), *[(0, 0)] * (part.ndim - 2)] for part in parts]
+        return np.concatenate([np.pad(part, gap, mode) for part, gap in zip(parts, gaps, strict=True)])
+
+    return Mixtures(wide("weights", "constant"), wide("means", "edge"), wide("stds", "edge"))
+
+
+def stacked(listed: Sequence[Mixtures]) -> Mixtures:
+    """A batch of single mixtures with equally many components."""
+    return Mixtures(*(np.stack([getattr(one, name) for one in listed]) for name in ("weights", "means", "stds")))
+
+
+def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
+    """Slices of a batch whose (size, components, width) arrays have at most so many entries."""
+    size = max(1, most // (batch.weights.shape[1] * width))
+    return [slice(first, first + size) for first in range(0, batch.size, size)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,14 +153,9 @@ def _densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     """Mass of each mixture in each cell, (size, cells)."""
     found = np.empty((mixtures.size, len(edges) - 1))
-    for rows in _batches(mixtures, len(edges)):
+    for rows in slices(mixtures, len(edges), _CELL_BATCH):
         found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0])
     return found
-
-
-def _batches(mixtures: Mixtures, cells: int) -> list[slice]:
-    size = max(1, _CELL_BATCH // (mixtures.weights.shape[1] * cells))
-    return [slice(first, first + size) for first in range(0, mixtures.size, size)]
 
 
 def misfit(cells: Cells, mixtures: Mixtures) -> FloatArray:
@@ -174,7 +177,7 @@ def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False)
     total = max(float(counts.sum()), 1e-300)
     least = 0.25 * cells.resolution
     parts = []
-    for rows in _batches(mixtures, len(cells.edges)):
+    for rows in slices(mixtures, len(cells.edges), _CELL_BATCH):
         weights, means, stds = mixtures.weights[rows], mixtures.means[rows], mixtures.stds[rows]
         for _ in range(steps):
             inside, density, tilted = cell_parts(Mixtures(weights, means, stds), cells.edges)
@@ -253,7 +256,9 @@ def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool
 
 def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Fit:
     """Damped Gauss-Newton steps on the weighted squares; a step that fits worse is undone and damped more."""
-    batches = [_refined(cells, mixtures[rows], steps, fixed_std) for rows in _batches(mixtures, len(cells.edges))]
+    batches = [
+        _refined(cells, mixtures[rows], steps, fixed_std) for rows in slices(mixtures, len(cells.edges), _CELL_BATCH)
+    ]
     fits = joined([batch.mixtures for batch in batches])
     return Fit(
         fits, np.concatenate([each.score for each in batches]), np.concatenate([each.spread for each in batches])
@@ -311,25 +316,7 @@ PUBLIC_SEED = 20_240_607
 _ROW_BATCH = 1 << 22
 
 
-class Batch(Mixtures):
-    """Axis-aligned mixtures: weights (size, k), means and stds (size, k, dim)."""
-
-    __slots__ = ()
-
-
-def stacked(batches: list[Batch]) -> Batch:
-    """One batch of all; a mixture with fewer components gets empty ones."""
-    most = max(batch.weights.shape[1] for batch in batches)
-    weights, means, stds = [], [], []
-    for batch in batches:
-        gap = most - batch.weights.shape[1]
-        weights.append(np.pad(batch.weights, ((0, 0), (0, gap))))
-        means.append(np.pad(batch.means, ((0, 0), (0, gap), (0, 0)), mode="edge"))
-        stds.append(np.pad(batch.stds, ((0, 0), (0, gap), (0, 0)), mode="edge"))
-    return Batch(np.concatenate(weights), np.concatenate(means), np.concatenate(stds))
-
-
-def log_joint(batch: Batch, rows: FloatArray) -> FloatArray:
+def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
     """log of weight times density, (size, n, k), for rows of moderate size (standardised)."""
     if batch.stds.min() < _NARROW:
         logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
@@ -356,40 +343,23 @@ def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
     return rows[None, :, None, column] - means[:, None, :, column]
 
 
-def log_likelihood(batch: Batch, rows: FloatArray) -> FloatArray:
+def log_likelihood(batch: Mixtures, rows: FloatArray) -> FloatArray:
     """Mean log density of the rows, (size,)."""
     found = np.empty(batch.size)
-    for part in parts(batch, len(rows)):
+    for part in slices(batch, len(rows), _ROW_BATCH):
         found[part] = logsumexp(log_joint(batch[part], rows), axis=2).mean(axis=1)
     return found
 
 
-def likeliest(batch: Batch, rows: FloatArray) -> IntArray:
+def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
     """Indices, likeliest first; those that are nearly as likely stay in order (`by_score`)."""
     return by_score(-2.0 * len(rows) * log_likelihood(batch, rows))
 
 
-def parts(batch: Batch, n: int) -> list[slice]:
-    """Slices of a batch whose (size, n, k) arrays stay small."""
-    size = max(1, _ROW_BATCH // (n * batch.weights.shape[1]))
-    return [slice(first, first + size) for first in range(0, batch.size, size)]
-
-
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
-    """Centres (size, k, dim) by the k-means++ rule: the next centre is a row, likelier the farther from those before it."""
-    n = len(rows)
-    uniform = draw_uniforms((size, components), random_state=seed)
-    chosen = np.empty((size, components), dtype=np.int64)
-    chosen[:, 0] = np.minimum((uniform[:, 0] * n).astype(np.int64), n - 1)
-    nearest = np.full((size, n), np.inf)
-    squares = np.einsum("nd,nd->n", rows, rows)
-    for index in range(1, components):
-        centre = rows[chosen[:, index - 1]]
-        away = squares[None, :] - 2.0 * centre @ rows.T + np.einsum("sd,sd->s", centre, centre)[:, None]
-        nearest = np.minimum(nearest, np.maximum(away, 0.0) + 1e-12)
-        ends = np.cumsum(nearest, axis=1)
-        chosen[:, index] = np.minimum((ends < uniform[:, index, None] * ends[:, -1:]).sum(axis=1), n - 1)
-    return rows[chosen]
+    """Centres (size, k, dim) by the k-means++ rule; where fewer rows are distinct, the last is repeated."""
+    found = [seeds(rows, components, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
+    return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in found])
 
 
 def fit(
@@ -400,38 +370,36 @@ def fit(
     steps: int = 60,
     prior: float = 1.0,
     fixed_std: bool = False,
-) -> Batch:
-    """Run EM from every start on standardised public rows (n, dim).
+) -> Mixtures:
+    """Run EM from every start on standardised public rows (n, dim), with means `centres` (size, k, dim) at first.
 
-    `centres` (size, k, dim) are starting means; the first standard deviations are those of the rows, narrowed as k centres share
-    them, and `fixed_std` keeps every one at one. `counts` (size, n) say how often each start sees each row (a bootstrap). `prior`
-    rows' worth of belief, for each component, that its standard deviation is the harmonic mean of all components', by weight, keeps
-    a component from collapsing on a few rows, and leaves narrow components that lie far apart their own scale.
+    `counts` (size, n) say how often each start sees each row (a bootstrap). `prior` rows' worth of belief that a component's
+    standard deviation is the harmonic mean of all components' keeps it from collapsing on a few rows, whatever its own scale.
     """
     size, components, dim = centres.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
-    batch = Batch(
+    batch = Mixtures(
         np.full((size, components), 1.0 / components), np.array(centres), np.full((size, components, dim), spread)
     )
     done = []
-    for part in parts(batch, len(rows)):
+    for part in slices(batch, len(rows), _ROW_BATCH):
         one, times = batch[part], None if counts is None else counts[part]
         for _ in range(steps):
             typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
             one = step(one, rows, times, prior=prior, spread=np.minimum(typical, spread), fixed_std=fixed_std)
         done.append(one)
-    return stacked(done)
+    return joined(done)
 
 
 def step(
-    batch: Batch,
+    batch: Mixtures,
     rows: FloatArray,
     counts: FloatArray | None,
     *,
     prior: float,
     spread: float | FloatArray,
     fixed_std: bool,
-) -> Batch:
+) -> Mixtures:
     """One iteration for every mixture of a batch; `spread`, (size, 1, dim) or one number, is what the prior believes in."""
     joint = log_joint(batch, rows)
     share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
@@ -451,25 +419,19 @@ def step(
         mixed = (held[:, :, None] * np.maximum(second, 0.0) + prior * spread**2) / (held + prior)[:, :, None]
         stds = np.sqrt(np.maximum(mixed, STD_FLOOR**2))
     weights = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 0.5 * held.shape[1])
-    return Batch(weights, means, stds)
+    return Mixtures(weights, means, stds)
 
-
-# The record of a method for axis-aligned mixtures, what it is asked, and what it answers.
 
 # ---- The last stage of the learners: a private choice among the candidates -------------------------------------------
 
 
-def hypotheses_of(weights: FloatArray, means: FloatArray, stds: FloatArray) -> Hypotheses:
-    """A list for the selection from (m, k), (m, k, dim) and (m, k, dim); entries that are not usable are left out."""
+def hypotheses_of(listed: Mixtures) -> Hypotheses:
+    """The list for the selection; entries that are not usable are left out."""
+    means, stds = (part if part.ndim == 3 else part[:, :, None] for part in (listed.means, listed.stds))
     with np.errstate(all="ignore"):
-        usable = np.isfinite(weights).all(axis=1)
-        total = np.where(usable, weights.sum(axis=1), 1.0)
-        return Hypotheses.from_arrays(weights / total[:, None], means, stds**2)
-
-
-def line(mixtures: Mixtures) -> Hypotheses:
-    """The same for mixtures on the line."""
-    return hypotheses_of(mixtures.weights, mixtures.means[:, :, None], mixtures.stds[:, :, None])
+        usable = np.isfinite(listed.weights).all(axis=1)
+        total = np.where(usable, listed.weights.sum(axis=1), 1.0)
+        return Hypotheses.from_arrays(listed.weights / total[:, None], means, stds**2)
 
 
 def choose(
@@ -482,7 +444,7 @@ def choose(
     share: Fraction = Fraction(1),
 ) -> Learned:
     """Select one candidate by the rows of a run, with this share of its account's budget; a public stand-in when there is none."""
-    hypotheses = line(listed) if isinstance(listed, Mixtures) else listed
+    hypotheses = hypotheses_of(listed) if isinstance(listed, Mixtures) else listed
     facts = {**diagnostics, "candidates": hypotheses.size}
     dim = run.rows.dim
     if hypotheses.size == 0:
@@ -645,10 +607,7 @@ class Learned:
     """A learnt mixture in the coordinates of the rows that the learner saw.
 
     `unseen` (k,) marks components so narrow that a released histogram does not show their width, `low` (k,) those that noise hides.
-    `fit` is what a count said of the answer, where one was released.
-    `status` is "ok"; "shortlist" when the choice was among the heaviest of the theorem's candidates; "fallback" when the mixture is
-    a public stand-in that no private row speaks for; or "empty" when a stage of the search found nothing and a coarser answer was
-    chosen. Decided from released values only.
+    `status` is "ok", "shortlist", "fallback" or "empty", as in `learn_axis_aligned_mixture`, decided from released values only.
     """
 
     weights: FloatArray

@@ -19,24 +19,13 @@ from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mixtures.list_decoding import results
-from fastpubpriv.mixtures.list_decoding.results import (
-    DYADIC_SCALES,
-    MEAN_MASS,
-    SCALE_MASS,
-    AxisAlignedLists,
-    MeanLists,
-    ScaleLists,
-    mean_list_bound,
-    scale_list_bound,
-)
+from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import Pairs, linear_rows, split_rows
-
-# The two stages of list decoding on an account: scales from differences of pairs, means from bins as wide as a scale.
 
 # ---- What the list decoders do before they read: constants, checks, the account --------------------------------------
 
@@ -56,16 +45,21 @@ def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
 
 def start(
     name: str, rows: Rows, budget: Budget, partitions: Sequence[tuple[Sequence[Partition], int]], **options: Any
-) -> Any:
+) -> Run:
     """The run, after every check that public numbers allow: one stage for each (partitions, rows)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
-    slots = [sum(len(part.levels) * part.slots(n) for part in parts) for parts, n in partitions]
-    run = running.start(name, rows, budget, draws=sum(slots), **options)
-    for (parts, n), draws in zip(partitions, slots, strict=True):
-        stable_event(*run.account.approx_left, histograms=len(parts), n=n, draws=draws)
-        check_memory(parts, n, run.executor)
+    draws = sum(len(part.levels) * part.slots(n) for parts, n in partitions for part in parts)
+    run = running.start(name, rows, budget, draws=draws, **options)
+    for parts, n in partitions:
+        check_histograms(run, parts, n)
     return run
+
+
+def check_histograms(run: Run, partitions: Sequence[Partition], n: int) -> StableHistogramEvent:
+    """The noise of one joint release on n rows; raises, before the debit, if there is none, or no memory."""
+    check_memory(partitions, n, run.executor)
+    return stable_event(*run.account.approx_left, histograms=len(partitions), n=n, draws=len(partitions) * n)
 
 
 def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
@@ -77,7 +71,7 @@ def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
         )
 
 
-def common_fields(run: running.Run, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
+def common_fields(run: Run, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
     """The fields that the results of all decoders share."""
     return {
         "mode": "theory" if thresholds.theory else "practical",
@@ -100,26 +94,22 @@ class Thresholds:
     @property
     def scale_share(self) -> float:
         """Least share of the pairs."""
-        return self.min_weight**2 * (0.125 if self.theory else 0.5 * SCALE_MASS)
+        return self.min_weight**2 * (0.125 if self.theory else 0.5 * results.SCALE_MASS)
 
     @property
     def mean_share(self) -> float:
         """Least share of the rows."""
-        return self.min_weight * (0.125 if self.theory else 0.5 * MEAN_MASS)
+        return self.min_weight * (0.125 if self.theory else 0.5 * results.MEAN_MASS)
 
     @property
     def scale_bound(self) -> int:
         """Most scales of one column that stage one returns."""
-        return min(DYADIC_SCALES, scale_list_bound(self.min_weight)) if self.theory else self.max_scales
+        return min(results.DYADIC_SCALES, results.scale_list_bound(self.min_weight)) if self.theory else self.max_scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoarseList:
-    """For every Gaussian that is found in one column, a scale in [sigma, 2 sigma), or a mean within sigma of its own.
-
-    `entries` (t,) are scales, powers of two, or the midpoints of bins as wide as `scale`; ascending. `counts` (t,) are noisy
-    numbers of pairs, or of rows.
-    """
+    """Of one column: scales, powers of two, or midpoints of bins as wide as `scale`, (t,) ascending; and noisy counts (t,)."""
 
     entries: FloatArray
     counts: FloatArray
@@ -185,7 +175,7 @@ def release_means(
         StableHistograms(partitions=partitions, event=event), name="means", cost=run.account.approx_left
     )
     histograms = iter(released.histograms)
-    bound = mean_list_bound(thresholds.min_weight)
+    bound = results.mean_list_bound(thresholds.min_weight)
     found: list[list[CoarseList]] = []
     for listed in scales:
         column = []
@@ -368,19 +358,10 @@ def decode_means(
     widths = running.vector_or_number("std", std, rows.dim)
     if not (widths > 0.0).all():
         raise InputError("std must be above 0 in every column")
-    scales = [[float(width)] for width in widths]
-    run = start(
-        "decode_means",
-        rows,
-        budget,
-        [(mean_partitions(scales), rows.n)],
-        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
-    )
-    if thresholds.theory:
-        needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
-        warn_few("decode_means", thresholds, needed, rows.n)
+    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
+    run = _start_means("decode_means", rows, widths, budget, thresholds, beta, **options)
     with run.paid():
-        lists = [column[0] for column in release_means(run, scales, thresholds)]
+        lists = [column[0] for column in release_means(run, widths[:, None].tolist(), thresholds)]
         return MeanLists(
             scale=widths,
             means=tuple(item.entries for item in lists),
@@ -539,13 +520,26 @@ def decode_axis_aligned(
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)
     beta = validation.probability("failure_prob", failure_prob)
     white = linear_rows(rows, solve_triangular(factor, np.eye(rows.dim), lower=True))
-    scales = [[1.0]] * rows.dim
-    run = start("decode_axis_aligned", white, budget, [(mean_partitions(scales), rows.n)], **options)
+    run = _start_means("decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, beta, **options)
+    with run.paid():
+        return _lists(run, release_means(run, [[1.0]] * rows.dim, thresholds), thresholds, rows.columns, factor)
+
+
+def _start_means(
+    name: str,
+    rows: Rows,
+    widths: FloatArray,
+    budget: Budget,
+    thresholds: Thresholds,
+    beta: float,
+    **options: Any,
+) -> Run:
+    """The run of a decoder that knows the scale of each column, after all checks and warnings."""
+    run = start(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)
     if thresholds.theory:
         needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
-        warn_few("decode_axis_aligned", thresholds, needed, rows.n)
-    with run.paid():
-        return _lists(run, release_means(run, scales, thresholds), thresholds, rows.columns, factor)
+        warn_few(name, thresholds, needed, rows.n)
+    return run
 
 
 def _decode(
@@ -588,7 +582,7 @@ def _decode(
 
 
 def _lists(
-    run: running.Run,
+    run: Run,
     found: list[list[CoarseList]],
     thresholds: Thresholds,
     columns: Any,

@@ -37,36 +37,17 @@ def _weight(min_weight: object) -> float:
 
 
 def scale_list_bound(min_weight: float) -> int:
-    """Scales that Algorithm 3 may return: floor(12 / w^2). (There are DYADIC_SCALES dyadic bins of doubles in all.)
-
-    Examples
-    --------
-    >>> scale_list_bound(0.5)
-    48
-    """
+    """Scales that Algorithm 3 may return: floor(12 / w^2). (There are DYADIC_SCALES dyadic bins of doubles in all.)"""
     return math.floor(12 / Fraction(_weight(min_weight)) ** 2)
 
 
 def mean_list_bound(min_weight: float) -> int:
-    """Means that Algorithm 2 may return for one scale: floor(12 / w).
-
-    Examples
-    --------
-    >>> mean_list_bound(0.5)
-    24
-    """
+    """Means that Algorithm 2 may return for one scale: floor(12 / w)."""
     return math.floor(12 / Fraction(_weight(min_weight)))
 
 
 def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: int = 1) -> float:
-    """Bound on the error of all counts of n rows (suppressed ones too) with probability 1 - failure_prob: the threshold and the
-    largest of 2 n noises, as Lemma 4.1 of the paper with constants.
-
-    Examples
-    --------
-    >>> round(histogram_error(ApproxDP(epsilon=1, delta=1e-6), 10_000, 0.05), 1)
-    51.7
-    """
+    """Bound on the error of all counts of n rows, suppressed ones too: the threshold and the largest of 2 n noises (Lemma 4.1)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     # The number of rows enters through the size of the integers only, and not beyond 2^35.
@@ -87,13 +68,7 @@ def _least_rows(needed: Callable[[int], float]) -> int:
 
 
 def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim: int = 1) -> int:
-    """Rows (two for each pair) with which Algorithm 3 finds a scale in [sigma, 2 sigma) of every Gaussian of weight `min_weight`.
-
-    Examples
-    --------
-    >>> variance_rows(0.5, ApproxDP(epsilon=1, delta=1e-6), 0.05)
-    9916
-    """
+    """Rows (two for each pair) with which Algorithm 3 finds a scale in [sigma, 2 sigma) of every Gaussian of that weight."""
     w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob) / dim
     sampling = 72.0 * math.log(2.0 / beta) / w**2
     return 2 * _least_rows(
@@ -102,13 +77,7 @@ def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim
 
 
 def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histograms: int = 1) -> int:
-    """Rows with which Algorithm 2 finds a mean within sigma, for one known scale, of every Gaussian of weight `min_weight`.
-
-    Examples
-    --------
-    >>> mean_rows(0.5, ApproxDP(epsilon=1, delta=1e-6), 0.05)
-    2410
-    """
+    """Rows with which Algorithm 2 finds a mean within sigma, for one known scale, of every Gaussian of weight `min_weight`."""
     w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob)
     sampling = 24.0 * math.log(2.0 / beta) / w
     return _least_rows(
@@ -117,13 +86,7 @@ def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histogr
 
 
 def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failure_prob: float) -> int:
-    """Rows with which minimum-distance selection among e^log_candidates hypotheses has slack accuracy / 2.
-
-    Examples
-    --------
-    >>> selection_rows(math.log(1000), 0.1, 1.0, 0.05)
-    60451
-    """
+    """Rows with which minimum-distance selection among e^log_candidates hypotheses has slack accuracy / 2."""
     alpha, eps = validation.positive("accuracy", accuracy), validation.positive("epsilon", epsilon)
     log_beta = math.log(4.0 / validation.probability("failure_prob", failure_prob))
     sets = math.log(2.0) + 2.0 * log_candidates + log_beta  # ln(2 S / beta') with S <= M^2
@@ -134,9 +97,6 @@ def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failu
 class MixtureSizes:
     """What Algorithm 1 of the paper asks for."""
 
-    n_components: int
-    dim: int
-    accuracy: float
     corruption_weight: float  # 1 - gamma = accuracy / (18 k), the least weight that is decoded
     scales: int  # with means_per_scale: bounds of the coarse lists of one coordinate
     means_per_scale: int
@@ -159,21 +119,6 @@ class MixtureSizes:
     def rows(self) -> int:
         """Rows of all three blocks."""
         return self.variance_rows + self.mean_rows + self.selection_rows
-
-    def check(self, n: int, *, max_candidates: int = 20_000) -> None:
-        """InfeasibleError, with the numbers, when n rows or a list of max_candidates are too few."""
-        advice = (
-            "pass public rows (their list is short and needs no delta), or use the practical learner; theory mode suits one "
-            "component and a large accuracy"
-        )
-        if self.candidates_paired > max_candidates:
-            size = _log(self.candidates_paired) / math.log(10.0)
-            raise InfeasibleError(
-                f"the list of candidates would have 10^{size:.1f} members, and {max_candidates} can be handled "
-                f"({self.n_components} components, {self.dim} columns, accuracy {self.accuracy:g}): {advice}"
-            )
-        if n < self.rows:
-            raise InfeasibleError(f"the theorem asks for {self.rows:.3g} rows, and there are {n}: {advice}")
 
 
 def _log(number: int) -> float:
@@ -223,9 +168,6 @@ def mixture_sizes(
     weights = math.comb(resolution + k - 1, k - 1)
     candidates, candidates_paired = crossed ** (d * k) * weights, paired ** (d * k) * weights
     return MixtureSizes(
-        n_components=k,
-        dim=d,
-        accuracy=alpha,
         corruption_weight=w,
         scales=scales,
         means_per_scale=means,
@@ -277,14 +219,8 @@ def gaussian_net(mean: float, scale: float, accuracy: float) -> FloatArray:
 def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> int:
     """How many different mixtures there are of `n_components` slots, each one of `n_candidates` components with a weight in whole
     units of 1/resolution: multisets of (component, weight) with weights that add up to one.
-
-    Examples
-    --------
-    >>> mixture_net_size(2, 2, 2)
-    7
     """
-    components = validation.integer("n_candidates", n_candidates, minimum=0)
-    k, r = _sizes(n_components, resolution)
+    components, k, r = n_candidates, n_components, resolution
     ways = [[0] * (r + 1) for _ in range(k + 1)]
     ways[0][0] = 1
     for weight in range(r + 1):
@@ -302,8 +238,7 @@ def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> i
 
 def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterator[tuple[IntArray, FloatArray]]:
     """The mixtures that `mixture_net_size` counts, each once: component numbers (k,) and weights (k,), by falling weight."""
-    components = validation.integer("n_candidates", n_candidates, minimum=0)
-    k, r = _sizes(n_components, resolution)
+    components, k, r = n_candidates, n_components, resolution
 
     def extend(slots: list[tuple[int, int]], left: int) -> Iterator[list[tuple[int, int]]]:
         missing = k - len(slots)
@@ -322,13 +257,6 @@ def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterat
             np.array([component for _, component in slots], dtype=np.int64),
             np.array([weight for weight, _ in slots], dtype=np.float64) / r,
         )
-
-
-def _sizes(n_components: int, resolution: int) -> tuple[int, int]:
-    return (
-        validation.integer("n_components", n_components, minimum=1),
-        validation.integer("resolution", resolution, minimum=1),
-    )
 
 
 # What the list decoders release: coarse lists for each column, and the fine nets that follow from them.
@@ -529,6 +457,4 @@ class AxisAlignedLists(_Lists):
         """Length of the product of all columns' fine lists, exact; each column at accuracy / dim, so that products are at
         accuracy."""
         alpha = validation.positive("accuracy", accuracy)
-        # Length of the product of lists, as an exact integer.
-        sizes = [self.net_size(column, alpha / self.dim) for column in range(self.dim)]
-        return math.prod(sizes)
+        return math.prod(self.net_size(column, alpha / self.dim) for column in range(self.dim))

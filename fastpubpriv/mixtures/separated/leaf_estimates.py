@@ -23,20 +23,9 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.ladder import learn
+from fastpubpriv.estimators.ladder import learn, schedule
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
-from fastpubpriv.estimators.ladder.schedule import (
-    EARLY_SHARES,
-    LEAST_LAST,
-    MEAN_SHARES,
-    Outlook,
-    diagonal_radius,
-    full_plan,
-    mean_clip,
-    mean_radius,
-    outlook,
-)
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import Mode
@@ -112,36 +101,15 @@ class LeafEstimates:
         return shares
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeafCosts:
-    """Costs of a leaf stage, each that of its worse case: of the counts, and of all second moments with the mean step."""
+def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
+    """What a leaf stage may pay for its counts, and for all else: each the cost of its worse case.
 
-    counts: Fraction
-    learning: Fraction
-
-
-def leaf_costs(allowance: Fraction, *, pure: bool, count_cost: Fraction | None = None) -> LeafCosts:
-    """Divide what a leaf stage may cost.
-
-    Gaussian: counts within half of the mean's share are free; beyond, rho_cov + rho_count + rho_mean / 2 = allowance. Pure: a
-    move pays for everything, so the costs add up.
-
-    Examples
-    --------
-    >>> leaf_costs(Fraction(1), pure=False)
-    LeafCosts(counts=Fraction(1, 20), learning=Fraction(1, 1))
-    >>> leaf_costs(Fraction(1), pure=True)
-    LeafCosts(counts=Fraction(1, 20), learning=Fraction(19, 20))
+    With Gaussian noise counts within half of the mean's share are free; under pure DP a move pays for everything.
     """
-    free = Fraction(0) if pure else allowance * MEAN_SHARE / 2
-    counts = (allowance * PURE_COUNT_SHARE if pure else free) if count_cost is None else Fraction(count_cost)
-    if not 0 < counts < allowance:
-        raise InputError(f"count_cost must be between 0 and {float(allowance):.3g}, got {float(counts):.3g}")
-    if pure:
-        return LeafCosts(counts=counts, learning=allowance - counts)
-    if counts <= free:
-        return LeafCosts(counts=counts, learning=allowance)
-    return LeafCosts(counts=counts, learning=(allowance - counts) / (1 - MEAN_SHARE / 2))
+    if not pure:
+        return allowance * MEAN_SHARE / 2, allowance
+    counts = allowance * PURE_COUNT_SHARE
+    return counts, allowance - counts
 
 
 def leaf_draws(dim: int, n_leaves: int) -> int:
@@ -149,16 +117,21 @@ def leaf_draws(dim: int, n_leaves: int) -> int:
     return n_leaves * (1 + dim + 2 * lifted.MAX_ROUNDS * (dim + 1) ** 2)
 
 
-def check_leaf_grids(
-    dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool, count_cost: Fraction | None = None
-) -> None:
+def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
     """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
-    costs, public = leaf_costs(allowance, pure=pure, count_cost=count_cost), ("check",)
-    cluster_count_grid(costs.counts, n, pure=pure, clusters=n_leaves, lineage=public)
-    cluster_sum_grid(costs.learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
+    (counts, learning), public = leaf_costs(allowance, pure=pure), ("check",)
+    cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=public)
+    cluster_sum_grid(learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
     for rounds in (2, lifted.MAX_ROUNDS):
         for share in lifted.round_shares(rounds):
-            cluster_gram_grid(costs.learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public)
+            cluster_gram_grid(learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public)
+
+
+def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
+    """Bounds of a leaf about which only a ball is known that holds its rows; its mean lies within so many radii of the center."""
+    dim = len(center)
+    frame = Frame(frozen(center), np.asarray(radius), mean_radius, LEAF_COND_MAX * dim * PARENT_SLACK, source)
+    return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
 
 
 def leaf_frames(
@@ -171,8 +144,7 @@ def leaf_frames(
 ) -> list[LeafFrame]:
     """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
 
-    At least one of the rows `x_pub` must reach each leaf. `radii` are those of the nodes that the leaves were split from: they
-    bound a leaf with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
+    `radii` bound leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
     """
     frames = []
     for leaf, radius in zip(leaves, radii, strict=True):
@@ -201,10 +173,7 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
         if not 0.0 < radius < math.inf:
             raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
         own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
-        frame = Frame(
-            frozen(rows.mean(axis=0)), np.asarray(radius), own, LEAF_COND_MAX * dim * PARENT_SLACK, "radius of the node"
-        )
-        return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
+        return ball_frame(rows.mean(axis=0), radius, own, "radius of the node")
     if frame.scale.ndim == 0:
         return LeafFrame(frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1)))))
     return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
@@ -217,30 +186,24 @@ def learn_leaves(
     frames: Sequence[LeafFrame],
     *,
     allowance: Fraction,
-    count_cost: Fraction | None = None,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
 ) -> LeafEstimates:
     """Release counts, then means and covariances, of the rows that reach each of `leaves`: ids of nodes, none below another.
 
-    `allowance` is what all of it may cost, in rho (Gaussian accounts) or epsilon (pure); `count_cost` that of the counts, None for
-    what is free (Gaussian) or a twentieth (pure), see `leaf_costs`. `frames` are public bounds, one for each leaf. `failure_prob`
-    is shared by the leaves, for the constants of mode "theory". `rounds` of second moments are the same for all leaves; None takes
-    the most that the public rule gives to a leaf with enough rows.
+    `allowance` is what all of it may cost (`leaf_costs`), `frames` are public bounds, one for each leaf, and `failure_prob` is
+    shared by the leaves. `rounds` of second moments share a grid, so their number is common to all leaves; None takes the most that
+    the public rule gives to a leaf with enough rows.
 
-    Each release is one integer vector over all leaves, with exact sensitivities for a row that stays in its leaf and one that
-    moves. Every decision is a function of released and public values, and each leaf draws all its noise whatever its count.
-
-    Spec A 6.5. Later steps divide by max(noisy count, floor), never by a private size. The rounds share a grid, so their number is
-    common to all leaves.
+    Each leaf draws all its noise whatever its count, and sums are divided by max(noisy count, floor), never by a private size.
     """
     k, dim, account = len(leaves), tree.dim, run.account
     if len(frames) != k:
         raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
     routes = tree.routes(leaves)
-    costs = leaf_costs(allowance, pure=account.pure, count_cost=count_cost)
-    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=costs.counts)
+    count_cost, cost = leaf_costs(allowance, pure=account.pure)
+    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
     count_noise = float(counted.noise_std[0])
     floor = max(FLOOR_ROWS * (dim + 1), math.ceil(FLOOR_DEVIATIONS * count_noise))
     low = counted.value < floor
@@ -256,13 +219,13 @@ def learn_leaves(
         )
         for size, leaf in zip(sizes, frames, strict=True)
     ]
-    moving = Noise(account.pure, costs.learning, moving=True)
+    moving = Noise(account.pure, cost, moving=True)
     noise = partial(moving.gram, dim + 1)
     if rounds is None:
         rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
     states = [Recursion(leaf.frame.base(dim), problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
-    _second_moments(run, routes, states, problems, rounds, costs.learning)
-    means, mean_noise = _means(run, routes, states, sizes, costs.learning * MEAN_SHARE)
+    _second_moments(run, routes, states, problems, rounds, cost)
+    means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
 
     status, errors = [], np.full((2, k), math.inf)
     per_row = moving.vector(dim, MEAN_SHARE)
@@ -371,7 +334,7 @@ class Leaf:
     place: int
     base: PublicBase
     n: int
-    view: Outlook
+    view: schedule.Outlook
     structure: str
     low: bool
 
@@ -383,20 +346,18 @@ def leaf_ladder_draws(dim: int, n_leaves: int) -> int:
 
 def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
     """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
-    costs, lineage = leaf_costs(allowance, pure=pure), ("check",)
-    cluster_count_grid(costs.counts, n, pure=pure, clusters=n_leaves, lineage=lineage)
-    for share in (*MEAN_SHARES, Fraction(1)):
-        cluster_sum_grid(costs.learning * share, 2 * dim, n, pure=pure, clusters=n_leaves, lineage=lineage)
-        for part in (*EARLY_SHARES, LEAST_LAST, Fraction(1)) if share < 1 else ():
-            cost = costs.learning * (1 - share) * part
+    (counts, learning), lineage = leaf_costs(allowance, pure=pure), ("check",)
+    cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=lineage)
+    for share in (*schedule.MEAN_SHARES, Fraction(1)):
+        cluster_sum_grid(learning * share, 2 * dim, n, pure=pure, clusters=n_leaves, lineage=lineage)
+        for part in (*schedule.EARLY_SHARES, schedule.LEAST_LAST, Fraction(1)) if share < 1 else ():
+            cost = learning * (1 - share) * part
             cluster_gram_grid(cost, dim + 1, n, pure=pure, clusters=n_leaves, lineage=lineage)
 
 
 def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicBase]:
-    """What the public rows that reach each leaf say.
-
-    A column whose values are equal in a leaf borrows its scale from the nearest node above in which they are not; so does every
-    column of a leaf with a single public row, or equal ones.
+    """What the public rows that reach each leaf say; a column whose values are equal there borrows its scale from the nearest node
+    above in which they are not.
     """
     found = []
     for leaf in leaves:
@@ -428,10 +389,7 @@ def learn_leaf_ladder(
     kept: KeptNodes | None = None,
 ) -> LeafEstimates:
     """Release counts, then what each leaf's rung asks for, of the rows that reach it; as `learn_leaves`, with the leaves that take
-    part.
-
-    `bases` are what public rows say about each leaf (`leaf_bases`), `structure` the rung of all leaves, or "auto", and `kept` what
-    the search found out about the nodes of an array's rows.
+    part: `bases` (`leaf_bases`) take the place of frames, `structure` is the rung of all leaves, or "auto".
     """
     account = run.account
     routes = tree.routes(leaves)
@@ -439,10 +397,10 @@ def learn_leaf_ladder(
         kept.watch(routes)
     if len(bases) != len(leaves):
         raise InputError(f"{len(leaves)} leaves need as many bases, got {len(bases)}")
-    costs = leaf_costs(allowance, pure=account.pure)
-    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=costs.counts)
+    count_cost, cost = leaf_costs(allowance, pure=account.pure)
+    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
     count_noise = float(counted.noise_std[0])
-    noise = Noise(account.pure, costs.learning, moving=True)
+    noise = Noise(account.pure, cost, moving=True)
     floor = max(FLOOR_ROWS, math.ceil(LADDER_FLOOR_DEVIATIONS * count_noise))
     grown = [
         _leaf(place, base, count, floor, run.rows.n, noise, structure)
@@ -451,7 +409,7 @@ def learn_leaf_ladder(
     full = [leaf for leaf in grown if leaf.structure == "full"]
     mean_share = max((leaf.view.mean_share for leaf in full), default=Fraction(1))
     resolved = _release_full(run, routes, full, noise.part(1 - mean_share)) if full else {}
-    climbed = _vectors(run, routes, grown, resolved, costs.learning * mean_share)
+    climbed = _vectors(run, routes, grown, resolved, cost * mean_share)
     return LeafEstimates(
         means=frozen([each.mean for each in climbed]),
         covariances=frozen([each.covariance for each in climbed]),
@@ -469,7 +427,7 @@ def learn_leaf_ladder(
 def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
     """Decide the rung of a leaf by its released count."""
     n = max(floor, min(round(count), n_priv))
-    view = outlook(base.strength, n, noise)
+    view = schedule.outlook(base.strength, n, noise)
     best = view.best if structure == "auto" else structure
     low = count < floor
     return Leaf(place, base, n, view, "public" if low else best, low)
@@ -477,7 +435,7 @@ def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, n
 
 def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> dict[int, tuple[Resolved, int]]:
     """All rounds, each one release for all leaves on the full rung; by place, what they gave and the number of rounds."""
-    rungs = [FullRung(leaf.base, full_plan(leaf.base.strength, leaf.n, noise)) for leaf in full]
+    rungs = [FullRung(leaf.base, schedule.full_plan(leaf.base.strength, leaf.n, noise)) for leaf in full]
     while True:
         steps = [rung.step() for rung in rungs]
         share = max((step.share for step in steps if step.share is not None), default=None)
@@ -537,12 +495,14 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
     """What a leaf asks of its rows last: a mean, a mean with squares, or the mean in whitened coordinates."""
     base = leaf.base
     if leaf.structure == "mean":
-        return LeafVector(target=leaf.place, rule=base.affine, radius=mean_radius(base.strength))
+        return LeafVector(target=leaf.place, rule=base.affine, radius=schedule.mean_radius(base.strength))
     if leaf.structure == "diagonal":
         features = AxisFeatures(center=base.center, matrix=base.inverse)
-        return LeafVector(target=leaf.place, rule=features, radius=diagonal_radius(base.strength))
+        return LeafVector(target=leaf.place, rule=features, radius=schedule.diagonal_radius(base.strength))
     return LeafVector(
-        target=leaf.place, rule=mean_step_map(base, resolved[leaf.place][0]), radius=mean_clip(base.strength.dim)
+        target=leaf.place,
+        rule=mean_step_map(base, resolved[leaf.place][0]),
+        radius=schedule.mean_clip(base.strength.dim),
     )
 
 
@@ -566,3 +526,7 @@ def _details(leaf: Leaf, found: learn.Climbed) -> dict[str, Any]:
         "base": leaf.base.source,
         **found.details,
     }
+
+
+# Of each mode: the bound of the draws, and what refuses a stage before the debit.
+STAGES = {"practical": (leaf_ladder_draws, check_leaf_ladder_grids), "theory": (leaf_draws, check_leaf_grids)}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -19,57 +18,14 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
 from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Prediction, outlook
-from fastpubpriv.estimators.preconditioner import Frame
 from fastpubpriv.estimators.radii import Mode, failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
-from fastpubpriv.mixtures.separated.leaf_estimates import (
-    FLOOR_DEVIATIONS,
-    FLOOR_ROWS,
-    LEAF_COND_MAX,
-    LeafEstimates,
-    LeafFrame,
-    check_leaf_grids,
-    check_leaf_ladder_grids,
-    leaf_bases,
-    leaf_draws,
-    leaf_frames,
-    leaf_ladder_draws,
-    learn_leaf_ladder,
-    learn_leaves,
-)
-from fastpubpriv.mixtures.separated.public_shapes import SEED, Scaling, nearest_centers, refuse_too_much
-from fastpubpriv.mixtures.separated.search_state import (
-    Clustering,
-    ClusterTree,
-    Search,
-    cluster_public,
-    column_variances,
-    leading,
-    overall_variance,
-    shrunken,
-)
-from fastpubpriv.mixtures.separated.searches import (
-    METHODS,
-    SearchMethod,
-    Shape,
-    check_search_grids,
-    choose_method,
-    search_draws,
-    search_scaling,
-    tree_depth,
-)
-from fastpubpriv.mixtures.separated.soft_em import (
-    SEARCHES,
-    Plan,
-    budget_noise,
-    check_soft_grids,
-    component_words,
-    learn_rounds,
-    public_starts,
-    soft_draws,
-)
+from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
+from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
+from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
+from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid, gaussian_sum_grid
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
@@ -88,36 +44,21 @@ MOST_COMPONENTS = 1000
 TYPICAL_ROUNDS = 6
 
 
-def find_components(
-    run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
-) -> Clustering:
-    """Search for the components; `cost` is what the private queries of the search may cost in all."""
-    search = Search(run, public, shape.n_components, shape.min_weight, scaling=scaling)
-    depth = tree_depth(method, shape)
-    if depth:
-        search.scope = run.account.tree(cost, depth)
-    if shape.n_components == 1:
-        return search.finish([search.root()])
-    find = method.learn if shape.mode == "practical" else method.theory
-    assert find is not None
-    return find(search)
-
-
 def checked_search(
     method: str, shape: Shape, structure: str, public: FloatArray, *, n_priv: int, budget: Budget
 ) -> SearchMethod:
     """The search to run, if mode, structure and budget allow it."""
     pure = isinstance(budget, PureDP)
     noise = math.inf if structure != "auto" else expected_noise(shape, n_priv, budget)
-    chosen = choose_method(method, shape, pure=pure, noise=noise)
+    chosen = searches.choose_method(method, shape, pure=pure, noise=noise)
     if chosen.soft and structure not in ("auto", "full"):
         raise InputError(f"structure={structure!r} is not for method='soft_em', which learns full covariances")
     if shape.mode == "theory" and chosen.theory is None:
-        proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
+        proved = " and ".join(repr(name) for name, each in searches.METHODS.items() if each.theory is not None)
         raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
     if shape.mode == "theory" and structure not in ("auto", "full"):
         raise InputError(f"structure={structure!r} belongs to mode='practical'; mode='theory' has structure='full'")
-    if tree_depth(chosen, shape) and pure:
+    if searches.tree_depth(chosen, shape) and pure:
         raise BudgetError(
             f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
             "pass ZCDP or ApproxDP, or method='public_pca'"
@@ -131,8 +72,8 @@ def expected_noise(shape: Shape, n_priv: int, budget: Any) -> float:
     """`budget_noise` of a call; infinite where soft EM has no noise to run with."""
     if not isinstance(budget, Budget) or isinstance(budget, PureDP):
         return math.inf
-    _, rho = allowance_of(budget, soft_draws(shape.dim, shape.n_components))
-    return budget_noise(shape.dim, shape.n_components, n_priv, float(rho))
+    _, rho = allowance_of(budget, soft_em.soft_draws(shape.dim, shape.n_components))
+    return soft_em.budget_noise(shape.dim, shape.n_components, n_priv, float(rho))
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
@@ -181,37 +122,28 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeafStage:
-    """How the components are learnt once they have been found: draws and grids before the debit, releases after it."""
-
-    draws: Callable[[int, int], int]
-    check: Callable[..., None]
-    learn: Callable[..., tuple[LeafEstimates, str]]
-
-
-def _by_ladder(
-    run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
-) -> tuple[LeafEstimates, str]:
-    bases = leaf_bases(found.tree, found.leaves, public)
-    leaves = learn_leaf_ladder(
-        run, found.tree, found.leaves, bases, allowance=allowance, structure=structure, kept=found.kept
+def learn_gaussians(
+    run: Run, found: Clustering, public: FloatArray, shape: Shape, *, allowance: Fraction, structure: str
+) -> tuple[leaf_estimates.LeafEstimates, str]:
+    """The Gaussians of the components that were found, and where the range of the first comes from."""
+    tree, leaves, failure_prob = found.tree, found.leaves, shape.failure_prob
+    if shape.mode == "practical":
+        bases = leaf_estimates.leaf_bases(tree, leaves, public)
+        learnt = leaf_estimates.learn_leaf_ladder(
+            run, tree, leaves, bases, allowance=allowance, structure=structure, kept=found.kept
+        )
+        return learnt, bases[0].source
+    frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=failure_prob)
+    learnt = leaf_estimates.learn_leaves(
+        run, tree, leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
     )
-    return leaves, bases[0].source
+    return learnt, frames[0].frame.source
 
 
-def _lifted(
-    run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
-) -> tuple[LeafEstimates, str]:
-    frames = leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
-    leaves = learn_leaves(
-        run, found.tree, found.leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
-    )
-    return leaves, frames[0].frame.source
-
-
-LADDER_STAGE = LeafStage(draws=leaf_ladder_draws, check=check_leaf_ladder_grids, learn=_by_ladder)
-LIFTED_STAGE = LeafStage(draws=leaf_draws, check=check_leaf_grids, learn=_lifted)
+def divided(chosen: SearchMethod, shape: Shape, allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
+    """What a search may cost, and what is left for the leaves after it and the count of the fit."""
+    search = allowance * SEARCH_SHARE if searches.tree_depth(chosen, shape) else Fraction(0)
+    return search, allowance - search - (allowance * fit.count_share(pure=pure) if shape.mode == "practical" else 0)
 
 
 def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
@@ -232,7 +164,7 @@ def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
 def put_together(
     run: Run,
     clustering: Clustering,
-    leaves: LeafEstimates,
+    leaves: leaf_estimates.LeafEstimates,
     *,
     method: str,
     source: str,
@@ -373,13 +305,13 @@ def learn_separated_mixture(
         raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
     k, weight = check_components(n_components, min_weight, len(public), rows.n)
     running.require_squares("learn_separated_mixture", rows.dim, 8 * (k + 2))
-    method = METHODS.choose(method)
+    method = searches.METHODS.choose(method)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     structure = validation.choice("structure", structure, ("auto", *STRUCTURES))
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
-    overall_variance(public)
+    search_state.overall_variance(public)
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
@@ -406,24 +338,20 @@ def _learn_leaves(
     **options: Any,
 ) -> MixtureResult:
     """A search, a Gaussian for each leaf, and in mode "practical" a count of how well they fit."""
-    k, depth, practical = shape.n_components, tree_depth(chosen, shape), shape.mode == "practical"
-    stage = LADDER_STAGE if practical else LIFTED_STAGE
-    scaling = search_scaling(chosen, shape, public)
-    draws = search_draws(chosen, shape) + stage.draws(rows.dim, k) + (fit.count_draws(k) if practical else 0)
+    k, depth, practical = shape.n_components, searches.tree_depth(chosen, shape), shape.mode == "practical"
+    stage_draws, check_stage = leaf_estimates.STAGES[shape.mode]
+    scaling = searches.search_scaling(chosen, shape, public)
+    draws = searches.search_draws(chosen, shape) + stage_draws(rows.dim, k) + (fit.count_draws(k) if practical else 0)
     run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance, pure = run.account.allowance, run.account.pure
-    search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
-    count_cost = allowance * fit.count_share(pure=pure) if practical else Fraction(0)
-    left = allowance - search_cost - count_cost
+    search_cost, left = divided(chosen, shape, allowance, pure=pure)
     if depth:
-        check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
-    stage.check(rows.dim, rows.n, k, left, pure=pure)
+        searches.check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
+    check_stage(rows.dim, rows.n, k, left, pure=pure)
     warn_if_hopeless(run, rows.n * shape.min_weight, component_errors(shape, rows.n, pure=pure, allowance=left))
     with run.paid():
-        found = find_components(run, public, shape, chosen, search_cost, scaling)
-        leaves, source = stage.learn(
-            run, found, public, allowance=left, structure=structure, failure_prob=shape.failure_prob
-        )
+        found = searches.find_components(run, public, shape, chosen, search_cost, scaling)
+        leaves, source = learn_gaussians(run, found, public, shape, allowance=left, structure=structure)
         learnt = put_together(
             run,
             found,
@@ -452,19 +380,19 @@ def _learn_rounds(
 ) -> MixtureResult:
     """Rounds of soft EM from several starts, and a count of how well they fit."""
     k, dim, n = shape.n_components, shape.dim, rows.n
-    fits = public_starts(public, shape)
-    draws = search_draws(chosen, shape) + soft_draws(dim, k)
+    fits = soft_em.public_starts(public, shape)
+    draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
     run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
-    plan = Plan.of(dim, k, n, len(public), float(allowance))
+    plan = soft_em.Plan.of(dim, k, n, len(public), float(allowance))
     for name in plan.searches:
-        search = METHODS[name]
-        check_search_grids(allowance * SEARCHES[name], search.depth(shape), search, dim, n)
-    check_soft_grids(plan, dim, k, n, allowance)
+        search = searches.METHODS[name]
+        searches.check_search_grids(allowance * soft_em.SEARCHES[name], search.depth(shape), search, dim, n)
+    soft_em.check_soft_grids(plan, dim, k, n, allowance)
     expected = n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
     with run.paid():
-        state, facts = learn_rounds(run, public, shape, plan, fits)
+        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits)
         assert state.noise is not None
         assert state.counts is not None
         weights = np.maximum(state.at.weights, weight_floor / k)
@@ -472,7 +400,7 @@ def _learn_rounds(
             weights=frozen(weights / weights.sum()),
             means=frozen(state.at.means),
             covariances=frozen(state.at.covariances),
-            status=component_words(state, FLOOR_ROWS, guarded=facts["guarded"]),
+            status=soft_em.component_words(state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"]),
             method=chosen.name,
             columns=rows.columns,
             diagnostics={
@@ -539,14 +467,14 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     if k > len(points):
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
     running.require_squares("public_only", points.shape[1], 2 * k + 4)
-    levels, equal = column_variances(points)
-    tree, reached = cluster_public(points, k)
+    levels, equal = search_state.column_variances(points)
+    tree, reached = search_state.cluster_public(points, k)
     groups = [(leaf, points[reached == leaf]) for leaf in tree.leaves]
     groups = [(leaf, group) for leaf, group in groups if len(group)]
     return MixtureResult(
         weights=frozen([len(group) / len(points) for _, group in groups]),
         means=frozen([group.mean(axis=0) for _, group in groups]),
-        covariances=frozen([shrunken(group, levels) for _, group in groups]),
+        covariances=frozen([search_state.shrunken(group, levels) for _, group in groups]),
         status=("ok",) * len(groups),
         method="public_only",
         tree=tree,
@@ -594,7 +522,10 @@ def private_lloyd(
         counted = run.release(LeafCounts(routes=routes), name=f"{turn}: counts", cost=share / 2)
         sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
         summed = run.release(sums, name=f"{turn}: sums", cost=share, clip_radius=radius)
-        floor = max(FLOOR_ROWS * (len(projection) + 1), FLOOR_DEVIATIONS * float(counted.noise_std[0]))
+        floor = max(
+            leaf_estimates.FLOOR_ROWS * (len(projection) + 1),
+            leaf_estimates.FLOOR_DEVIATIONS * float(counted.noise_std[0]),
+        )
         moved = summed.value / np.maximum(counted.value, floor)[:, None]
         length = np.linalg.norm(moved, axis=1, keepdims=True)
         moved *= np.minimum(1.0, radius / np.maximum(length, radius))
@@ -604,14 +535,6 @@ def private_lloyd(
         lost = busiest + starting_centers(count, len(projection), radius * 0.5 ** (index + 1))
         centers = np.where(enough[:, None], moved, lost if index < ITERATIONS - 1 else centers)
     return centers
-
-
-def ball_frame(center: FloatArray, radius: float) -> LeafFrame:
-    """Bounds of a leaf about which only a ball is known that holds all rows."""
-    dim = len(center)
-    # The mean is somewhere in the leaf, and so within the ball's diameter of the centre; every variance is at most radius^2.
-    frame = Frame(frozen(center), np.asarray(radius), 2.0, LEAF_COND_MAX * dim * 100.0, "argument")
-    return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
 
 
 @shared_docs
@@ -692,14 +615,14 @@ def no_public_baseline(
         "no_public_baseline",
         rows,
         budget,
-        draws=rows.dim**2 + ITERATIONS * k * (count + 1) + leaf_draws(rows.dim, k),
+        draws=rows.dim**2 + ITERATIONS * k * (count + 1) + leaf_estimates.leaf_draws(rows.dim, k),
         **running.asked(ledger, random_state, threads, progress),
     )
     share = run.account.allowance * THIRD
     gaussian_gram_grid(share, rows.dim, rows.n)
     gaussian_sum_grid(share / ITERATIONS, count, rows.n)
     gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
-    check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
+    leaf_estimates.check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     expected = rows.n / k
     predicted = lifted_errors(
         rows.dim, expected, pure=False, allowance=share, mode="practical", failure_prob=failure_prob
@@ -712,16 +635,19 @@ def no_public_baseline(
             cost=share,
             clip_radius=ball,
         )
-        projection = leading(released.value, count)
+        projection = search_state.leading(released.value, count)
         centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
         # Two centres at one place would leave a cluster without rows.
         centers = centers[np.unique(nearest_centers(centers, centers)[0])]
         tree = ClusterTree.root(rows.dim)
         if len(centers) > 1:
             tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
-        frames = [ball_frame(middle + projection.T @ at, ball) for at in centers]
+        # The mean is somewhere in the leaf, and so within the ball's diameter of the center.
+        frames = [leaf_estimates.ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
         found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
-        leaves = learn_leaves(run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob)
+        leaves = leaf_estimates.learn_leaves(
+            run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob
+        )
         return put_together(
             run,
             found,

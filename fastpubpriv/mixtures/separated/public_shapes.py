@@ -177,8 +177,7 @@ class Gap:
 
 def distances(points: FloatArray, center: FloatArray) -> FloatArray:
     """Distances of rows (m, dim) from a centre, (m,)."""
-    offsets = points - center
-    away: FloatArray = np.sqrt(np.einsum("ij,ij->i", offsets, offsets))
+    away: FloatArray = np.sqrt(squared_distances(points, center))
     return away
 
 

@@ -230,11 +230,7 @@ def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, 
 
 
 def shrunken(points: FloatArray, overall: FloatArray) -> FloatArray:
-    """Covariance of a few rows (m, dim), pulled towards its diagonal as far as m leaves it open: whatever the units of the columns.
-
-    `overall` (dim,) are the variances of the columns that stand in where the rows of a group coincide; a column that is constant
-    everywhere has the typical one of the others.
-    """
+    """Covariance of a few rows (m, dim), pulled towards its diagonal as far as m leaves it open; `overall` stands in for zeros."""
     m, dim = points.shape
     offsets = points - points.mean(axis=0)
     sample = offsets.T @ offsets / max(m - 1, 1)
@@ -273,11 +269,7 @@ LEAST_RADIUS = 1e-100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """A node of the tree with its public rows.
-
-    `rows` are positions of public rows; `depth` counts the nodes above it that asked a private query; `radius` is that of the
-    public ball in which its rows lie, for the day when it has one row only.
-    """
+    """A node of the tree: positions of its public rows, how many nodes above asked private queries, radius of its public ball."""
 
     id: int
     rows: IntArray
@@ -287,11 +279,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clustering:
-    """A finished search: the tree, the leaves that are components, and what was released on the way.
-
-    `scales` (one for each leaf) is the radius of a public ball around the leaf's public rows or their parent's; `kept` is for the
-    passes that follow, and private.
-    """
+    """A finished search: the tree, leaves with radii of public balls around them, and what was released; `kept` is private."""
 
     tree: ClusterTree
     leaves: tuple[int, ...]
@@ -360,10 +348,7 @@ class Search:
         count: int,
         share: Fraction = DIRECTIONS_SHARE,
     ) -> FloatArray:
-        """Projection (count, dim) of rows to the leading directions of the private rows of a node, clipped to a public ball.
-
-        The ball has this radius around the image of the center; the directions are orthonormal there.
-        """
+        """Projection (count, dim) to the leading directions of a node's private rows, clipped to a ball in scaled coordinates."""
         name = f"node {node.id}: directions"
         affine = AffineMap(dim=self.run.rows.dim, center=center, matrix=self.scaling.matrix)
         released = self.run.release(
@@ -413,18 +398,14 @@ class Search:
     ) -> tuple[Node, Node]:
         """Cut a node by a ball; returns the children (inside, outside) with their public rows."""
         self.tree = self.tree.split_ball(node.id, origin=origin, projection=projection, center=center, radius=radius)
-        inside, outside = self.tree.children(node.id)
-        # By the same code as private rows, so that a row on the surface is on the same side in every pass.
-        within = self.tree.members(self.public[node.rows], inside)
-        return (
-            Node(id=inside, rows=node.rows[within], depth=depth, radius=self.scale_of(node.rows[within], node)),
-            Node(id=outside, rows=node.rows[~within], depth=depth, radius=self.scale_of(node.rows[~within], node)),
-        )
+        inside, outside = (self.child(each, node, depth) for each in self.tree.children(node.id))
+        return inside, outside
 
-    def scale_of(self, rows: IntArray, parent: Node) -> float:
-        """Radius of a public ball around public rows; that of the parent where they coincide."""
+    def child(self, name: int, parent: Node, depth: int) -> Node:
+        """A node below another: its public rows, routed by the same code as private rows, and their radius where they differ."""
+        rows = parent.rows[self.tree.members(self.public[parent.rows], name)]
         spread = widest(self.public[rows]) if len(rows) > 1 else 0.0
-        return spread if spread > 0.0 else parent.radius
+        return Node(id=name, rows=rows, depth=depth, radius=spread if spread > 0.0 else parent.radius)
 
     def finish(self, leaves: Sequence[Node]) -> Clustering:
         """The result; leaves in the order of their ids."""

@@ -9,39 +9,20 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.radii import Mode
-from fastpubpriv.mixtures.separated.public_shapes import (
-    DATA_UNITS,
-    STEP_FACTOR,
-    Ball,
-    Gap,
-    Scaling,
-    column_scaling,
-    find_supercluster,
-    first_terrific,
-    kmeans,
-    public_directions,
-    rows_for_gaps,
-    widest_gap,
-)
-from fastpubpriv.mixtures.separated.search_state import (
-    DIRECTIONS_SHARE,
-    HISTOGRAM_SHARE,
-    Clustering,
-    Node,
-    Search,
-    usable_radius,
-    widest,
-)
+from fastpubpriv.mixtures.separated import public_shapes, search_state
+from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, first_terrific, kmeans
+from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
-from fastpubpriv.session import Method, Registry
+from fastpubpriv.session import Method, Registry, Run
 
 # Rows are clipped this much beyond the farthest public row of their node.
 CLIP_MARGIN = 1.15
@@ -64,7 +45,7 @@ def practical_depth(n_components: int) -> int:
     return max(1, n_components - 1)
 
 
-def histogram_edges(gap: Gap) -> FloatArray:
+def histogram_edges(gap: public_shapes.Gap) -> FloatArray:
     """Radii at which private rows are counted: the public gap and a little more, in even steps of the logarithm."""
     inner = math.log(max(gap.inner, gap.outer / WIDEST_GAP)) - OVERHANG
     outer = math.log(gap.outer) + OVERHANG
@@ -92,16 +73,16 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
     }
 
 
-def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[Gap, FloatArray]]:
+def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
     """The widest gap among the projected public rows of a node and its centre; then the widest around twice as many rows.
 
     Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
     """
-    looked = rows_for_gaps(seen, wanted)
+    looked = public_shapes.rows_for_gaps(seen, wanted)
     # The same share of the rows that are looked at must lie on either side.
     least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
     for _ in range(ATTEMPTS):
-        gap = widest_gap(looked, min_count=least)
+        gap = public_shapes.widest_gap(looked, min_count=least)
         if gap is None or gap.ratio < LEAST_GAP or not usable_radius(gap.outer, seen):
             return
         yield gap, looked[gap.index]
@@ -128,7 +109,7 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
             projection=projection,
             center=middle,
             edges=edges,
-            share=HISTOGRAM_SHARE / ATTEMPTS,
+            share=search_state.HISTOGRAM_SHARE / ATTEMPTS,
             attempt=attempt,
         )
         found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
@@ -175,15 +156,12 @@ def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *,
     before, nodes = search.tree, [root]
     while len(centers) > 1:
         search.tree = before.split_nearest(root.id, origin=origin, projection=projection, centers=centers)
-        members = [np.flatnonzero(search.tree.members(search.public, child)) for child in search.tree.children(root.id)]
-        if all(len(rows) for rows in members):
-            nodes = [
-                Node(id=child, rows=rows, depth=depth, radius=search.scale_of(rows, root))
-                for child, rows in zip(search.tree.children(root.id), members, strict=True)
-            ]
+        children = [search.child(each, root, depth) for each in search.tree.children(root.id)]
+        if all(len(child.rows) for child in children):
+            nodes = children
             break
         # A centre that rounding left without a public row; no Gaussian could be learnt there.
-        centers = centers[[len(rows) > 0 for rows in members]]
+        centers = centers[[len(child.rows) > 0 for child in children]]
         search.tree = before
     return search.finish(nodes)
 
@@ -216,14 +194,6 @@ PRIVATE_SHELL = 5.0
 # The shell may hold this share of the rows that either side must have.
 SHELL_SHARE = 1.0 / 320.0
 
-# Least radius of the partitioner for a ball of radius R in `dim` columns; None searches while a ball can qualify.
-LeastRadius = Callable[[float, int], "float | None"]
-
-
-def search_on(radius: float, dim: int) -> float | None:
-    """The rule that misses nothing."""
-    return None
-
 
 def proof_depth(n_components: int) -> int:
     """Most nodes on a path that ask private queries."""
@@ -236,16 +206,15 @@ def accepted(counts: FloatArray, least: float) -> bool:
     return inside >= least and shell < SHELL_SHARE * least and outside >= least
 
 
-def partition(
-    search: Search, node: Node, *, center: FloatArray, radius: float, least_radius: LeastRadius
-) -> tuple[Node, Node] | None:
+def partition(search: Search, node: Node, *, center: FloatArray, radius: float) -> tuple[Node, Node] | None:
     """Algorithm 5 on the rows of a supercluster: one private histogram if a public ball qualifies, else none."""
     points = search.public[node.rows]
-    dim = points.shape[1]
     payer = search.payer(node)
-    projection = search.directions(node, payer, center=center, radius=radius, count=min(search.n_components, dim))
+    count = min(search.n_components, points.shape[1])
+    projection = search.directions(node, payer, center=center, radius=radius, count=count)
     seen = (points - center) @ projection.T
-    ball = first_terrific(seen, min_count=search.least_public, radius_max=radius, radius_min=least_radius(radius, dim))
+    # The printed least radius, that of the ball over the root of the columns, stops too early.
+    ball = first_terrific(seen, min_count=search.least_public, radius_max=radius, radius_min=None)
     if ball is None:
         return None
     edges = np.array([ball.radius, PRIVATE_SHELL * ball.radius])
@@ -256,7 +225,12 @@ def partition(
 
 
 def _split(
-    search: Search, node: Node, origin: FloatArray, projection: FloatArray, ball: Ball, counts: FloatArray | None
+    search: Search,
+    node: Node,
+    origin: FloatArray,
+    projection: FloatArray,
+    ball: public_shapes.Ball,
+    counts: FloatArray | None,
 ) -> tuple[Node, Node]:
     children = search.split_ball(
         node,
@@ -273,78 +247,69 @@ def _split(
     return children
 
 
-def left_over(queue: deque[Node], room: int) -> list[Node]:
-    """Nodes that nobody had time to look at, as far as there is room for components; the rows of others are left out."""
-    return list(queue)[:room]
+# A node that became a leaf, or None, and the nodes that it was cut into.
+Parts = tuple[Node | None, tuple[Node, ...]]
 
 
-def hard_search(
-    search: Search, *, step_factor: float = STEP_FACTOR, least_radius: LeastRadius = search_on
-) -> Clustering:
+def proved_search(search: Search, *, cut: Callable[[Search, Node], Parts]) -> Clustering:
+    """Cut node after node, first come first served; of those that nobody had time for as many are leaves as there is room for."""
+    k = search.n_components
+    queue, leaves = deque([search.root()]), list[Node]()
+    for _ in range(2 * k - 1):
+        if len(leaves) == k or not queue:
+            break
+        leaf, parts = cut(search, queue.popleft())
+        leaves += [] if leaf is None else [leaf]
+        queue.extend(parts)
+    return search.finish([*leaves, *list(queue)[: k - len(leaves)]])
+
+
+def hard_cut(search: Search, node: Node) -> Parts:
     """Algorithm 6: supercluster, private directions, partition. Rows beyond a supercluster are left out where no public row is."""
-    k = search.n_components
-    queue, leaves = deque([search.root()]), list[Node]()
-    for _ in range(2 * k - 1):
-        if len(leaves) == k or not queue:
-            break
-        node = queue.popleft()
-        if len(node.rows) < 2 or node.depth >= proof_depth(k):
-            leaves.append(node)
-            continue
-        points = search.public[node.rows]
-        ball = find_supercluster(points, k, step_factor=step_factor)
-        if not usable_radius(ball.radius, points):
-            leaves.append(node)
-            continue
-        inner, outer = search.split_ball(
-            node,
-            origin=ball.center,
-            projection=None,
-            center=np.zeros(points.shape[1]),
-            radius=ball.radius,
-            depth=node.depth,
-        )
-        if len(outer.rows):
-            queue.append(outer)
-        inner = Node(id=inner.id, rows=inner.rows, depth=inner.depth, radius=ball.radius)
-        cut = partition(search, inner, center=ball.center, radius=ball.radius, least_radius=least_radius)
-        if cut is None:
-            leaves.append(inner)
-        else:
-            queue.extend(cut)
-    return search.finish([*leaves, *left_over(queue, k - len(leaves))])
+    k, points = search.n_components, search.public[node.rows]
+    if len(node.rows) < 2 or node.depth >= proof_depth(k):
+        return node, ()
+    ball = public_shapes.find_supercluster(points, k)
+    if not usable_radius(ball.radius, points):
+        return node, ()
+    inner, outer = search.split_ball(
+        node,
+        origin=ball.center,
+        projection=None,
+        center=np.zeros(points.shape[1]),
+        radius=ball.radius,
+        depth=node.depth,
+    )
+    beyond = (outer,) if len(outer.rows) else ()
+    inner = replace(inner, radius=ball.radius)
+    parts = partition(search, inner, center=ball.center, radius=ball.radius)
+    return (inner, beyond) if parts is None else (None, (*beyond, *parts))
 
 
-def easy_search(search: Search) -> Clustering:
+def easy_cut(search: Search, node: Node) -> Parts:
     """Algorithm 9: directions and balls from public rows alone; no private access."""
-    k = search.n_components
-    queue, leaves = deque([search.root()]), list[Node]()
-    for _ in range(2 * k - 1):
-        if len(leaves) == k or not queue:
-            break
-        node = queue.popleft()
-        points = search.public[node.rows]
-        ball = None
-        if len(node.rows) >= 2:
-            center, projection = public_directions(points, k)
-            # Four times the diameter in the paper; twice the largest distance from the mean is an upper bound of it.
-            ball = first_terrific(
-                (points - center) @ projection.T,
-                min_count=search.least_public,
-                radius_max=8.0 * widest(points),
-                radius_min=None,
-            )
-        if ball is None:
-            leaves.append(node)
-        else:
-            queue.extend(_split(search, node, center, projection, ball, None))
-    return search.finish([*leaves, *left_over(queue, k - len(leaves))])
+    points = search.public[node.rows]
+    if len(node.rows) < 2:
+        return node, ()
+    center, projection = public_shapes.public_directions(points, search.n_components)
+    # Four times the diameter in the paper; twice the largest distance from the mean is an upper bound of it.
+    ball = first_terrific(
+        (points - center) @ projection.T,
+        min_count=search.least_public,
+        radius_max=8.0 * widest(points),
+        radius_min=None,
+    )
+    return (node, ()) if ball is None else (None, _split(search, node, center, projection, ball, None))
 
 
-# The ways to find the components of a separated mixture, and which of them suits public shapes.
+hard_search, easy_search = partial(proved_search, cut=hard_cut), partial(proved_search, cut=easy_cut)
+
 
 # Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
 TREE_ROWS = 10
+# Relative noise of a component's covariance under the whole budget up to which rounds of soft EM end closer than a search.
+CLEAR = 0.5
+SOFT_ROWS = 4  # public rows for each component from which they start it well: from one each it collapses onto them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,7 +330,7 @@ class SearchMethod(Method[[Shape]]):
 
     `depth(shape)` is the most nodes on a path that ask private queries, 0 for a search among public rows. Principal directions get
     `directions_share` of what a node may cost, histograms along them the rest. `cuts_at_gaps`: by balls around which no public row
-    lies. `soft`: rounds of soft EM follow, not a Gaussian for each leaf.
+    lies. `soft`: rounds of soft EM follow, not a Gaussian for each leaf. `suits(shape, pure, noise)` is asked by "auto".
     """
 
     depth: Callable[[Shape], int]
@@ -373,6 +338,19 @@ class SearchMethod(Method[[Shape]]):
     directions_share: Fraction = Fraction(1)
     cuts_at_gaps: bool = False
     soft: bool = False
+    suits: Callable[[Shape, bool, float], bool] = lambda shape, pure, noise: True
+
+
+def _enough_alone(shape: Shape) -> float:
+    """Public rows that find the components by themselves: linear in the dimension, in mode "theory" d log(k / beta) / w_min."""
+    tail = math.log(shape.n_components / shape.failure_prob) if shape.mode == "theory" else 1.0
+    return shape.dim * max(1.0, tail) / shape.min_weight
+
+
+def _clear(shape: Shape, pure: bool, noise: float) -> bool:
+    """Whether noise and public rows let rounds of soft EM end closer than a search."""
+    enough = shape.n_pub >= SOFT_ROWS * shape.n_components > SOFT_ROWS
+    return shape.mode == "practical" and shape.dim > 1 and enough and not pure and noise <= CLEAR
 
 
 def node_draws(shape: Shape) -> int:
@@ -386,18 +364,18 @@ TREE = SearchMethod(
     theory=hard_search,
     depth=lambda shape: (proof_depth if shape.mode == "theory" else practical_depth)(shape.n_components),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
-    directions_share=DIRECTIONS_SHARE,
+    directions_share=search_state.DIRECTIONS_SHARE,
     cuts_at_gaps=True,
-    needs_public=True,
+    suits=lambda shape, pure, noise: shape.mode == "theory" or shape.n_pub >= TREE_ROWS * shape.n_components,
 )
-ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws, needs_public=True)
+ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws)
 PUBLIC_PCA = SearchMethod(
     name="public_pca",
     learn=public_pca,
     theory=easy_search,
     depth=lambda shape: 0,
     draws=lambda shape: 0,
-    needs_public=True,
+    suits=lambda shape, pure, noise: pure or shape.n_components == 1 or shape.n_pub >= _enough_alone(shape),
 )
 # Not a search for components, but for a start of what follows; see `soft_em`.
 SOFT_EM = SearchMethod(
@@ -405,34 +383,17 @@ SOFT_EM = SearchMethod(
     learn=one_shot,
     depth=lambda shape: 1,
     draws=lambda shape: 2 * shape.n_components * node_draws(shape),
-    needs_public=True,
     soft=True,
+    suits=_clear,
 )
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
-
-# Relative noise of a component's covariance under the whole budget up to which rounds of soft EM end closer than a search.
-CLEAR = 0.5
-SOFT_ROWS = 4  # public rows for each component from which they start it well: from one each it collapses onto them
 
 
 def choose_method(method: str, shape: Shape, *, pure: bool, noise: float = math.inf) -> SearchMethod:
     """The method to run, by public numbers alone; `noise` is `soft_em.budget_noise`. Pure budgets can pay for no private search."""
     if method != "auto":
         return METHODS[method]
-    practical = (
-        shape.mode == "practical" and shape.dim > 1 and shape.n_pub >= SOFT_ROWS * shape.n_components > SOFT_ROWS
-    )
-    if practical and not pure and noise <= CLEAR:
-        return SOFT_EM
-    if pure or shape.n_components == 1:
-        return PUBLIC_PCA
-    if shape.mode == "theory":
-        # Public rows linear in the dimension: m = d log(k / beta) / w_min.
-        tail = max(1.0, math.log(shape.n_components / shape.failure_prob))
-        return PUBLIC_PCA if shape.n_pub >= shape.dim * tail / shape.min_weight else TREE
-    if shape.n_pub >= shape.dim / shape.min_weight:
-        return PUBLIC_PCA
-    return ONE_SHOT if shape.n_pub < TREE_ROWS * shape.n_components else TREE
+    return next(each for each in (SOFT_EM, PUBLIC_PCA, TREE, ONE_SHOT) if each.suits(shape, pure, noise))
 
 
 def tree_depth(method: SearchMethod, shape: Shape) -> int:
@@ -459,3 +420,18 @@ def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Sc
     if shape.mode == "theory":
         return DATA_UNITS
     return column_scaling(public, shape.n_components, gap_share=shape.min_weight / 2.0 if method.cuts_at_gaps else None)
+
+
+def find_components(
+    run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
+) -> Clustering:
+    """Search for the components; `cost` is what the private queries of the search may cost in all."""
+    search = Search(run, public, shape.n_components, shape.min_weight, scaling=scaling)
+    depth = tree_depth(method, shape)
+    if depth:
+        search.scope = run.account.tree(cost, depth)
+    if shape.n_components == 1:
+        return search.finish([search.root()])
+    find = method.learn if shape.mode == "practical" else method.theory
+    assert find is not None
+    return find(search)

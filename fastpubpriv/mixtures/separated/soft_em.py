@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtr, chdtrc
 
-from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Prediction
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.candidates import Hypotheses
@@ -26,8 +26,7 @@ from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated.public_starts import Parameters, labelled_fit, public_fits
-from fastpubpriv.mixtures.separated.search_state import Clustering, Search
-from fastpubpriv.mixtures.separated.searches import ONE_SHOT, TREE, SearchMethod, Shape, search_scaling
+from fastpubpriv.mixtures.separated.searches import ONE_SHOT, TREE, Shape, find_components, search_scaling
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.row_maps import RowTree
@@ -308,14 +307,6 @@ def pooled_moments(
 # ---- Starts, race, choice, rounds.
 
 
-def searched(run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction) -> Clustering:
-    """A private search at this cost, for its labels."""
-    search = Search(run, public, shape.n_components, shape.min_weight, scaling=search_scaling(method, shape, public))
-    search.scope = run.account.tree(cost, method.depth(shape))
-    found: Clustering = method.learn(search)
-    return found
-
-
 def public_starts(public: FloatArray, shape: Shape) -> list[State]:
     """The fits to public rows; no budget. Refuses rows that are all equal."""
     with np.errstate(all="ignore"):  # numbers of any size
@@ -327,7 +318,8 @@ def all_starts(run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: lis
     """The public fits, and one start for each search; where a search finds fewer components, the first fit again."""
     k, starts = shape.n_components, list(fits)
     for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
-        found = searched(run, public, shape, method, run.account.allowance * SEARCHES[method.name])
+        cost, scaling = run.account.allowance * SEARCHES[method.name], search_scaling(method, shape, public)
+        found = find_components(run, public, shape, method, cost, scaling)
         if len(found.leaves) < k:
             starts.append(starts[0])
             continue
@@ -404,8 +396,8 @@ def component_words(state: State, floor: float, *, guarded: bool) -> tuple[str, 
     """Status of each component before the count."""
     assert state.noise is not None
     assert state.counts is not None
-    low: BoolArray = state.counts < max(floor, 5.0 * state.count_std)
     lost = (state.noise > 0.5) | guarded
-    return tuple(
-        "low_count" if few else "under_resolved" if open_ else "ok" for few, open_ in zip(low, lost, strict=True)
+    words = np.where(
+        state.counts < max(floor, 5.0 * state.count_std), "low_count", np.where(lost, "under_resolved", "ok")
     )
+    return tuple(words.tolist())
