@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -149,8 +150,8 @@ class Weighting:
     """How a row is weighted before it is added up, and what the weighting does to a gradient, by public rows."""
 
     spread: FloatArray  # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
-    radius: float  # longer weighted rows are shortened to it
-    share: float  # with shares: part of the second moment that is left, in all and per coordinate
+    radius: Any  # longer weighted rows are shortened to it; with share: a number, or (k,) for spreads (k, D)
+    share: Any  # with shares: part of the second moment that is left, in all and per coordinate
     shares: FloatArray  # (D,)
     lever: FloatArray  # (m,), factor of each of the public rows it was computed from
 
@@ -166,28 +167,13 @@ def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
     Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know
     little of (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
     """
-    found = weighting_each(public, spread[None])
-    return Weighting(
-        spread=spread,
-        radius=float(found.radius[0]),
-        share=float(found.share[0]),
-        shares=found.shares[0],
-        lever=found.lever[0],
-    )
+    each = weighting_each(public, spread[None])
+    radius, share = float(each.radius[0]), float(each.share[0])
+    return Weighting(spread=spread, radius=radius, share=share, shares=each.shares[0], lever=each.lever[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Weightings:
-    """Several of them: radius and share (k,), shares (k, D) and lever (k, m)."""
-
-    radius: FloatArray
-    share: FloatArray
-    shares: FloatArray
-    lever: FloatArray
-
-
-def weighting_each(public: FloatArray, spreads: FloatArray) -> Weightings:
-    """The same for each of several spreads (k, D)."""
+def weighting_each(public: FloatArray, spreads: FloatArray) -> Weighting:
+    """The same for each of several spreads (k, D): what it holds has an axis more, of length k."""
     squares = public**2
     moments = squares.mean(axis=0)
     missing = np.maximum(1.0 - moments, 0.0)
@@ -198,7 +184,7 @@ def weighting_each(public: FloatArray, spreads: FloatArray) -> Weightings:
     left = np.array([each @ squares for each in lever]) / len(public)
     shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
     share = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1)
-    return Weightings(radius=radius, share=share, shares=np.maximum(shares, 1e-3), lever=lever)
+    return Weighting(spread=spreads, radius=radius, share=share, shares=np.maximum(shares, 1e-3), lever=lever)
 
 
 def quantile(values: FloatArray, chance: float) -> FloatArray:
@@ -297,7 +283,7 @@ class Rotation:
     step: float  # length of a grid step of z
     label_centre: float = 0.0  # with label_scale: the label becomes (label - centre) / scale
     label_scale: float = 1.0
-    classes: tuple[float, float] | None = None  # two labels that become 0 and 1; any other becomes NaN
+    classes: tuple[float, ...] | None = None  # labels that become 0, 1 and so on; any other becomes NaN
     weight_cap: float | None = None  # rows have a weight after the label, which becomes min(weight, cap) / cap
 
     @property
@@ -335,11 +321,14 @@ def capped(weights: FloatArray, cap: float) -> FloatArray:
         return np.where(np.isfinite(weights) & (weights > 0.0), np.minimum(weights / cap, 1.0), 0.0)
 
 
-def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, float] | None) -> FloatArray:
-    """(label - centre) / scale, NaN for a label that is not finite; or 0 and 1 for two classes, NaN for any other label."""
+def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, ...] | None) -> FloatArray:
+    """(label - centre) / scale, NaN for a label that is not finite; or the place of a class, NaN for any other label."""
     with np.errstate(all="ignore"):
         if classes is not None:
-            return np.where(found == classes[1], 1.0, np.where(found == classes[0], 0.0, np.nan))
+            known = np.array(classes)
+            order = np.argsort(known)
+            place = order[np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)]
+            return np.where(known[place] == found, place.astype(np.float64), np.nan)
         # A residual is clipped, never lost, however long; but an infinite label is a missing one.
         values: FloatArray = np.clip((found - centre) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
         return np.where(np.isfinite(found), values, np.nan)

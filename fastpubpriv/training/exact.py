@@ -11,13 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.columns import LEVEL
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, Norms, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
@@ -27,7 +25,7 @@ from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.newton import LogisticPosterior
+from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, Problem, rows_behind
 from fastpubpriv.training.public_fits import chances
 
@@ -54,7 +52,7 @@ _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categor
 class ExactPlan:
     """The start, and what comes after it, from public numbers."""
 
-    start: Any  # NewtonPlan or LogisticPlan, at the share START
+    start: NewtonPlan  # at the share START
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
@@ -64,7 +62,7 @@ class ExactPlan:
     @property
     def steps(self) -> int:
         """Passes over the private rows."""
-        return int(self.start.steps) + PASSES
+        return self.start.steps + PASSES
 
 
 def draws(dim: int) -> int:
@@ -72,7 +70,7 @@ def draws(dim: int) -> int:
     return 2 * DRAWS + dim * dim + 2 * dim
 
 
-def plan_exact(problem: Problem, account: Account, left: Fraction, start: Any, noise: float) -> ExactPlan:
+def plan_exact(problem: Problem, account: Account, left: Fraction, start: NewtonPlan, noise: float) -> ExactPlan:
     """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it.
 
     Raises before the debit where something has no grid.
@@ -227,8 +225,7 @@ def is_elsewhere(problem: Problem, found: Curvature) -> bool:
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
     design = problem.design
-    for column in np.unique(design.source[design.role >= LEVEL]):
-        places = np.flatnonzero((design.role >= LEVEL) & (design.source == column))
+    for places in design.categories():
         named = float(np.sum(design.centre[places] + design.scale[places] * mean[places]))
         unsure = float(np.linalg.norm(design.scale[places] @ to_terms[places])) / share
         whole = float(np.sum(design.centre[places] + design.scale[places] * public.mean(axis=0)[places]))

@@ -8,8 +8,7 @@ is that of whitened rows. As long as noise keeps steps short this does no harm, 
 
 How much private rows weigh in all, released, where they have weights.
 Steps divide by this sum. Public weights say what it is as long as private rows weigh about the same. Where they do not, the stated
-errors are wrong, and steps of rows that weigh four times as much overshoot and end far off (four columns, 10,000 rows, rho = .05,
-slopes of 1: root mean square error .19 with the public mean, .013 with the sum that costs a hundredth of the budget).
+errors are wrong, and steps of rows that weigh four times as much overshoot and end far off.
 
 Methods are chosen by errors that public numbers predict. `TrainingMethod` says what the functions of a record are called with;
 those in this file have no settings, those that have are in `gradient/`.
@@ -41,7 +40,7 @@ from fastpubpriv.training.coordinates import Rotation, capped, rotated_rows, wei
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, is_stepwise, prepare_public
 from fastpubpriv.training.gradient.problem import Descended, GradientTask
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
-from fastpubpriv.training.newton import LogisticPosterior, State
+from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import WORTH, Fitted, Problem, TrainingMethod, counted_bias
 from fastpubpriv.training.public_fits import FixedClip, Posterior
 
@@ -68,7 +67,7 @@ def centre_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fractio
 def _unit(posterior: Posterior, n_priv: float) -> float:
     """A mean of private rows has this times the noise on a sum of rows clipped to radius 1."""
     found = weighting(posterior.typical, np.ones(len(posterior.mean)))
-    return found.radius / (n_priv * float(found.lever.mean()))
+    return float(found.radius / (n_priv * found.lever.mean()))
 
 
 def one(prediction: float, label: float) -> float:
@@ -204,16 +203,10 @@ def weigh(run: Run, problem: Problem, plan: Any, cost: Fraction) -> tuple[Proble
 _FEWEST_PUBLIC = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicOnly:
-    """The plan of the method that reads no private row."""
-
-    predicted: float
-    steps: int = 0
-
-
 def _plan_public(task: Problem | GradientTask, account: Account) -> Any:
-    return prepare_public(task) if isinstance(task, GradientTask) else PublicOnly(predicted=task.posterior.excess)
+    if isinstance(task, GradientTask):
+        return prepare_public(task)
+    return steps.NewtonPlan(steps=0, predicted=task.posterior.excess)
 
 
 def _learn_public(run: Run, task: Problem | GradientTask, plan: Any) -> Fitted | Descended:
@@ -319,10 +312,16 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
         known, rotation = moved.posterior, moved.rotation
     rows = rotated_rows(run.rows, rotation, run.executor)
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)
+    state = (
+        steps.newton(known, plan, problem.counted, noise, ask)
+        if isinstance(known, Posterior)
+        else steps.newton_logistic(known, plan, problem.counted, noise, ask)
+    )
+    fitted = Fitted(
+        mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift, steps=plan.steps
+    )
     if not isinstance(known, Posterior):
-        return _fitted(steps.newton_logistic(known, plan, problem.counted, noise, ask), plan), rows
-    state = steps.newton(known, plan, problem.counted, noise, ask)
-    fitted = _fitted(state, plan)
+        return fitted, rows
     if moved is not None:
         fitted = replace(
             fitted,
@@ -333,16 +332,6 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
         )
     bias_sq, bias = plan.clip.unseen_sq * known.noise_share, counted_bias(problem, plan.clip, state.lever)
     return replace(fitted, bias_sq=bias_sq, bias=bias), rows
-
-
-def _fitted(state: State, plan: Any) -> Fitted:
-    return Fitted(
-        mean=state.mean,
-        covariance=state.covariance,
-        noise=state.noise,
-        drift=state.drift,
-        steps=plan.steps,
-    )
 
 
 NEWTON = TrainingMethod(

@@ -29,7 +29,16 @@ from fastpubpriv.training.coordinates import (
     weighting_each,
 )
 from fastpubpriv.training.inputs import Importance
-from fastpubpriv.training.public_fits import Bound, Clip, Posterior, chances, fit, normal_clips, ridge_precision
+from fastpubpriv.training.public_fits import (
+    Bound,
+    Clip,
+    Posterior,
+    PublicLaw,
+    chances,
+    fit,
+    normal_clips,
+    ridge_precision,
+)
 
 _FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
 _SEEN = 3.0  # standard deviations from which a difference counts as seen
@@ -184,8 +193,7 @@ class State:
         than they began. The loss is convex: where its slope does not point back, beyond noise, it is no larger than at the start.
 
         `wary`, with next to no public rows: also where one of the last two slopes is longer than the shortest, beyond noise. Steps
-        then leap to and fro across a minimum, and the last one ends where the slope was not seen. 4 public rows in 5 columns, 2,000
-        private ones, epsilon 4, one draw: an error of 54 after the last step, of 1.6 where the slope was shortest.
+        then leap to and fro across a minimum, and the last one ends where the slope was not seen.
         """
         shortest = min(self._slopes, key=lambda each: each.length_sq)
         most = max(0.0, shortest.length_sq + shortest.doubt)
@@ -196,9 +204,7 @@ class State:
 
 STEPS = (1, 2, 4, 8, 16, 32)
 MORE_STEPS = (64, 128)  # with fewer public rows than coordinates: the first steps then have a long way to go
-# They also undo what no prediction sees, so that they need not gain. 200 columns, 60 public rows, 20,000 private ones, labels with
-# a thousandth of noise, epsilon 4: errors of .018 to .021 with 128 steps, of .11 to 7.3 with 32, all predicted as .008 to .016.
-_NO_LOSS = 1.01
+_NO_LOSS = 1.01  # they also undo what no prediction sees, so that they need not gain
 _NOISY = 0.05  # of what no coefficients explain: predicted errors above it are mostly noise for privacy
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
 
@@ -207,12 +213,12 @@ Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NewtonPlan:
-    """Steps and clip with the least predicted error, from public numbers."""
+    """Steps and clip with the least predicted error, from public numbers; without steps, public rows alone."""
 
     steps: int  # passes, each with the same share of the budget
-    clip: Bound  # on residuals
-    # excess of the squared error (or of the Huber loss), clipping bias included, in the unit of the labels
+    # excess of the squared error, Huber loss or log-loss, clipping bias included, in the unit of the labels
     predicted: float
+    clip: Any = None  # a `Bound` on residuals; None for classes, whose residuals are bounded by one
     centre: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `centre_share`
 
     @property
@@ -225,27 +231,20 @@ def chosen_weighting(
     public: FloatArray, variance: FloatArray, precision: Callable[[float, float], float], floor: float = FLOOR
 ) -> Weighting:
     """Water-filled weights; the precision of a release depends on the radius and share of the weighting, so it is chosen twice."""
-    found = None
-    radius, share = 1.0, 1.0
-    for _ in range(2):
-        total = precision(radius, share)
-        found = weighting(public, np.sqrt(water_filled(variance, total, floor) / total))
-        radius, share = found.radius, found.share
-    assert found is not None
-    return found
+
+    def with_precision(total: float) -> Weighting:
+        return weighting(public, np.sqrt(water_filled(variance, total, floor) / total))
+
+    first = with_precision(precision(1.0, 1.0))
+    return with_precision(precision(first.radius, first.share))
 
 
-def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
-    """In about how many steps the error of the curvature misleads alike.
+def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
+    """In about how many of `steps` (k,), of plans (k, D), the error of the curvature misleads alike.
 
     It acts on what is left of the error, and small steps leave most of that as it was: of errors with correlation r from one to the
     next, a mean has (1 + r) / (1 - r) times the variance.
     """
-    return _repeats_each(variance[None], noise_variance[None], np.array([steps])).item()
-
-
-def _repeats_each(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
-    """The same for each of several plans (k, D) with so many steps (k,)."""
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
     found: FloatArray = np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
     return found
@@ -317,7 +316,7 @@ def _simulated(
         here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
         filled = water_filled_each(variance[on:], precision(radius[on:], share[on:], on), FLOOR)
         noise_variance = 1.0 / (filled * relative[on:])
-        again = _repeats_each(variance[on:], noise_variance, steps[on:])
+        again = _repeats(variance[on:], noise_variance, steps[on:])
         bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
         pooled[on:] += 1.0 / (noise_variance + bent[:, None])
         sampling = here[2] * (unit + error[on:]) / (n_priv * here[1] ** 2)
@@ -363,7 +362,8 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
         state.note_slope(unit * total, variance)
-        bent = (posterior.curvature_error + 1.0 / n_priv) * error * repeats(state.variance, variance, plan.steps)
+        again = _repeats(state.variance[None], variance[None], np.array([plan.steps])).item()
+        bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
         state.add(state.mean + unit * total, variance + bent, sampling)
     if len(posterior.labels) < FEW * len(posterior.mean):
         state.settle(wary=posterior.next_to_none)
@@ -379,7 +379,7 @@ _NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogisticPosterior:
+class LogisticPosterior(PublicLaw):
     """A normal approximation of the coefficients given public rows; attributes as in `Posterior`.
 
     `ridge` (D, D) is the precision of the prior; `curvature` (D,) that of the loss of one row at `mean`. The loss is that of all
@@ -400,19 +400,9 @@ class LogisticPosterior:
     energy: FloatArray
 
     @property
-    def typical(self) -> FloatArray:
-        """Some of the rows, each no farther out than its weight allows, (k, D)."""
-        return some(self.rows) * np.sqrt(some(self.weights))[:, None]
-
-    @property
     def unexplained(self) -> float:
         """A residual is bounded by one."""
         return 1.0
-
-    @property
-    def spread(self) -> float:
-        """Predicted squared error of the coefficients."""
-        return float(self.variance.sum())
 
     @property
     def excess(self) -> float:
@@ -515,14 +505,12 @@ def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> Fl
 class LogisticState(State):
     """As `State`, with the minimum of the public loss and the measurements together."""
 
-    def __init__(self, posterior: LogisticPosterior) -> None:
-        super().__init__(posterior)
-        self._public = posterior
+    _posterior: LogisticPosterior
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """See `State.add`."""
         super().add(measured, variance, sampling)
-        public, precision = self._public, self.private_precision
+        public, precision = self._posterior, self.private_precision
         rows, labels, weights = public.counted
         self.mean = fit(
             rows,
@@ -535,7 +523,7 @@ class LogisticState(State):
     @property
     def _agreed(self) -> FloatArray:
         """By the curvature at the coefficients."""
-        known, score = self._public.information(self.mean)
+        known, score = self._posterior.information(self.mean)
         measured = np.diag(self.private_precision)
         information = known / self.drift + measured
         return sandwich(information, information if score is known else score / self.drift + measured)
@@ -548,20 +536,7 @@ def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
     return np.asarray((found + found.T) / 2.0, dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogisticPlan:
-    """Number of steps with the least predicted excess of the log-loss."""
-
-    steps: int
-    predicted: float
-
-    @property
-    def share(self) -> Fraction:
-        """Share of the budget for each step."""
-        return Fraction(1, self.steps)
-
-
-def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> LogisticPlan:
+def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> NewtonPlan:
     """The number of steps, at most `most`, with the least predicted error, from public numbers."""
     m, h = len(posterior.labels), posterior.curvature
     public, best = posterior.typical, None
@@ -578,23 +553,21 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, mos
             variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
         predicted = 0.5 * float(h @ variance)
         if best is None or predicted < best.predicted:
-            best = LogisticPlan(steps=steps, predicted=predicted)
+            best = NewtonPlan(steps=steps, predicted=predicted)
     assert best is not None
     return best
 
 
 def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float) -> Weighting:
     """Water-filled weights for the precision that a step has."""
-    radius = 1.0
-    for _ in range(2):
-        total = (radius * noise / (n_priv * float(h.mean()))) ** -2
-        found = weighting(public, np.sqrt(water_filled(variance, total, LOGISTIC_FLOOR) / total))
-        radius = found.radius
-    return found
+    middle = float(h.mean())
+    return chosen_weighting(
+        public, variance, lambda radius, _: (radius * noise / (n_priv * middle)) ** -2, LOGISTIC_FLOOR
+    )
 
 
 def newton_logistic(
-    posterior: LogisticPosterior, plan: LogisticPlan, n_priv: float, noise: Noise, ask: Ask
+    posterior: LogisticPosterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
 ) -> LogisticState:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = LogisticState(posterior), posterior.typical

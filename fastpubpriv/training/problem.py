@@ -18,16 +18,15 @@ from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.columns import LEVEL, NUMBER
+from fastpubpriv.columns import NUMBER
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.session import Method
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import Design, Importance, Stated, class_list, make_design
-from fastpubpriv.training.newton import FEW as FEW_ROWS
-from fastpubpriv.training.newton import FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
+from fastpubpriv.training.inputs import Design, Importance, Stated, class_list, usable_rows, with_labels
+from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
 
 WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
@@ -50,7 +49,6 @@ class TrainingMethod(Method[[Any]]):
     knows: Callable[[Any], bool] = bool  # whether it can be used for a problem
 
 
-FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 _MOST_NAMED = 6  # classes in a message
 FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shortened
 
@@ -79,7 +77,7 @@ class Problem:
         """Whether the aim is least squares, or the maximum likelihood, of all private rows, far ones included."""
         known = self.posterior
         robust = isinstance(known, Posterior) and known.threshold is not None
-        least = FEW_OF_CLASSES if self.loss.classes else FEW_ROWS
+        least = FEW_OF_CLASSES if self.loss.classes else FEW
         return self.tails == "any" and not robust and len(known.labels) >= least * self.dim
 
     @property
@@ -105,14 +103,7 @@ class Problem:
         found[1:] = slopes / self.design.scale[:, None]
         moved = self.design.centre / self.design.scale + self.whitener.mean
         found[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
-        # Coefficients of categories could all be moved against the intercept: theirs are about the mean of the public rows.
-        shares = self.design.centre + self.design.scale * self.whitener.mean
-        of_category = self.design.role >= LEVEL
-        for column in np.unique(self.design.source[of_category]):
-            places = np.flatnonzero(of_category & (self.design.source == column))
-            average = shares[places] @ found[1 + places] / shares[places].sum()
-            found[1 + places] -= average
-            found[0] += average
+        self.design.about_the_mean(found[1:], found[0], self.design.centre + self.design.scale * self.whitener.mean)
         return found
 
     def in_units(self, mean: FloatArray) -> FloatArray:
@@ -177,17 +168,10 @@ def make_problem(
         table, given = table[given > 0.0], given[given > 0.0]
     labelled = with_labels(table)
     table, given = table[labelled], None if given is None else given[labelled]
-    design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
-    pair = _classes(table[usable, -1], stated.classes, stated.class_names) if loss.classes else None
-    if pair is not None:
-        usable &= np.isin(table[:, -1], pair)
-        stated.refuse_label_unit()
-    else:
-        stated.refuse_classes()
-    used = table[usable]
-    counted = None if given is None else given[usable]
-    if len(used) < 2:
-        raise InputError(FEW)
+    classes = partial(_classes, classes=stated.classes, names=stated.class_names) if loss.classes else None
+    design, usable, pair = usable_rows(table, names, stated, classes)
+    assert design is not None
+    used, counted = table[usable], None if given is None else given[usable]
     centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
     terms = design.standardise(used[:, :-1])
     weights = design.leverage_weights(terms)
@@ -227,14 +211,6 @@ def make_problem(
         loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread,
         tails=stated.tails,
     ), len(used)  # fmt: skip
-
-
-def with_labels(table: FloatArray) -> BoolArray:
-    """Which public rows (m, dim + 1) have a label: the others say nothing of it, and their gaps make no term."""
-    found: BoolArray = np.isfinite(table[:, -1])
-    if found.sum() < 2:
-        raise InputError(FEW)
-    return found
 
 
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
@@ -318,10 +294,10 @@ def rows_behind(problem: Problem) -> FloatArray:
     return found
 
 
-def rests_on_few(problem: Problem) -> FloatArray:
-    """1 for each number whose coefficient rests on few public rows, else 0, (terms,)."""
+def rests_on_few(problem: Problem) -> BoolArray:
+    """Whether the coefficient of a term, which is a number, rests on few public rows, (terms,)."""
     enough = min(_FEW, _SHARE * len(problem.posterior.rows))
-    found: FloatArray = ((rows_behind(problem) < enough) & (problem.design.role == NUMBER)).astype(np.float64)
+    found: BoolArray = (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
     return found
 
 
@@ -353,7 +329,7 @@ def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArra
     # A standard error from few rows is uncertain itself, as Student found.
     behind = np.maximum(np.append(m, rows_behind(problem)), _LEAST_ROWS)
     doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
-    few = np.append(0.0, rests_on_few(problem)) > 0.0
+    few = np.append(False, rests_on_few(problem))
     seen = np.abs(bias) > _SEEN * error
     found: FloatArray = np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(seen, bias, 0.0))
     return found

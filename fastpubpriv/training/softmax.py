@@ -20,19 +20,17 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, count_share, unpacked
-from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
-from fastpubpriv.row_maps import RowMap
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.coordinates import Whitener, kept_rows, quantile, rotation_map
+from fastpubpriv.training.coordinates import Rotation, Whitener, quantile, rotated_rows, rotation_map
 from fastpubpriv.training.exact import GRAM, GRAM_COUNT, START, Curvature, ExactStep, clipped_part, pooled_curvature
-from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared, Units
+from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared
 from fastpubpriv.training.newton import FEW_OF_CLASSES
 from fastpubpriv.training.problem import FAR_ROWS, Fitted, TrainingMethod
 
@@ -50,26 +48,6 @@ def contrasts(classes: int) -> FloatArray:
         found[:k, k - 1], found[k, k - 1] = 1.0, -float(k)
         found[:, k - 1] /= math.sqrt(k * (k + 1.0))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ClassRows:
-    """The public map of a labelled row (dim + 1) to (D + 1): u in grid steps, and the place of its class, NaN for any other."""
-
-    units: Units
-    row_map: RowMap
-    step: float
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, D + 1) float32."""
-        assert self.units.design is not None
-        terms = np.ascontiguousarray(self.units.design.standardise(chunk[:, :-1]))
-        whole = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
-        rows_quantise(terms, self.row_map, whole)
-        out = np.empty((len(chunk), self.row_map.out_dim + 1), dtype=np.float32)
-        out[:, :-1] = whole
-        out[:, -1] = self.units.labels(chunk[:, -1].astype(np.float64))
-        return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,16 +130,17 @@ class SoftmaxProblem:
         return Whitener.of(self.problem.x[:, 1:], design.leverage_weights(self.problem.x[:, 1:]))
 
     @cached_property
-    def rows(self) -> ClassRows:
+    def rows(self) -> Rotation:
         """The map of private rows."""
-        u = self.whitener(self.problem.x[:, 1:])
+        u, units = self.whitener(self.problem.x[:, 1:]), self.problem.units
+        assert units.design is not None
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
         dim = u.shape[1]
         row_map, step = rotation_map(
             np.vstack([np.zeros(dim - 1), self.whitener.root]), self.whitener.mean, np.eye(dim)[0],
             FAR_ROWS * longest + math.sqrt(dim),
         )  # fmt: skip
-        return ClassRows(units=self.problem.units, row_map=row_map, step=step)
+        return Rotation(design=units.design, row_map=row_map, step=step, classes=units.classes)
 
     @cached_property
     def public(self) -> FloatArray:
@@ -293,7 +272,7 @@ def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
     known, problem = plan.known, task.problem
-    rows = kept_rows(run.rows, known.rows, problem.units.width + 1, dtype=np.float32, executor=run.executor)
+    rows = rotated_rows(run.rows, known.rows, run.executor)
     slope, scores = _start(run, plan, rows), np.zeros(0)
     for index in range(plan.rounds):
         score, again = known.at(slope), "" if index == 0 else ", again"

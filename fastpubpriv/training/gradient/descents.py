@@ -61,8 +61,8 @@ from fastpubpriv.training.gradient.plan import (
     descend,
     gradient_lengths,
     make_plan,
-    most_steps,
     public_curvature,
+    step_choices,
 )
 from fastpubpriv.training.gradient.problem import (
     DPSGD,
@@ -450,7 +450,7 @@ class Asker:
 
 def _draws(task: GradientTask) -> int:
     task.settings.check_rows(task.problem.n_priv)
-    return most_steps(task.problem, task.settings) * task.problem.size
+    return max(step_choices(task.problem, task.settings)) * task.problem.size
 
 
 def _prepare(task: GradientTask, account: Account) -> Plan:
