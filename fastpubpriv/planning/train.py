@@ -19,7 +19,6 @@ from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_ROWS, Forecast, mo
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.training.gradient.descents import STEPWISE
 from fastpubpriv.training.gradient.problem import (
     GradientProblem,
     GradientTask,
@@ -28,7 +27,7 @@ from fastpubpriv.training.gradient.problem import (
     public_fit,
 )
 from fastpubpriv.training.inputs import Stated
-from fastpubpriv.training.methods import METHODS, PUBLIC_ONLY, candidates, least, most_draws, prepare
+from fastpubpriv.training.methods import METHODS, PUBLIC_ONLY, STEPWISE, candidates, least, most_draws, prepare
 from fastpubpriv.training.problem import WORTH, Problem, make_problem
 from fastpubpriv.training.public_fits import Posterior
 

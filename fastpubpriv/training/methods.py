@@ -26,7 +26,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradients import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
@@ -34,10 +34,10 @@ from fastpubpriv.session import Noise, Registry, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training import exact
+from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training.coordinates import Rotation, capped, rotated_rows, weighting
-from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, is_stepwise, prepare_public
+from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.problem import Descended, GradientTask
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior
@@ -240,12 +240,17 @@ def _check_weighing(problem: Problem, account: Account) -> Fraction:
     return account.allowance - cost
 
 
-def _most_steps(problem: Problem) -> int:
-    known = problem.posterior
-    return (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
+def _draws_newton(problem: Problem | GradientTask) -> int:
+    if isinstance(problem, GradientTask):
+        return softmax.draws(problem)
+    known, more = problem.posterior, exact.draws(problem.dim) if problem.exact else 0
+    most = (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
+    return (most + 1) * problem.dim + problem.rotation.weighted + more
 
 
-def _plan_newton(problem: Problem, account: Account) -> Any:
+def _plan_newton(problem: Problem | GradientTask, account: Account) -> Any:
+    if isinstance(problem, GradientTask):
+        return softmax.prepare(problem, account)
     left = _check_weighing(problem, account)
     if not problem.exact:
         return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
@@ -293,7 +298,9 @@ def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -
     return ask
 
 
-def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
+def _learn_newton(run: Run, problem: Problem | GradientTask, plan: Any) -> Fitted | Descended:
+    if isinstance(problem, GradientTask):
+        return softmax.learn(run, problem, plan)
     start = plan.start if isinstance(plan, exact.ExactPlan) else plan
     problem, start, left = _weighed(run, problem, start)
     if not isinstance(plan, exact.ExactPlan):
@@ -338,11 +345,7 @@ NEWTON = TrainingMethod(
     name="newton",
     prepare=_plan_newton,
     learn=_learn_newton,
-    draws=lambda problem: (
-        (_most_steps(problem) + 1) * problem.dim
-        + problem.rotation.weighted
-        + (exact.draws(problem.dim) if problem.exact else 0)
-    ),
+    draws=_draws_newton,
     noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(problem.dim, plan.share),
 )
 PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0)
@@ -352,26 +355,38 @@ METHODS: Registry[TrainingMethod] = Registry(
 WITHOUT_SETTINGS = tuple(name for name, each in METHODS.items() if each.settings is None)
 
 
+STEPWISE = ("squared", "logistic", "huber")  # losses of a `Problem`, which methods without settings know
+
+
+def chosen_loss(loss: Any) -> Loss | RowLoss:
+    """The loss that an argument names or is."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
+        return LOSSES[loss]
+    if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
+        return loss  # type: ignore[no-any-return]
+    raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
+
+
+def is_stepwise(loss: Any) -> bool:
+    """Whether it is one of these losses."""
+    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
+
+
 def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
     """The name of a method that is given by name or as a value with settings, and its settings, None where it has none."""
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):
             return record.name, method
-    name = METHODS.choose(method)
-    if is_stepwise(loss):
-        made = None if name == "auto" else METHODS[name].settings
-    elif name in ("auto", PUBLIC_ONLY.name):
-        made = SEMI_DP.settings if name == "auto" else None
-    elif name == NEWTON.name and loss is LOSSES["softmax"]:
-        made = None
-    else:
-        made = METHODS[name].settings
-        if made is None:
-            kind = getattr(loss, "name", type(loss).__name__)
-            raise InputError(
-                f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
-            )
-    return name, None if made is None else made()
+    name, stepwise = METHODS.choose(method), is_stepwise(loss)
+    if name == NEWTON.name and not (stepwise or loss is LOSSES["softmax"]):
+        kind = getattr(loss, "name", type(loss).__name__)
+        raise InputError(
+            f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
+        )
+    record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is none of them
+    return name, None if record.settings is None else record.settings()
 
 
 def candidates(method: str) -> list[str]:

@@ -46,7 +46,6 @@ class TrainingMethod(Method[[Any]]):
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
     noise: Callable[..., float] = lambda *_: 0.0  # (task, plan, account) -> noise of a step, over the bound on a row
-    knows: Callable[[Any], bool] = bool  # whether it can be used for a problem
 
 
 _MOST_NAMED = 6  # classes in a message

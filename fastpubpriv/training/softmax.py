@@ -32,7 +32,7 @@ from fastpubpriv.training.coordinates import Rotation, Whitener, quantile, rotat
 from fastpubpriv.training.exact import GRAM, GRAM_COUNT, START, Curvature, ExactStep, clipped_part, pooled_curvature
 from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared
 from fastpubpriv.training.newton import FEW_OF_CLASSES
-from fastpubpriv.training.problem import FAR_ROWS, Fitted, TrainingMethod
+from fastpubpriv.training.problem import FAR_ROWS, Fitted
 
 _STEPS, _HALVINGS = 3, 6  # of the start; and of a step at most
 MOST = 64  # coefficients along contrasts: a second derivative has about the square of it
@@ -232,12 +232,13 @@ def _widths(problem: GradientProblem) -> tuple[int, int]:
     return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
 
 
-def _draws(task: GradientTask) -> int:
+def draws(task: GradientTask) -> int:
+    """Most draws of noise."""
     dim, bent = _widths(task.problem)
     return _STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
 
 
-def _prepare(task: GradientTask, account: Account) -> Prepared:
+def prepare(task: GradientTask, account: Account) -> Prepared:
     """The plan; what can be refused is refused here."""
     problem, n = task.problem, task.problem.n_priv
     if not knows(problem):
@@ -268,7 +269,7 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     )  # fmt: skip
 
 
-def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+def learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
     known, problem = plan.known, task.problem
@@ -345,6 +346,3 @@ def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Row
     plain = bend.matrix(np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n)
     near = bend.matrix(public.mean(axis=0))
     return pooled_curvature(plain, found.noise_std / n / math.sqrt(2.0), clipped, near, len(public))
-
-
-SOFTMAX = TrainingMethod(name="newton", draws=_draws, prepare=_prepare, learn=_learn, knows=knows)

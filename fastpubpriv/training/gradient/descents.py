@@ -29,15 +29,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import BudgetError, InputError, warn
-from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
+from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.gradients import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
 from fastpubpriv.mechanisms.sums import Released, sum_grid
 from fastpubpriv.privacy import (
-    Budget,
     FullBatch,
     GaussianEvent,
     Grid,
@@ -50,8 +47,6 @@ from fastpubpriv.privacy import (
     sampled_sum_grid,
 )
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.base import frozen
-from fastpubpriv.results.models import DescentResult
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, kept_rows
@@ -74,10 +69,8 @@ from fastpubpriv.training.gradient.problem import (
     Prepared,
     SemiDP,
     excess_part,
-    make_gradient_problem,
 )
-from fastpubpriv.training.inputs import Stated, named_design
-from fastpubpriv.training.problem import WORTH, TrainingMethod
+from fastpubpriv.training.problem import TrainingMethod
 
 _KIND = "fastpubpriv checkpoint 2"
 _MOST_HEAD, _MOST_WORDS = 1 << 12, 64  # bytes of the first line, and of a step's lines without its value
@@ -518,11 +511,6 @@ def prepare_public(task: GradientTask) -> Prepared:
     )
 
 
-def finite(value: float | None, unit: float) -> float | None:
-    """A predicted excess in a unit, None where there is none."""
-    return None if value is None or not math.isfinite(value) else value * unit
-
-
 SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
     TrainingMethod(
         name=kind.name,
@@ -534,121 +522,3 @@ SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
     )
     for kind in (SemiDP, DPSGD, MirrorDescent)
 )
-
-
-STEPWISE = ("squared", "logistic", "huber")  # losses that methods without settings know
-
-
-def chosen_loss(loss: Any) -> Loss | RowLoss:
-    """The loss that an argument names or is."""
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
-        return LOSSES[loss]
-    if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
-        return loss  # type: ignore[no-any-return]
-    raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
-
-
-def is_stepwise(loss: Any) -> bool:
-    """Whether methods without settings know the loss."""
-    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Names:
-    """Of the private columns as they are matched, None where there are none, and as results call them; and the public rows."""
-
-    features: tuple[str, ...] | None
-    columns: tuple[str, ...]
-    n_pub: int
-
-
-def fit(
-    record: TrainingMethod,
-    settings: Any,
-    loss: Loss | RowLoss,
-    data: tuple[Rows, FloatArray],
-    budget: Budget,
-    model: Stated,
-    account: running.AccountArguments,
-    *,
-    instead: TrainingMethod | None = None,
-    exact: TrainingMethod | None = None,
-) -> DescentResult:
-    """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget.
-
-    `exact` is taken first where it `knows` the problem.
-    """
-    rows, table = data
-    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
-    columns = features or tuple(f"x{j}" for j in range(rows.dim - 1))
-    running.require_squares("train", rows.dim - 1, 12)
-    scaling = getattr(settings, "scaling", "standard")
-    problem, n_pub = make_gradient_problem(loss, table, columns, rows.n, scaling=scaling, stated=model)
-    names = _Names(features=features, columns=columns, n_pub=n_pub)
-    if exact is not None and exact.knows(problem):
-        record, settings = exact, None
-    with contextlib.ExitStack() as files:
-        task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
-        run = running.start("train", rows, record.spends(budget), draws=max(1, record.draws(task)), **account)
-        task = replace(task, executor=run.executor)
-        plan: Prepared = record.prepare(task, run.account)
-        if instead is not None and not plan.beats(WORTH):
-            record, plan = instead, instead.prepare(task, run.account)
-        if not plan.reads:
-            return _result(run, record, task, plan, record.learn(run, task, plan), names)
-        if not plan.beats(1.0):
-            warn(
-                f"train: method={record.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
-                "more private rows, or let step_size and priv_weight be chosen",
-            )
-        with run.paid(before=plan.resumed):
-            return _result(run, record, task, plan, record.learn(run, task, plan), names)
-
-
-def _result(
-    run: running.Run, record: TrainingMethod, task: GradientTask, plan: Prepared, found: Descended, names: _Names
-) -> DescentResult:
-    problem, unit = task.problem, task.excess_unit
-    units, design = problem.units, problem.units.design
-    coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
-    public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
-    shared = run.fields(names.n_pub)
-    shared["dim"] = len(names.columns)
-    everything, ends = np.column_stack([intercept, coefficients]), found.ends
-    status: tuple[str, ...] = ()
-    center, below, above, deviation = (np.zeros(0) for _ in range(4))
-    if ends is not None and found.deviation is not None:
-        center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
-        status = tuple(np.array(ends.status).reshape(everything.shape)[:, 1:].ravel().tolist())
-        everything = ends.estimate.reshape(everything.shape)
-    return DescentResult(
-        coefficients=frozen(everything[:, 1:]),
-        intercept=frozen(everything[:, 0]),
-        standard_error=frozen(deviation),
-        interval_center=frozen(center),
-        tail_below=frozen(below),
-        tail_above=frozen(above),
-        status=status,
-        public_coefficients=frozen(public),
-        public_intercept=frozen(alone),
-        method=record.name,
-        loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
-        terms=tuple(names.columns if design is None else design.terms),
-        weights=frozen(found.weights.ravel()),
-        steps=plan.steps,
-        lost_steps=found.lost_steps,
-        step_size=plan.step_size,
-        clip_norm=plan.clip_norm,
-        priv_weight=plan.priv_weight,
-        batch_rows=plan.batch_rows,
-        noise_std=found.noise_std,
-        predicted_excess=finite(plan.predicted, unit),
-        public_excess=finite(plan.public_excess, unit),
-        classes=frozen(units.classes or ()),
-        design=named_design(design, units.classes, problem.class_names),
-        columns=names.features,
-        provenance={"scales": "none" if design is None else problem.scales, **plan.ranges},
-        **shared,
-    )
