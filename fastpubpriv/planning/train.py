@@ -56,8 +56,6 @@ def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[
     }
 
 
-# `plan("train")`: the errors that `train` predicts for public rows of a normal law, and where its choice of a method turns.
-
 UNITS = {
     "squared": "excess of the mean squared error, in parts of the variance of a label",
     "logistic": "excess of the mean log-loss",
@@ -123,14 +121,12 @@ class _Call:
     @cached_property
     def _given(self) -> dict[str, Any]:
         """What both problems are made of."""
-        weights: dict[str, Any] = {}
-        if self.mean_weight is not None:
-            weights = {"weights_pub": np.full(len(self.table), self.mean_weight), "weight_cap": 1.0}
-        if LOSSES[self.loss].classes:
-            stated = Stated(classes=(0.0, 1.0), **weights)
-        else:
+        stated = Stated(classes=(0.0, 1.0))
+        if not LOSSES[self.loss].classes:
             # Of two or three rows the labels may all be equal.
-            stated = Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0, **weights)
+            stated = Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
+        if self.mean_weight is not None:
+            stated = replace(stated, weights_pub=np.full(len(self.table), self.mean_weight), weight_cap=1.0)
         names = [f"x{j}" for j in range(self.table.shape[1] - 1)]
         return {"loss": LOSSES[self.loss], "table": self.table, "names": names, "n_priv": 1, "stated": stated}
 

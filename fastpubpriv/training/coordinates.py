@@ -32,7 +32,7 @@ QUANTILE = 0.9
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each vector is positive.
+    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each is positive.
 
     LAPACK leaves signs open, and the noise of a coordinate would follow them.
     """
@@ -44,12 +44,9 @@ def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
 
-    Those of the rows themselves are too small or too large, the more so the fewer rows there are: directions of a part of the rows
-    are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed to rise. Shrinking towards a
-    multiple of the identity would blow up directions in which columns nearly agree.
-
-    The third answer is the share of the rows' own differences between directions that fresh rows confirm, squared: the error that
-    they bring. Of next to no rows it is one, as they do not show all differences.
+    Directions of a part of the rows are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed
+    to rise: shrinking towards a multiple of the identity would blow up directions in which columns nearly agree. The third answer
+    is the share, squared, of the rows' own differences between directions that fresh rows confirm; 1 of next to no rows.
     """
     m, p = centred.shape
     few = next_to_none(m, p)
@@ -79,9 +76,8 @@ def next_to_none(m: int, p: int) -> bool:
 def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
     """Variances (p,) of other rows along the principal directions of a part of the rows, in ascending order of theirs.
 
-    About the mean of that part, as fresh rows would be tried: about the mean of all, the one row left out is the sum of the others
-    with its sign changed. It lies in their span, and along all other directions rows seem not to vary at all. In those the part's
-    own order is arbitrary, and they count alike.
+    About the mean of that part, as about the mean of all one row left out lies in the span of the others. Directions in which the
+    part does not vary count alike.
     """
     middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
     _, along = np.linalg.eigh((part - middle).T @ (part - middle))
@@ -162,11 +158,7 @@ def some(rows: FloatArray) -> FloatArray:
 
 
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
-    """The weighting of public rows (m, D) by `spread`.
-
-    Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know
-    little of (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
-    """
+    """The weighting of public rows (m, D) by `spread`; what is missing of a unit second moment is counted as if all rows had it."""
     each = weighting_each(public, spread[None])
     radius, share = float(each.radius[0]), float(each.share[0])
     return Weighting(spread=spread, radius=radius, share=share, shares=each.shares[0], lever=each.lever[0])
@@ -199,10 +191,7 @@ def quantile(values: FloatArray, chance: float) -> FloatArray:
 
 
 def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
-    """Precisions (D,) that add up to `precision` and leave the least sum of 1 / (1 / variance + precision).
-
-    A part `floor` of it is spread evenly. What is least known gets most: precision_j = (level - 1 / variance_j)_+.
-    """
+    """Precisions (D,) that add up to `precision`, a part `floor` evenly, with the least sum of 1 / (1 / variance + precision)."""
     found: FloatArray = water_filled_each(variance[None], np.array([precision]), floor)[0]
     return found
 
@@ -233,9 +222,8 @@ def fits(n: int, width: int, dtype: type[np.floating], executor: Executor) -> bo
 def kept_rows(
     rows: Rows, function: OfChunk, width: int, *, dtype: type[np.floating], executor: Executor, single: bool = False
 ) -> Rows:
-    """The rows function(chunk), `width` numbers each, which must not depend on the rows beside them.
+    """The rows function(chunk), `width` numbers each, in memory where that may be, else made in each pass, to the same bits.
 
-    They are in memory where `executor.max_memory` allows it, else they are made from their source in each pass, to the same bits.
     Rows on a cluster stay there, unless a `single` one may be asked for at a time.
     """
     view = each_row(rows, function, width)
@@ -335,10 +323,7 @@ def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[
 
 
 def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:
-    """z = offset + matrix (terms - centre) on the finest grid of exact single-precision numbers, and the length of its steps.
-
-    Rows longer than `radius`, a public number far above what public rows have, are shortened to it.
-    """
+    """z = offset + matrix (terms - centre), at most `radius` long, on the finest grid of exact float32, and its step."""
     dim = len(matrix)
     bound = min(math.isqrt(2**53 // dim), _FLOAT32_WHOLE)
     limit = bound - math.isqrt(dim) // 2 - 2

@@ -71,10 +71,7 @@ def draws(dim: int) -> int:
 
 
 def plan_exact(problem: Problem, account: Account, left: Fraction, start: NewtonPlan, noise: float) -> ExactPlan:
-    """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it.
-
-    Raises before the debit where something has no grid.
-    """
+    """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
     dim, n, pure = problem.dim, problem.n_priv, account.pure
     counted = Fraction(7, 10) * count_share(dim)
     pieces = 1 - START - GRAM - counted
@@ -101,10 +98,10 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Newton
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowAtStart:
-    """The public map of a labelled row (z, label), and its weight, in the coordinates of a problem, at given coefficients.
+    """The public map of a labelled row (z, label), and its weight, to its score at given coefficients, minus the gradient, (D,).
 
-    To its score, minus the gradient of the loss, (D,); or, for `curvature`, to the vector whose square is the second derivative.
-    The logistic loss counts four times, so that the curvature of a row is at most |z|^2. A row without a label is zero.
+    For `curvature`, to the vector whose square is the second derivative. The logistic loss counts four times, so that the curvature
+    of a row is at most |z|^2. A row without a label is zero.
     """
 
     loss: Loss
@@ -141,17 +138,13 @@ class RowAtStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curvature:
-    """The second moment of the private rows, (D, D), pooled with that of public rows where they agree.
-
-    `noise` is that of an entry, `clipped` what clipping may have taken, `unseen` (D, k) are directions in which noise hides whether
-    private rows vary at all; `plain` and `plain_noise` are those of the private rows alone.
-    """
+    """The second moment of the private rows, (D, D), pooled with that of public rows where they agree."""
 
     matrix: FloatArray
-    noise: float
-    clipped: float
-    unseen: FloatArray
-    plain: FloatArray
+    noise: float  # of an entry
+    clipped: float  # what clipping may have taken
+    unseen: FloatArray  # (D, k), directions in which noise hides whether private rows vary at all
+    plain: FloatArray  # with plain_noise: of the private rows alone
     plain_noise: float
 
     def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
@@ -281,10 +274,9 @@ def _public_fit(problem: Problem) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExactStep:
-    """From released numbers to coefficients and what is known of them.
+    """From released numbers to coefficients and what is known of them, `to_user` (q, D) times these plus `offset` (q,).
 
-    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature. What is reported are
-    `to_user` (q, D) times the coefficients, plus `offset` (q,).
+    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature.
     """
 
     to_user: FloatArray

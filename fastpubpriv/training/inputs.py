@@ -371,10 +371,7 @@ class Design:
         return found
 
     def leverage_weights(self, terms: FloatArray) -> FloatArray:
-        """Weights (m,) of standardised public terms (m, p), at most 1: no row has more leverage than one within reach.
-
-        Weighing a row down leaves a linear law as it is; clipping its terms, as other libraries do, would bend it.
-        """
+        """Weights (m,) of standardised public terms (m, p), at most 1: no row has more leverage than one within reach."""
         with np.errstate(divide="ignore"):
             found: FloatArray = np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
         return found
@@ -459,9 +456,8 @@ def make_design(
 ) -> tuple[Design, BoolArray]:
     """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
 
-    `columns` are names, or x0, x1 and so on. `categories` maps a name to its numeric levels, or to "public" for those that the
-    public rows have. `ranges` are the lowest and highest value of each column, NaN where the public rows choose its units. `texts`
-    maps a column of text to the texts whose places are its levels.
+    `categories`: name -> its numeric levels, or "public" for those of the public rows. `ranges`: lowest and highest value of each
+    column, NaN where the public rows choose its units. `texts`: column of text -> the texts whose places are its levels.
     """
     levels = _levels(table, columns, categories)
     terms: list[tuple[str, int, int, float]] = []  # name, source, role and level of each

@@ -1,17 +1,10 @@
 """The registry of all methods of training, the choice between them, and the small releases that may come before a method.
 
-Where the middle of the private rows is, released, for the case of far fewer public rows than coordinates.
-A whitened row is about the mean of m public rows, so that private rows have a mean d with |d|^2 of about D / m in those
-coordinates. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot; with rows about their own mean it
-is that of whitened rows. As long as noise keeps steps short this does no harm, so that the release is worth its price only where
-|d|^2 is large and the price a small share of the budget.
+The mean of the private rows: whitened rows are about the mean of m public rows, so that private rows have a mean d with |d|^2 of
+about D / m. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot, unless noise keeps them short.
+The sum of private weights, by which steps divide: public weights tell it only where private rows weigh about the same.
 
-How much private rows weigh in all, released, where they have weights.
-Steps divide by this sum. Public weights say what it is as long as private rows weigh about the same. Where they do not, the stated
-errors are wrong, and steps of rows that weigh four times as much overshoot and end far off.
-
-Methods are chosen by errors that public numbers predict. `TrainingMethod` says what the functions of a record are called with;
-those in this file have no settings, those that have are in `gradient/`.
+Methods are chosen by errors that public numbers predict; those in this file have no settings, those that have are in `gradient/`.
 """
 
 from __future__ import annotations
@@ -102,17 +95,12 @@ def release_centre(run: Run, problem: Problem, cost: Fraction) -> Centred:
     assert isinstance(posterior, Posterior)
     m, dim, n = len(posterior.labels), len(posterior.mean), problem.counted
     weights = weighting(posterior.typical, np.ones(dim))
+    rows = ResidualSum(
+        slope=np.zeros(dim), spread=np.ones(dim), residual=one, scale=1.0, clip=1.0, radius=weights.radius,
+        row_step=problem.rotation.step, weighted=problem.rotation.weighted,
+    )  # fmt: skip
     released = run.release(
-        ResidualSum(
-            slope=np.zeros(dim),
-            spread=np.ones(dim),
-            residual=one,
-            scale=1.0,
-            clip=1.0,
-            radius=weights.radius,
-            row_step=problem.rotation.step,
-            weighted=problem.rotation.weighted,
-        ),
+        rows,
         name="mean of the rows",
         cost=cost,
         clip_radius=weights.radius,
@@ -274,24 +262,21 @@ def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -
 
 
 def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
-    """What answers the requests of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
+    """What releases the sums of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
 
-    def ask(request: steps.Request, step: int) -> steps.Answer:
+    fixed: dict[str, Any] = {
+        "residual": problem.loss.residual,
+        "row_step": rotation.step,
+        "weighted": rotation.weighted,
+    }
+
+    def ask(step: int, **wanted: Any) -> tuple[FloatArray, float]:
         released = on_rows.release(
-            ResidualSum(
-                slope=request.slope,
-                spread=request.spread,
-                residual=problem.loss.residual,
-                scale=request.scale,
-                clip=request.clip,
-                radius=request.radius,
-                row_step=rotation.step,
-                weighted=rotation.weighted,
-            ),
+            ResidualSum(**wanted, **fixed),
             name=f"gradient, step {step + 1}",
             cost=cost,
-            residual_clip=request.clip * request.scale * rotation.label_scale,
-            clip_radius=request.radius,
+            residual_clip=wanted["clip"] * wanted["scale"] * rotation.label_scale,
+            clip_radius=wanted["radius"],
         )
         return released.value, released.noise_std
 
@@ -414,8 +399,8 @@ def prepare(task: Problem | GradientTask, account: Account, names: list[str]) ->
 def least(task: Problem | GradientTask, plans: dict[str, Any]) -> str:
     """The method with the least predicted error; public rows alone unless a private one is clearly better.
 
-    Predictions assume light tails. Exact coefficients, with which public rows are pooled where they agree, are therefore taken
-    unless noise is sure to drown them. Of two public rows no prediction is worth anything: these alone, which cost nothing.
+    Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them. Of two public rows no
+    prediction is worth anything: these alone, which cost nothing.
     """
     if len(plans) == 1:
         return next(iter(plans))

@@ -68,29 +68,19 @@ class Slope:
 
 
 class State:
-    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior.
-
-    Attributes
-    ----------
-    mean, variance : (D,) float64
-        Of the coefficients, public rows and measurements together.
-    drift : float
-        Factor by which the public rows' variance was enlarged, 1 where they agree with the measurements.
-    private_mean, private_precision, noise_precision : (D,) float64
-        Of the measurements alone; and their precision without the sampling of the private rows, which all have in common.
-    lever : (k,) float64
-        Factors of public rows in the last step, see `Weighting`.
-    """
+    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior."""
 
     def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
         self._measured: list[Measured] = []
+        # Of the coefficients (D,), by public rows and measurements together.
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
-        self.drift = 1.0
+        self.drift = 1.0  # factor by which the public rows' variance was enlarged to agree with the measurements
         self._disagreement = 0.0
-        self.lever: FloatArray = np.ones(0)
+        self.lever: FloatArray = np.ones(0)  # factors of public rows in the last step, see `Weighting`
+        # Of the measurements alone, the first without the sampling of private rows, which all have in common.
         self.noise_precision: FloatArray = np.zeros(dim)
         self.private_precision: FloatArray = np.zeros(dim)
         self.private_mean: FloatArray = np.zeros(dim)
@@ -125,11 +115,7 @@ class State:
         self._disagreement = max(0.0, float(kept)) if self.drift > 1.0 else 0.0
 
     def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
-        """Pool the measurements by inverse variance.
-
-        An earlier one that started much farther from `now` than was predicted has that distance added to its variance: clipped
-        residuals then did little more than to point the right way.
-        """
+        """Pool the measurements by inverse variance, enlarged for an earlier one that started farther from `now` than predicted."""
         precision, weighted, started = (np.zeros_like(self.mean) for _ in range(3))
         for index, each in enumerate(self._measured):
             variance = each.variance
@@ -165,9 +151,7 @@ class State:
     def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
         """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature.
 
-        It is a mean over m rows, of which D went into the coordinates, and acts on all measurements alike: on the way from where
-        they started, on average, to the best coefficients. `slopes` (k, D) is by how much a row bends a measurement, over its
-        prediction of that way.
+        `slopes` (k, D) is by how much a row bends a measurement, over its prediction of the way from the mean start of all.
         """
         seen = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
         apart = self.private_mean - self._began
@@ -189,11 +173,8 @@ class State:
     def settle(self, *, wary: bool) -> None:
         """Go back where the last step ran away: to the shortest slope that does not point back to the public fit.
 
-        With few public rows, private ones may bend the loss so much more than was taken that steps end beyond its minimum, farther
-        than they began. The loss is convex: where its slope does not point back, beyond noise, it is no larger than at the start.
-
-        `wary`, with next to no public rows: also where one of the last two slopes is longer than the shortest, beyond noise. Steps
-        then leap to and fro across a minimum, and the last one ends where the slope was not seen.
+        The loss is convex: there it is no larger than at the start, beyond noise. `wary`, with next to no public rows: also where
+        one of the last two slopes is longer than the shortest, as of steps that leap to and fro across a minimum.
         """
         shortest = min(self._slopes, key=lambda each: each.length_sq)
         most = max(0.0, shortest.length_sq + shortest.doubt)
@@ -240,10 +221,9 @@ def chosen_weighting(
 
 
 def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
-    """In about how many of `steps` (k,), of plans (k, D), the error of the curvature misleads alike.
+    """In about how many of `steps` (k,), of plans (k, D), the error of the curvature misleads alike: (1 + r) / (1 - r).
 
-    It acts on what is left of the error, and small steps leave most of that as it was: of errors with correlation r from one to the
-    next, a mean has (1 + r) / (1 - r) times the variance.
+    It acts on what is left of the error, which has the correlation r from one step to the next.
     """
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
     found: FloatArray = np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
@@ -328,23 +308,12 @@ def _simulated(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Request:
-    """What one step asks of the rows: see `ResidualSum`."""
-
-    slope: FloatArray
-    spread: FloatArray
-    scale: float
-    clip: float
-    radius: float
-
-
-Answer = tuple[FloatArray, float]  # the released sum, and the standard deviation of its noise
-Ask = Callable[[Request, int], Answer]
+# (step, slope=, spread=, scale=, clip=, radius= of a `ResidualSum`) -> the released sum, and the deviation of its noise
+Ask = Callable[..., tuple[FloatArray, float]]
 
 
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> State:
-    """Run the steps; `ask` releases the answer to a request."""
+    """Run the steps; `ask` releases the sums."""
     state, public = State(posterior), posterior.typical
     per_step = noise(plan.share)
     for step in range(plan.steps):
@@ -356,8 +325,9 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
 
         weights = chosen_weighting(public, state.variance, precision)
         state.lever = weights.lever
-        request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
-        total, noise_std = ask(request, step)
+        total, noise_std = ask(
+            step, slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius
+        )
         sampling = clip.energy * scale**2 / (n_priv * clip.inside**2)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
@@ -380,12 +350,7 @@ _NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogisticPosterior(PublicLaw):
-    """A normal approximation of the coefficients given public rows; attributes as in `Posterior`.
-
-    `ridge` (D, D) is the precision of the prior; `curvature` (D,) that of the loss of one row at `mean`. The loss is that of all
-    rows `counted`: (rows, labels, weights). `factors` (m,) are those of the rows' classes, at most 1, and `energy` (D,) the mean
-    square of a weighted residual relative to the curvature: 1 without weights of classes.
-    """
+    """A normal approximation of the coefficients given public rows; attributes as in `Posterior`."""
 
     turn: FloatArray
     mean: FloatArray
@@ -393,11 +358,11 @@ class LogisticPosterior(PublicLaw):
     rows: FloatArray
     labels: FloatArray
     weights: FloatArray
-    ridge: FloatArray
-    curvature: FloatArray
-    counted: tuple[FloatArray, FloatArray, FloatArray]
-    factors: FloatArray
-    energy: FloatArray
+    ridge: FloatArray  # (D, D), the precision of the prior
+    curvature: FloatArray  # (D,), that of the loss of one row at `mean`
+    counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights whose loss it is
+    factors: FloatArray  # (m,), of the rows' classes, at most 1
+    energy: FloatArray  # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
 
     @property
     def unexplained(self) -> float:
@@ -410,10 +375,7 @@ class LogisticPosterior(PublicLaw):
         return 0.5 * float(self.curvature @ self.variance)
 
     def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each.
-
-        The same matrix without weights of classes. With them, rows of the heavy class make the slope vary more than it bends.
-        """
+        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each: one without class weights."""
         rows, labels, weights = self.counted
         p = chances(rows @ mean)
         known = (rows.T * (weights * p * (1.0 - p))) @ rows + self.ridge
@@ -471,10 +433,7 @@ def logistic_posterior(
 
 
 def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
-    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,).
-
-    Without weights both are the variance of a label. Rows of a heavy class lie together, so that coordinates differ.
-    """
+    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,)."""
     squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
     least = _LEAST_CURVATURE * float(factors.mean())
     over_all = float(squares.mean()) / max(float(curvature.mean()), least)
@@ -486,8 +445,7 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
     """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,).
 
-    Rows that the coefficients were fitted to look surer than fresh ones, of which whitening says how far scores spread: where
-    public rows are few, the larger curvature counts, as steps beyond the minimum do harm.
+    Rows that the coefficients were fitted to look surer than fresh ones: where they are few, the larger curvature counts.
     """
     scores = rows @ w
     p = chances(scores)
@@ -569,15 +527,16 @@ def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: fl
 def newton_logistic(
     posterior: LogisticPosterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
 ) -> LogisticState:
-    """Run the steps; `ask` releases the answer to a request."""
+    """Run the steps; `ask` releases the sums."""
     state, public = LogisticState(posterior), posterior.typical
     m, per_step = len(posterior.labels), noise(plan.share)
     h, factors = posterior.curvature, some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)
         h = _curvature(public, state.mean, weights.lever * factors, m)
-        request = Request(slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius)
-        total, noise_std = ask(request, step)
+        total, noise_std = ask(
+            step, slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius
+        )
         unit = 1.0 / (n_priv * h * weights.spread)
         state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
         variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * state.error

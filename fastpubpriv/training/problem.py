@@ -1,8 +1,6 @@
 """What every method of training starts from and returns, its record, and what public rows say of the spread of labels.
 
-How far a robust fit may lie from least squares, by public rows: rows far out count less in it, and long residuals too.
-Where labels are linear in the terms both aim at the same coefficients. Where the line bends, or a column has a long tail, they do
-not; public rows show this as far as they reach.
+Among the latter is how far a robust fit may lie from least squares, where the line bends or a column has a long tail.
 """
 
 from __future__ import annotations
@@ -213,11 +211,7 @@ def make_problem(
 
 
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
-    """The posterior for private rows with weights like these (k,), at most 1, of the public rows that stand for them.
-
-    Rows of unequal weight leave less sampling error than as many of the largest weight as would count alike: it has the mean of
-    w^2 r^2 where that of w r^2 stands.
-    """
+    """The posterior for private rows with weights like these (k,), at most 1: their sampling error has w^2 r^2 for w r^2."""
     if isinstance(posterior, LogisticPosterior):
         missed = posterior.factors * (posterior.labels - chances(posterior.rows @ posterior.mean))
         return replace(posterior, energy=posterior.energy * _weight_of(missed, heavy))
@@ -303,10 +297,9 @@ def rests_on_few(problem: Problem) -> BoolArray:
 def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArray:
     """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,).
 
-    One step from the public fit is taken by both equations, the robust one and that of least squares (of the Huber loss, where that
-    is the aim); their difference is a mean over public rows, with a standard error. It counts where it is beyond two of these; and,
-    the standard error with it, where the coefficient rests on few rows. `bound` is that on residuals, and `lever` (k,) the factor
-    of each of the typical public rows in the robust equation.
+    It is the difference of one step from the public fit by the robust equation and by that of the aim, where it is beyond two
+    standard errors; and, with the standard error, where a coefficient rests on few rows. `bound` is that on residuals, and `lever`
+    (k,) the factor of each of the typical public rows in the robust equation.
     """
     known = problem.posterior
     assert isinstance(known, Posterior)
@@ -349,9 +342,8 @@ def residual_std(problem: Problem) -> float:
 def label_quantiles(problem: Problem, fitted: Fitted) -> FloatArray:
     """Quantiles at 1 / (k + 1), ..., k / (k + 1) of how far public labels lie from their predictions, (k,), ascending.
 
-    Each is in units of the standard deviation that its prediction has under a normal law. A public row had a part in the
-    coefficients: what it would have been off without that part is known from its part in the public fit, of which the private rows
-    leave as much as they leave of the variance along the row. Labels that are all equal, and classes, have none.
+    In units of the standard deviation of a prediction under a normal law, without the part that a row had in its own: that in the
+    public fit, times what private rows leave of the variance along it. Labels that are all equal, and classes, have none.
     """
     known = problem.posterior
     if not isinstance(known, Posterior) or known.blank:

@@ -206,10 +206,7 @@ def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> fl
 
 
 def residual_floor(scale: float, noise: float, many: bool) -> float:
-    """Least variance of a label about the best prediction.
-
-    With fewer rows than coordinates residuals are mostly error of the fit: the likelihood tells what of them is noise.
-    """
+    """Least variance of a label about the best prediction; of few rows, the likelihood tells what of residuals is noise."""
     return scale**2 / 4.0 if many else min(max(noise, scale**2 / 1000.0), scale**2 / 4.0)
 
 
@@ -219,9 +216,9 @@ def energy_of(clipped: FloatArray, inside: float) -> float:
 
 
 def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None = None) -> tuple[float, float]:
-    """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio.
+    """Variance of the noise and of a coefficient, the likeliest over a grid of their ratio; of next to no rows, the means.
 
-    The likeliest; with next to no rows, the means. `size`: the number of rows they are worth, where their weights are in them.
+    `size` is the number of rows that they are worth, where their weights are in them.
     """
     m, p = terms.shape
     worth = m if size is None else size
@@ -292,10 +289,7 @@ _ROUNDS, _HUBER_STEPS, _DONE = 3, 200, 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FixedClip:
-    """The bound on residuals that the Huber loss has: in the unit of the labels, whatever the size of residuals.
-
-    It is part of what is asked, so that it has no bias.
-    """
+    """The bound on residuals that the Huber loss has, in the unit of the labels: part of what is asked, so that it has no bias."""
 
     threshold: float  # the bound
     # (k,), with counts: of public rows, in units of their scale; and how much each counts in a mean square

@@ -1,11 +1,10 @@
 """Softmax regression: the maximum likelihood of all private rows, by the step of `exact` from a start by Newton steps.
 
 Scores of several classes are known up to a common number: coefficients of a row u are (K - 1, D) along contrasts of the K classes,
-and those of the classes add up to zero. Contrasts are such that the mean second derivative of public rows is about the identity.
-The score of a row, minus its gradient, is then the outer product of the contrasts of its residuals, label minus chance, with u;
-its second derivative is that of the contrasts of diag(p) - p p^T with u u^T. Both are one vector of a row, clipped to a ball: all
-classes and columns have one budget. The second derivative couples the classes, and is released as it is: a bound on it, such as
-Boehning's, would make steps too short to end at the maximum.
+such that the mean second derivative of public rows is about the identity. The score of a row is the outer product of the contrasts
+of its residuals, label minus chance, with u; its second derivative is that of the contrasts of diag(p) - p p^T with u u^T. Both are
+one vector of a row, clipped to a ball: all classes and columns have one budget. A bound on the second derivative in its place, such
+as Boehning's, would make steps too short to end at the maximum.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The methods that step along noisy gradients: what a step asks, who pays, a file of what was released, and the fit.
+"""The methods that step along noisy gradients: what a step asks, who pays, and a file of what was released.
 
-A file that keeps the released values of a run, so that it can go on after a crash and no noise is ever drawn twice.
-It holds what was released, and nothing else. A step is marked as begun, on disk, before its query runs. One that was begun and
-whose value is not in the file was lost: it is left out, and its noise is not drawn again.
-
-Lines of JSON, the first one about the call, then zeros up to the size that the file has from the start: one that was cut, wherever,
-is too short.
+With the file a run can go on after a crash, and no noise is ever drawn twice. A step is marked as begun, on disk, before its query
+runs. One that was begun and whose value is not in the file was lost: it is left out, and its noise is not drawn again. Lines of
+JSON, the first one about the call, are followed by zeros up to the size from the start: a file that was cut is too short.
 """
 
 from __future__ import annotations
@@ -99,18 +96,15 @@ class Call:
 
 
 class Checkpoint:
-    """An open checkpoint, locked against other processes.
-
-    `resumed`: whether the budget was debited before, when the file was made; `begun`: how many steps have begun.
-    """
+    """An open checkpoint, locked against other processes."""
 
     def __init__(self, descriptor: int, call: Call, name: str) -> None:
         self._fd, self._call, self._name = descriptor, call, name
         self._values: dict[int, FloatArray] = {}
-        self.begun = 0
+        self.begun = 0  # how many steps have begun
         self._end = 0  # of the lines
         self._started = False
-        self.resumed = self._read()
+        self.resumed = self._read()  # whether the budget was debited before, when the file was made
 
     # ---- Reading -----------------------------------------------------------------------------------------------------
 
@@ -253,11 +247,7 @@ def _reserve(descriptor: int, size: int) -> None:
 
 @contextmanager
 def open_checkpoint(path: Any, call: Call) -> Iterator[Checkpoint | None]:
-    """The checkpoint at a path, new or to be resumed; None for no path.
-
-    InputError where the file is no regular file, cannot be written, is in use by another process, is no checkpoint, was cut, or
-    belongs to another call, among them one whose noise is from a seed while this one's is not.
-    """
+    """The checkpoint at a path, new or to be resumed; None for no path. InputError for a file that cannot serve this call."""
     if path is None:
         yield None
         return
@@ -402,11 +392,6 @@ class Asker:
         part = self._rows.slice(step * size, (step + 1) * size)
         return self._run.block(part), part
 
-    @staticmethod
-    def _sampled(grid: SampledGrid, step: int) -> SampledGaussianEvent:
-        """The first step of a sampled run pays for all."""
-        return grid.event if step == 0 else grid.event.later
-
     def _released(self, weights: FloatArray, step: int) -> Released:
         gradient, clip, name = _gradient(self._problem, weights), self._plan.clip_norm, f"gradient, step {step + 1}"
         run, rows = self._payer(step)
@@ -414,7 +399,7 @@ class Asker:
             plain = GradientSum(gradient=gradient, clip_norm=clip)
             return run.on(rows).release(plain, name=name, cost=self._share, clip_radius=clip)
         sampled = SampledGradientSum(gradient=gradient, clip_norm=clip, grid=self._grid)
-        return run.on(rows).release(sampled, name=name, cost=self._sampled(self._grid, step), clip_radius=clip)
+        return run.on(rows).release(sampled, name=name, cost=_event(self._grid, step), clip_radius=clip)
 
     def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:
         """What the checkpoint has of a step, which was paid for."""
@@ -425,7 +410,7 @@ class Asker:
             grid = sum_grid(self._run.account, self._share, self._problem.size, rows.n)
             event = grid.event
         else:
-            grid, event = self._grid, self._sampled(self._grid, step)
+            grid, event = self._grid, _event(self._grid, step)
         self.noise_std = event.noise_std * grid.step(self._plan.clip_norm)
         run.repeat(
             event,
@@ -435,10 +420,13 @@ class Asker:
             clip_radius=self._plan.clip_norm,
         )
         value = kept.value(step)
-        if value is None:
-            self.lost += 1
-            return None
-        return value if self._problem.loss is not None else -value
+        self.lost += value is None
+        return value if value is None or self._problem.loss is not None else -value
+
+
+def _event(grid: SampledGrid, step: int) -> SampledGaussianEvent:
+    """The first step of a sampled run pays for all."""
+    return grid.event if step == 0 else grid.event.later
 
 
 def _draws(task: GradientTask) -> int:
@@ -496,19 +484,11 @@ def prepare_public(task: GradientTask) -> Prepared:
         raise InputError("method='throw_away' needs a loss with values, which public rows can minimise")
     lengths = gradient_lengths(problem, public.weights, public)
     clip = float(np.max(lengths)) or 1.0
-    known = public_curvature(problem, public, lengths, clip)
-    alone = excess_part(problem) * known.public_error
+    alone = excess_part(problem) * public_curvature(problem, public, lengths, clip).public_error
     return Prepared(
-        public=public,
-        predicted=alone,
-        public_excess=alone,
-        steps=0,
-        clip_norm=clip,
-        batch_rows=problem.n_priv,
-        priv_weight=0.0,
-        ranges={"start": "public weights"},
-        reads=False,
-    )
+        public=public, predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
+        priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
+    )  # fmt: skip
 
 
 SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (

@@ -395,10 +395,7 @@ class GradientProblem:
             return self.x.sum(axis=1), np.sum(self.x**2, axis=1)
 
     def gradients(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> tuple[FloatArray, FloatArray]:
-        """Minus the gradients of public rows as (coefficients (k, outputs), vectors (k, width)), of which each is an outer product.
-
-        For a loss of the user's, coefficients are -1 and vectors the gradients.
-        """
+        """Minus the gradients of public rows as outer products of coefficients (k, outputs) and vectors (k, width)."""
         if self.row_loss is not None:
             found = public_gradients(self.row_loss, weights, self.x[rows], self.y[rows])
             return np.full((len(found), 1), -1.0), found
@@ -623,15 +620,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descended:
-    """What a method has learnt: weights, the noise on its sums (or on the weights), and steps that a crash has lost.
-
-    Of exact coefficients also `ends`, of [intercept, slopes] of one class after the other, and their deviations.
-    """
+    """What a method has learnt."""
 
     weights: FloatArray
-    noise_std: float = 0.0
-    lost_steps: int = 0
-    ends: Ends | None = None
+    noise_std: float = 0.0  # of its sums, or of the weights
+    lost_steps: int = 0  # by a crash
+    ends: Ends | None = None  # of exact coefficients, [intercept, slopes] of one class after the other; and deviations
     deviation: FloatArray | None = None
 
 

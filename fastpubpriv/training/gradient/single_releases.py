@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -290,17 +290,6 @@ def _bounded_loss(problem: GradientProblem) -> Loss:
     )
 
 
-def _settings_to_try(
-    problem: GradientProblem, settings: OutputPerturbation, smoothness: float
-) -> Iterator[tuple[float, float]]:
-    """Each l2 and weight of the private rows that may be taken; strengths are parts of a row's `smoothness`."""
-    n, m = problem.n_priv, len(problem.x)
-    for strength in _STRENGTHS if settings.l2 == "auto" else (None,):
-        l2 = float(settings.l2) if strength is None else strength * smoothness
-        for part in _SHARES if settings.priv_weight == "auto" else (None,):
-            yield l2, float(settings.priv_weight) if part is None else part * n / (n + m)
-
-
 def plan_minimum(
     problem: GradientProblem, settings: OutputPerturbation, public: PublicFit, account: Any
 ) -> tuple[WeightedMinimum, float, float]:
@@ -314,8 +303,10 @@ def plan_minimum(
     noise = Noise(account.pure, account.allowance).vector(problem.size) / 2.0
     n, m = problem.n_priv, len(problem.x)
     best: WeightedMinimum | None = None
-    predicted = math.inf
-    for l2, share in _settings_to_try(problem, settings, loss.curvature * radius**2):
+    predicted, strength, weight = math.inf, settings.l2, settings.priv_weight
+    ridges = [each * loss.curvature * radius**2 for each in _STRENGTHS] if strength == "auto" else [float(strength)]
+    shares = [each * n / (n + m) for each in _SHARES] if weight == "auto" else [float(weight)]
+    for l2, share in itertools.product(ridges, shares):
         minimum = WeightedMinimum(
             start=public.weights, public=shortened, residual=loss.residual,
             slope=SLOPES[loss.name], curvature=loss.curvature, radius=radius, priv_weight=share, l2=l2, steps=1,
