@@ -70,25 +70,34 @@ def draws(dim: int) -> int:
     return 2 * DRAWS + dim * dim + 2 * dim
 
 
+def plan_scores(account: Account, left: Fraction, dim: int, n: int) -> tuple[RadialPlan, Fraction]:
+    """The plan for scores (dim,) of what is left beside start and curvature, and the share of the sums themselves."""
+    counted = Fraction(7, 10) * count_share(dim)
+    pieces = 1 - START - GRAM - counted
+    radial = RadialPlan(dim=dim, n=n, pure=account.pure, count=left * counted, pieces=left * pieces)
+    radial.check_grids(account)
+    return radial, pieces
+
+
+def risk(pieces: Fraction, relative: float) -> float:
+    """Predicted error over that of sampling, where noise of the whole budget has the variance `relative` beside sampling."""
+    return 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
+
+
 def plan_exact(problem: Problem, account: Account, left: Fraction, start: NewtonPlan, noise: float) -> ExactPlan:
     """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
     dim, n, pure = problem.dim, problem.n_priv, account.pure
-    counted = Fraction(7, 10) * count_share(dim)
-    pieces = 1 - START - GRAM - counted
     gram = left * GRAM * (1 - GRAM_COUNT)
     entries = math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
     count = NormCount.costing(
         left * GRAM * GRAM_COUNT, gram, n, dim * (dim + 1) // 2, pure=pure, noise=entries, squared=True
     )
-    radial = RadialPlan(dim=dim, n=n, pure=pure, count=left * counted, pieces=left * pieces)
     count.check_grid()
     check_gram_grids(account, [gram], dim, n)
-    radial.check_grids(account)
-    relative = 16.0 * dim * noise**2 / problem.counted
-    risk = 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
-    known = problem.posterior
+    radial, pieces = plan_scores(account, left, dim, n)
+    relative, known = 16.0 * dim * noise**2 / problem.counted, problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
-    private = dim * row * risk / problem.counted
+    private = dim * row * risk(pieces, relative) / problem.counted
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess),
@@ -397,15 +406,11 @@ class ExactStep:
         if reason not in ("", "heavy_tail"):
             return (reason,) * len(tail)
         heavy = (tail > _MOSTLY_TAIL * std) | bool(reason)
-        few = self.curvature.rests_on_unseen(self.to_user) | self._may_be_hidden
-        return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
-
-    @property
-    def _may_be_hidden(self) -> BoolArray:
-        """Estimates that rest on so few rows that what noise hides in a count of norms may decide them, (q,)."""
+        # Estimates that rest on so few rows that what noise hides in a count of norms may decide them.
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
-        found: BoolArray = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
-        return found
+        few = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
+        few |= self.curvature.rests_on_unseen(self.to_user)
+        return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
 
     def _reason(self, *, shifted: bool) -> str:
         """The first reason why no interval may hold, or nothing."""

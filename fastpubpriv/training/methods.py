@@ -213,21 +213,6 @@ def _weighing(problem: Problem, account: Account) -> Fraction:
     return account.allowance * weighing_share(problem, noise)
 
 
-def _weighed(run: Run, problem: Problem, plan: Any) -> tuple[Problem, Any, Fraction]:
-    """Problem and plan with the released sum of private weights, if it is worth its cost; and what is left to spend."""
-    cost = _weighing(problem, run.account)
-    found = (problem, plan) if not cost else weigh(run, problem, plan, cost)
-    return *found, run.account.allowance - cost
-
-
-def _check_weighing(problem: Problem, account: Account) -> Fraction:
-    """What is left to spend besides the sum of weights; raises before the debit where that sum cannot be released."""
-    cost = _weighing(problem, account)
-    if cost:
-        check_sum_grids(account, [cost], 1, problem.n_priv)
-    return account.allowance - cost
-
-
 def _draws_newton(problem: Problem | GradientTask) -> int:
     if isinstance(problem, GradientTask):
         return softmax.draws(problem)
@@ -239,7 +224,10 @@ def _draws_newton(problem: Problem | GradientTask) -> int:
 def _plan_newton(problem: Problem | GradientTask, account: Account) -> Any:
     if isinstance(problem, GradientTask):
         return softmax.prepare(problem, account)
-    left = _check_weighing(problem, account)
+    cost = _weighing(problem, account)
+    left = account.allowance - cost
+    if cost:
+        check_sum_grids(account, [cost], 1, problem.n_priv)
     if not problem.exact:
         return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
     start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
@@ -286,10 +274,12 @@ def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -
 def _learn_newton(run: Run, problem: Problem | GradientTask, plan: Any) -> Fitted | Descended:
     if isinstance(problem, GradientTask):
         return softmax.learn(run, problem, plan)
-    start = plan.start if isinstance(plan, exact.ExactPlan) else plan
-    problem, start, left = _weighed(run, problem, start)
+    start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, _weighing(problem, run.account)
+    left = run.account.allowance - cost
+    if cost:
+        problem, start = weigh(run, problem, start, cost)
     if not isinstance(plan, exact.ExactPlan):
-        return _learn_steps(run, problem, plan, left)[0]
+        return _learn_steps(run, problem, start, left)[0]
     found, rows = _learn_steps(run, problem, start, left * exact.START)
     return exact.learn_exact(run, problem, plan, found, rows)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, count_share, unpacked
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, unpacked
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
@@ -28,7 +28,17 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.coordinates import Rotation, Whitener, quantile, rotated_rows, rotation_map
-from fastpubpriv.training.exact import GRAM, GRAM_COUNT, START, Curvature, ExactStep, clipped_part, pooled_curvature
+from fastpubpriv.training.exact import (
+    GRAM,
+    GRAM_COUNT,
+    START,
+    Curvature,
+    ExactStep,
+    clipped_part,
+    plan_scores,
+    pooled_curvature,
+    risk,
+)
 from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared
 from fastpubpriv.training.newton import FEW_OF_CLASSES
 from fastpubpriv.training.problem import FAR_ROWS, Fitted
@@ -247,19 +257,15 @@ def prepare(task: GradientTask, account: Account) -> Prepared:
         )
     dim, bent = _widths(problem)
     whole, pure = account.allowance, account.pure
-    counted = Fraction(7, 10) * count_share(dim)
-    pieces = 1 - START - GRAM - counted
     relative = 16.0 * dim * Noise(pure, whole).vector(dim) ** 2 / n
     rounds = 2 if relative < _QUIET else 1
     step, gram = whole * START / _STEPS, whole * GRAM * (1 - GRAM_COUNT) / rounds
     noise = Noise(pure, gram).vector(bent)
     count = NormCount.costing(whole * GRAM * GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise)
-    radial = RadialPlan(dim=dim, n=n, pure=pure, count=whole * counted / rounds, pieces=whole * pieces / rounds)
     check_sum_grids(account, [step], dim, n)
     count.check_grids(account)
-    radial.check_grids(account)
-    private = 0.5 * dim / n * (1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative)))
-    alone = 0.5 * dim / len(problem.y)
+    radial, pieces = plan_scores(account, whole / rounds, dim, n)
+    private, alone = 0.5 * dim / n * risk(pieces, relative), 0.5 * dim / len(problem.y)
     known = SoftmaxProblem(problem=problem, alone=task.public.weights)
     return Prepared(
         public=task.public, predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=_STEPS + 4 * rounds,

@@ -97,6 +97,17 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(factor, monkeypatch):
     assert (size > 2.0, source) == (True, {"public rows"}), size
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_errors_of_the_steps_alone_are_those_of_the_released_sum(loss):
+    """Public weights in another unit, which the released sum undoes, change no stated error."""
+    given = {**split(Y), "weights_priv": 0.5 * WEIGHT[M:], "loss": loss, "method": "newton", "tails": "light"}
+    alike, other = (
+        seeded(train, **{**given, "weights_pub": factor * WEIGHT[:M], "budget": ZCDP(50)}).standard_error
+        for factor in (0.5, 0.1)
+    )
+    np.testing.assert_allclose(other, alike, rtol=0.05)
+
+
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_sum_of_weights_that_noise_would_hide_is_not_released():
     result = seeded(linear_regression, **{
