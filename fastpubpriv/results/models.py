@@ -224,15 +224,9 @@ class TrainingResult(Result):
     design: Mapping[str, Any]
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "coefficients": ("terms",),
-        "public_coefficients": ("terms",),
-        "rows_behind": ("terms",),
-        "covariance": ("all", "all"),
-        "noise_covariance": ("all", "all"),
-        "public_covariance": ("all", "all"),
-        "interval_center": ("all",),
-        "tail_below": ("all",),
-        "tail_above": ("all",),
+        **dict.fromkeys(("coefficients", "public_coefficients", "rows_behind"), ("terms",)),
+        **dict.fromkeys(("covariance", "noise_covariance", "public_covariance"), ("all", "all")),
+        **dict.fromkeys(("interval_center", "tail_below", "tail_above"), ("all",)),
         "classes": ("classes",),
         "label_quantiles": ("label_quantiles",),
     }
@@ -528,14 +522,9 @@ class DescentResult(Result):
     design: Mapping[str, Any]
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "coefficients": ("outputs", "terms"),
-        "intercept": ("outputs",),
-        "public_coefficients": ("outputs", "terms"),
-        "public_intercept": ("outputs",),
-        "standard_error": ("intervals",),
-        "interval_center": ("intervals",),
-        "tail_below": ("intervals",),
-        "tail_above": ("intervals",),
+        **dict.fromkeys(("coefficients", "public_coefficients"), ("outputs", "terms")),
+        **dict.fromkeys(("intercept", "public_intercept"), ("outputs",)),
+        **dict.fromkeys(("standard_error", "interval_center", "tail_below", "tail_above"), ("intervals",)),
         "weights": ("size",),
         "classes": ("classes",),
     }

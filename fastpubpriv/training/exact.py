@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -262,7 +263,9 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
     def mean_score(slope: FloatArray) -> FloatArray:
         return np.asarray(known.rows.T @ score.factors(known.rows @ slope, known.labels) / len(known.labels))
 
-    alone = _public_fit(problem)
+    # The public rows alone: least squares, or what stands for the maximum likelihood.
+    logistic = isinstance(known, LogisticPosterior)
+    alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
         public_scores=known.rows * score.factors(known.rows @ alone, known.labels)[:, None],
@@ -271,14 +274,6 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         mean_score=mean_score if problem.loss.classes else None,
     )  # fmt: skip
     return step.fitted(plan.steps)
-
-
-def _public_fit(problem: Problem) -> FloatArray:
-    """Coefficients of the public rows alone, (D,): least squares, or what stands for the maximum likelihood."""
-    known = problem.posterior
-    if isinstance(known, LogisticPosterior):
-        return known.mean
-    return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -257,23 +257,17 @@ def opened(
             x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
         )
     except InputError:
-        if not classes:
-            refuse_text_labels(x_pub, y_pub, label)
-        raise
-    if stated.weights_priv is not None:
-        rows = weighted_rows(rows, stated.weights_priv)
-    return rows, table, _in_places(stated, texts, names)
-
-
-def refuse_text_labels(x_pub: Any, y_pub: Any, label: Any) -> None:
-    """InputError if public labels, which should be numbers, are text."""
-    found = class_texts(None, x_pub, y_pub, label)
-    if found is not None:
+        found = None if classes else class_texts(None, x_pub, y_pub, label)
+        if found is None:
+            raise
         shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise InputError(
             f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
             "train(loss='logistic') for two classes, train(loss='softmax') for more"
         ) from None
+    if stated.weights_priv is not None:
+        rows = weighted_rows(rows, stated.weights_priv)
+    return rows, table, _in_places(stated, texts, names)
 
 
 def column_texts(categories: Any, x_pub: Any) -> Texts:

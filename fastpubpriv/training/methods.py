@@ -51,16 +51,13 @@ def centre_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fractio
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
         return Fraction(0)
-    unit = _unit(posterior, n_priv)
+    found = weighting(posterior.typical, np.ones(dim))
+    unit = float(
+        found.radius / (n_priv * found.lever.mean())
+    )  # noise of a mean, over that of a sum clipped to radius 1
     enough = (share for share in _CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= _LEFT_SQ)
-    found = next(enough, _CENTER_SHARES[-1])
-    return found if found <= _CHEAP or dim >= _FEWER * m else Fraction(0)
-
-
-def _unit(posterior: Posterior, n_priv: float) -> float:
-    """A mean of private rows has this times the noise on a sum of rows clipped to radius 1."""
-    found = weighting(posterior.typical, np.ones(len(posterior.mean)))
-    return float(found.radius / (n_priv * found.lever.mean()))
+    share = next(enough, _CENTER_SHARES[-1])
+    return share if share <= _CHEAP or dim >= _FEWER * m else Fraction(0)
 
 
 def one(prediction: float, label: float) -> float:

@@ -454,8 +454,9 @@ def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str,
 def _descent_result(
     task: GradientTask, plan: Prepared, found: Descended, names: tuple[str, ...], shared: dict[str, Any]
 ) -> DescentResult:
-    problem, unit = task.problem, task.excess_unit
-    units, design = problem.units, problem.units.design
+    problem, units, design = task.problem, task.problem.units, task.problem.units.design
+    # Of a predicted excess in the units of the table: squared labels for a loss that grows as a square of them.
+    unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
     coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
     public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
     everything, ends = np.column_stack([intercept, coefficients]), found.ends

@@ -25,12 +25,13 @@ from fastpubpriv.training.inputs import Design, Stated, class_list, refuse_balan
 from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
-SAMPLINGS = ("full", "poisson", "without_replacement", "one_pass")
-PUBLIC_GRADIENTS = ("clip", "raw", "sphere", "batch_sphere")
-SCHEDULES = ("constant", "inverse_root", "linear")
-AVERAGES = ("last", "all", "suffix")
-STARTS = ("public", "zero")
-SCALINGS = ("standard", "none")
+_CHOICES = {
+    "sampling": ("full", "poisson", "without_replacement", "one_pass"),
+    "schedule": ("constant", "inverse_root", "linear"),
+    "public_gradient": ("clip", "raw", "sphere", "batch_sphere"),
+    "average": ("last", "all", "suffix"),
+    "scaling": ("standard", "none"),
+}
 MOST_STEPS = 10**6
 
 Choice = str | float | Sequence[float]
@@ -158,18 +159,12 @@ class Descent:
     checkpoint: str | Path | None = None
 
     def __post_init__(self) -> None:
-        for setting, choices in (
-            ("sampling", SAMPLINGS),
-            ("schedule", SCHEDULES),
-            ("public_gradient", PUBLIC_GRADIENTS),
-            ("average", AVERAGES),
-            ("scaling", SCALINGS),
-        ):
-            if setting == "sampling" and "replacement" in str(self.sampling) and self.sampling not in SAMPLINGS:
-                raise InputError(
-                    "batches with replacement are refused: a row that is drawn twice counts twice, and no useful cost is known; "
-                    "pass sampling='poisson'"
-                )
+        if "replacement" in str(self.sampling) and self.sampling not in _CHOICES["sampling"]:
+            raise InputError(
+                "batches with replacement are refused: a row that is drawn twice counts twice, and no useful cost is known; "
+                "pass sampling='poisson'"
+            )
+        for setting, choices in _CHOICES.items():
             validation.choice(setting, getattr(self, setting), choices)
         if self.steps != "auto":
             validation.integer("steps", self.steps, minimum=1, maximum=MOST_STEPS)
@@ -193,7 +188,7 @@ class Descent:
         if not validation.finite("l2", self.l2) >= 0.0:
             raise InputError(f"l2 must be at least 0, got {self.l2}")
         if isinstance(self.start, str):
-            validation.choice("start", self.start, STARTS)
+            validation.choice("start", self.start, ("public", "zero"))
         if self.projection is not None and not isinstance(self.projection, Ball | Box):
             raise InputError("projection must be Ball(radius=...), Box(lower=..., upper=...) or None")
 
@@ -583,13 +578,6 @@ class GradientTask:
         if self.known is not None:
             return self.known
         return public_fit(self.problem, float(getattr(self.settings, "public_l2", 0.0)))
-
-    @property
-    def excess_unit(self) -> float:
-        """Of a predicted excess, in the units of the table: squared labels for a loss that grows as a square of them."""
-        loss = self.problem.loss
-        squares = loss is not None and loss.name in ("squared", "huber")
-        return self.problem.units.scale**2 if squares else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ from fastpubpriv.losses import LOSSES, Loss
 from fastpubpriv.mechanisms.gradients import SLOPES, WeightedMinimum
 from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
-from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Run
@@ -143,11 +143,6 @@ def predicted_excess(task: GradientTask, models: FloatArray, known: Curvature, c
     return 2.0 * excess_part(problem) * total / _TRUTHS
 
 
-def without_delta(budget: Budget) -> Budget:
-    """What has a pure cost has no use for delta, so none is spent."""
-    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
-
-
 def _prepare_choice(task: GradientTask, account: Account) -> Prepared:
     """The models to choose from, and the bound on differences of their losses."""
     problem, settings, public = task.problem, task.settings, task.public
@@ -195,7 +190,8 @@ def _choose(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
 EXPONENTIAL = TrainingMethod(
     name=Exponential.name,
     settings=Exponential,
-    spends=without_delta,
+    # What has a pure cost has no use for delta, so none is spent.
+    spends=lambda budget: PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
     draws=lambda task: 1,
     prepare=_prepare_choice,
     learn=_choose,
