@@ -213,15 +213,6 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     assert np.max(np.abs(np.corrcoef(off.T) - np.eye(4))) < 0.31
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
-    ({"method": "semi_dp", "loss": 3}, "loss"),
-    ({"method": "semi_dp", "loss": "logistic"}, "classes"),
-], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
-def test_what_is_refused_before_the_debit(changes, words):
-    refused(train, words, **{**GIVEN, "loss": "squared", "budget": APPROX, **changes})
-
-
 def test_a_method_that_is_predicted_to_do_harm_warns():
     with pytest.warns(AccuracyWarning, match="public rows alone"):
         train(**GIVEN, loss="squared", budget=ZCDP(1e-5), method="dp_sgd")
@@ -300,7 +291,8 @@ def fitted_of_checkpoints(path, method=METHODS_OF_CHECKPOINTS["full"], **options
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test here cuts the power, and a disk takes its time
     return tmp_path / "run"
 
 
