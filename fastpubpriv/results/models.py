@@ -582,8 +582,7 @@ class DescentResult(Result):
             raise InputError("predict_proba is for the logistic and the softmax loss: use predict")
         scores = self.decision_function(rows)
         both = scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
-        grown = np.exp(both - both.max(axis=1, keepdims=True))
-        found: FloatArray = grown / grown.sum(axis=1, keepdims=True)
+        found: FloatArray = special.softmax(both, axis=1)
         return found
 
     def _estimate(self) -> tuple[str, Any]:

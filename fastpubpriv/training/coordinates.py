@@ -101,12 +101,6 @@ def risen(values: FloatArray) -> FloatArray:
     return np.repeat(np.array(means, dtype=np.float64), counts)
 
 
-def weighted_mean(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """Of rows (m,) or (m, p)."""
-    found: FloatArray = (rows.T * weights).sum(axis=-1) / weights.sum()
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Whitener:
     """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept."""
@@ -121,7 +115,7 @@ class Whitener:
     @classmethod
     def of(cls, terms: FloatArray, weights: FloatArray) -> Whitener:
         """The whitener of public terms (m, p) with weights (m,)."""
-        mean = weighted_mean(terms, weights)
+        mean: FloatArray = np.average(terms, axis=0, weights=weights)
         values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
         # A row with a category that no public row has leaves the plane on which these lie: it must not seem to be far out.
         flat = values < _FLAT * values[-1]

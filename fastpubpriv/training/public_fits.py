@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.training.coordinates import Whitener, directions, next_to_none, some, weighted_mean
+from fastpubpriv.training.coordinates import Whitener, directions, next_to_none, some
 from fastpubpriv.training.inputs import Importance
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
@@ -155,7 +155,7 @@ def linear_posterior(
     weights = weights if importance is None else weights * importance.weights
     rows, root = whitener(terms), np.sqrt(weights)
     noise, spread = marginal_likelihood(
-        (terms - whitener.mean) * root[:, None], (labels - weighted_mean(labels, weights)) * root, size
+        (terms - whitener.mean) * root[:, None], (labels - np.average(labels, weights=weights)) * root, size
     )
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
     if noise <= 0.0 and floor <= 0.0:
@@ -353,17 +353,19 @@ def _shortened(
     gram = (rows.T * weights) @ rows
     found = np.zeros(rows.shape[1])
     found[0] = float(np.median(labels))
+
+    def shortened(w: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        left = labels - rows @ w
+        inside = max(float(np.average(np.abs(left) < threshold, weights=weights)), LEAST_INSIDE)
+        return labels - left + np.clip(left, -threshold, threshold) / inside, left, inside
+
     for _ in range(_ROUNDS):
-        left = labels - rows @ found
-        inside = max(float(weighted_mean((np.abs(left) < threshold).astype(np.float64), weights)), LEAST_INSIDE)
-        moved = labels - left + np.clip(left, -threshold, threshold) / inside
-        noise, spread = marginal_likelihood(centred, (moved - weighted_mean(moved, weights)) * root, size)
+        moved, _, inside = shortened(found)
+        noise, spread = marginal_likelihood(centred, (moved - np.average(moved, weights=weights)) * root, size)
         ridge = noise / max(spread, 1e-12 * noise, 1e-300) * shape
         ridge[0, 0] += 1e-12 * gram[0, 0]
         found = _minimum(rows, labels, weights / inside, (gram + ridge, ridge), threshold, found)
-    left = labels - rows @ found
-    inside = max(float(weighted_mean((np.abs(left) < threshold).astype(np.float64), weights)), LEAST_INSIDE)
-    return labels - left + np.clip(left, -threshold, threshold) / inside, left
+    return shortened(found)[:2]
 
 
 def _minimum(

@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg, special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -52,11 +53,7 @@ _LEAST_CURVATURE = 0.02  # along any direction, where public rows are classified
 
 def contrasts(classes: int) -> FloatArray:
     """Orthonormal columns (K, K - 1), each of which adds up to zero."""
-    found = np.zeros((classes, classes - 1))
-    for k in range(1, classes):
-        found[:k, k - 1], found[k, k - 1] = 1.0, -float(k)
-        found[:, k - 1] /= math.sqrt(k * (k + 1.0))
-    return found
+    return np.asarray(linalg.helmert(classes).T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,8 +167,7 @@ class SoftmaxProblem:
         """Columns (K, K - 1) that add up to zero, in which classes vary alike among public rows."""
         plain = contrasts(self.problem.outputs)
         scores = self.problem.x @ self.alone.T
-        chance = np.exp(scores - scores.max(axis=1, keepdims=True))
-        chance /= chance.sum(axis=1, keepdims=True)
+        chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
         values, along = np.linalg.eigh(spread)
         found: FloatArray = plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T

@@ -66,7 +66,9 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, pu
     start = _start(problem, settings, public)
     weights = public.weights if problem.loss is not None else start
     lengths = gradient_lengths(problem, weights, public)
-    clip = float(settings.clip_norm) if settings.clip_norm != "auto" else _clip(lengths)
+    clip = float(np.quantile(lengths, QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
+    if not clip > 0.0:
+        raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
     ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
     preconditioner, x, dim = None, problem.x, problem.units.width
@@ -113,13 +115,6 @@ def _start(problem: GradientProblem, settings: Descent, public: PublicFit) -> Fl
     if start.shape != problem.shape or not np.isfinite(start).all():
         raise InputError(f"start must be finite and have the shape of the weights, {problem.shape}, got {start.shape}")
     return start
-
-
-def _clip(lengths: FloatArray) -> float:
-    found = float(np.quantile(lengths, QUANTILE))
-    if not found > 0.0:
-        raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
-    return found
 
 
 def step_choices(problem: GradientProblem, settings: Descent) -> tuple[int, ...]:
