@@ -283,14 +283,7 @@ def weighted_residual(first: float, second: float) -> Callable[[float, float], f
     """The residual of `weighted_logistic`."""
 
     def residual(prediction: float, label: float) -> float:
-        if label != 0.0 and label != 1.0:
-            return math.nan
-        if prediction >= 0.0:
-            chance = 1.0 / (1.0 + math.exp(-prediction))
-        else:
-            grown = math.exp(prediction)
-            chance = grown / (1.0 + grown)
-        return second * (1.0 - chance) if label == 1.0 else -first * chance
+        return (second if label == 1.0 else first) * logistic_residual(prediction, label)
 
     return residual
 

@@ -6,6 +6,7 @@ They are frozen and can be pickled. `kernels` turns them into what C reads, and 
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 import itertools
 import math
@@ -31,11 +32,13 @@ class _Value:
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
-        return _remade, (type(self), given)
+        return functools.partial(type(self), **given), ()
 
-
-def _remade(kind: type[Any], given: dict[str, Any]) -> Any:
-    return kind(**given)
+    def _check_positive(self, *names: str) -> None:
+        """InputError unless these fields are positive and finite."""
+        for name in names:
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
 
 
 class MatrixKind(enum.Enum):
@@ -90,11 +93,9 @@ class RowMap(_Value):
                 f"out_dim * quant_bound**2 must be at most 2**53 for exact checks: use quant_bound <= "
                 f"{math.isqrt(_EXACT // out_dim)} with out_dim={out_dim}, got {bound}"
             )
-        for name, given in (("inv_step", self.inv_step), ("limit", self.limit)):
-            number = float(given)
-            if not 0.0 < number < math.inf:
-                raise InputError(f"{name} must be positive and finite, got {number}")
-            object.__setattr__(self, name, number)
+        object.__setattr__(self, "inv_step", float(self.inv_step))
+        object.__setattr__(self, "limit", float(self.limit))
+        self._check_positive("inv_step", "limit")
         if kind is not MatrixKind.IDENTITY or self.matrix is not None:
             shape = None if kind is MatrixKind.IDENTITY else (dim,) if kind is MatrixKind.DIAGONAL else (out_dim, dim)
             object.__setattr__(self, "matrix", _public("matrix", self.matrix, shape, required=True))
@@ -213,7 +214,7 @@ class Split(_Value):
         return content.hexdigest()[:32]
 
 
-@dataclass(frozen=True, slots=True, eq=False, init=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RowTree(_Value):
     """A cluster tree as the kernels see it: rows that reach target i get label i, all other rows get -1.
 
@@ -228,17 +229,16 @@ class RowTree(_Value):
 
     dim: int  # columns of a row
     # nodes by id, None for a leaf; node 0 is the root, and children come after their parent
-    splits: tuple[Split | None, ...]
-    targets: tuple[int, ...]  # ids of leaves or inner nodes, none below another
+    splits: Sequence[Split | None]
+    targets: Sequence[int]  # ids of leaves or inner nodes, none below another
     lineage: tuple[str, ...] = field(init=False)
     above: frozenset[int] = field(init=False)
 
-    def __init__(self, dim: int, splits: Sequence[Split | None], targets: Sequence[int]) -> None:
-        if not 1 <= dim <= _DIM_MAX:
-            raise InputError(f"rows have 1 to {_DIM_MAX} columns, got {dim}")
-        object.__setattr__(self, "dim", dim)
-        object.__setattr__(self, "splits", tuple(splits))
-        object.__setattr__(self, "targets", tuple(targets))
+    def __post_init__(self) -> None:
+        if not 1 <= self.dim <= _DIM_MAX:
+            raise InputError(f"rows have 1 to {_DIM_MAX} columns, got {self.dim}")
+        object.__setattr__(self, "splits", tuple(self.splits))
+        object.__setattr__(self, "targets", tuple(self.targets))
         parents = parents_of(self.splits)
         paths = [path_to(parents, target) for target in self.targets]
         above = frozenset(node for path in paths for node in path[:-1])
@@ -247,8 +247,8 @@ class RowTree(_Value):
             raise InputError("targets must be different nodes of the tree, at least one, none of them below another")
         for node in above:
             split = self.splits[node]
-            if split is None or len(split.origin) != dim:
-                raise InputError(f"node {node} does not split rows of {dim} columns")
+            if split is None or len(split.origin) != self.dim:
+                raise InputError(f"node {node} does not split rows of {self.dim} columns")
         lineage = self._lineage(paths[0])
         if len(paths) > 1:
             ends = "\n".join(self._lineage(path)[-1] for path in paths)
@@ -330,7 +330,8 @@ def _public(
             raise InputError(f"this kind of map needs {name} of shape {shape}")
         return None
     # A read-only array that owns its memory is taken as it is: nobody is going to change it, and a matrix may be large.
-    settled = type(value) is np.ndarray and value.dtype == _F64 and _is_settled(value)
+    flags = value.flags if type(value) is np.ndarray and value.dtype == _F64 else None
+    settled = flags is not None and flags.owndata and flags.c_contiguous and not flags.writeable
     array: FloatArray = value if settled else np.array(value, dtype=_F64, order="C")  # type: ignore[assignment]
     if array.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {array.shape}")
@@ -339,11 +340,6 @@ def _public(
     if not settled:
         array.flags.writeable = False
     return array
-
-
-def _is_settled(array: npt.NDArray[Any]) -> bool:
-    flags = array.flags
-    return type(array) is np.ndarray and flags.owndata and flags.c_contiguous and not flags.writeable
 
 
 def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
@@ -389,9 +385,7 @@ class ResidualMap(_Value):
     def __post_init__(self) -> None:
         object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
         object.__setattr__(self, "spread", _public("spread", self.spread, self.slope.shape, required=True))
-        for name in ("scale", "clip", "radius", "inv_step"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        self._check_positive("scale", "clip", "radius", "inv_step")
         if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.dim):
             raise InputError(f"dim * quant_bound**2 must be at most 2**53, got dim={self.dim}, Q={self.quant_bound}")
 
@@ -425,9 +419,7 @@ class GradientMap(_Value):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, self.weights.ndim))))
-        for name in ("clip_norm", "inv_step"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        self._check_positive("clip_norm", "inv_step")
         if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.weights.size):
             raise InputError(
                 f"outputs * dim * quant_bound**2 must be at most 2**53, got {self.weights.shape}, Q={self.quant_bound}"

@@ -8,6 +8,7 @@ its total; without one, every fit after the first of a process gives a PrivacyWa
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -88,7 +89,7 @@ class PublicPrivateEstimator(BaseEstimator):
         return tags
 
     def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
-        """Return call(x, x_pub=, budget=, ledger=, random_state=, ...), with what a fit checks before and counts after."""
+        """Return call(x, x_pub=, ...) with the parameters that it shares, with what a fit checks before and counts after."""
         if x_pub is None:
             raise InputError(NEEDS_PUBLIC)
         if not isinstance(self.budget, Budget):
@@ -99,11 +100,11 @@ class PublicPrivateEstimator(BaseEstimator):
             )
         # Only the form of the table is looked at: how many columns, and their names.
         validate_data(self, x, skip_check_array=True)
+        names = inspect.signature(call).parameters
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
         with self._charged() as ledger:
-            seed = self.random_state
-            result = call(x, x_pub=x_pub, budget=self.budget, ledger=ledger, random_state=seed, **given)
-        self.result_ = result
-        return result
+            self.result_: Any = call(x, x_pub=x_pub, **{**settings, **given, "ledger": ledger})
+        return self.result_
 
     @contextlib.contextmanager
     def _charged(self) -> Iterator[Ledger | None]:
@@ -222,7 +223,7 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
             columns = _num_features(X_pub) if X_pub is not None else self.n_components
             if self.n_components > columns:
                 raise InputError(f"n_components={self.n_components} is more than the {columns} columns")
-        result = self._spend(estimate_gaussian, X, X_pub, structure=self.structure)
+        result = self._spend(estimate_gaussian, X, X_pub)
         values, vectors = np.linalg.eigh(result.covariance)
         kept = np.argsort(values)[::-1][: self.n_components]
         components = vectors[:, kept].T
@@ -297,9 +298,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
-        result = self._spend(
-            estimate_gaussian, X, X_pub, method=self.method, structure=self.structure, bounds=self.bounds
-        )
+        result = self._spend(estimate_gaussian, X, X_pub)
         self.mean_, self.covariance_ = result.mean, result.covariance
         return self
 
@@ -351,16 +350,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
-        result = self._spend(
-            learn_separated_mixture,
-            X,
-            X_pub,
-            n_components=self.n_components,
-            min_weight=self.min_weight,
-            method=self.method,
-            structure=self.structure,
-            bounds=self.bounds,
-        )
+        result = self._spend(learn_separated_mixture, X, X_pub)
         self.weights_, self.means_, self.covariances_ = result.weights, result.means, result.covariances
         return self
 
@@ -387,15 +377,33 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     categories: Any = None
     weight_cap: float | None = None
 
-    def _keep(self, result: Any) -> None:
-        """One coefficient for each column: zero without spread in the public rows, NaN with categories, which have several."""
-        coefficients = np.zeros(self.n_features_in_)
+    def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
+        """What fits the model, the labels for it, and the classes that these are codes of."""
+        raise NotImplementedError
+
+    def fit(
+        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
+    ) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
+
+        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
+        """
+        if X_pub is None:
+            raise InputError(NEEDS_PUBLIC)
+        if y_pub is None:
+            raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
+        call, labels, classes = self._model(y, y_pub)
+        result = self._spend(call, X, X_pub, weights_pub=weights_pub, weights_priv=weights_priv, **labels)
+        # One coefficient for each column: zero without spread in the public rows, NaN with categories, which have several.
+        coefficients: Any = np.zeros(self.n_features_in_)
         terms = zip(result.design["source"], result.design["role"], result.coefficients, strict=True)
         for source, role, coefficient in terms:
             if role != MISSING:
                 coefficients[source] = coefficient if role == NUMBER else np.nan
-        self.coef_: Any = coefficients
-        self.intercept_: Any = float(result.intercept)
+        self.coef_, self.intercept_ = coefficients, result.intercept
+        if classes is not None:
+            self.classes_, self.coef_, self.intercept_ = classes, coefficients[None, :], np.array([result.intercept])
+        return self
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -432,21 +440,8 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     y_bounds: tuple[float, float] | None = None
     y_scale: float | None = None
 
-    def fit(
-        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
-    ) -> Self:
-        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
-
-        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
-        """
-        _check_labels(X_pub, y_pub)
-        result = self._spend(
-            linear_regression, X, X_pub, y_priv=y, y_pub=y_pub, weights_pub=weights_pub, weights_priv=weights_priv,
-                weight_cap=self.weight_cap, method=self.method, tails=self.tails, x_bounds=self.x_bounds, y_bounds=self.y_bounds,
-            categories=self.categories, y_scale=self.y_scale,
-        )  # fmt: skip
-        self._keep(result)
-        return self
+    def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
+        return linear_regression, {"y_priv": y, "y_pub": y_pub}, None
 
     def predict(self, X: Any) -> FloatArray:
         """Predicted labels, (n,)."""
@@ -498,27 +493,12 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(
-        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
-    ) -> Self:
-        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
-
-        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
-        """
-        _check_labels(X_pub, y_pub)
+    def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
         classes = np.unique(np.asarray(y_pub)) if self.classes is None else np.asarray(self.classes)
         if classes.shape != (2,) or any(each != each for each in classes.tolist()) or classes[0] == classes[1]:
             raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
-        result = self._spend(
-            logistic_regression, X, X_pub, y_priv=_coded(y, classes), y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
-                method=self.method, tails=self.tails, weights_pub=weights_pub, weights_priv=weights_priv,
-                weight_cap=self.weight_cap, x_bounds=self.x_bounds, categories=self.categories,
-                class_weight=_coded_weights(self.class_weight, classes),
-        )  # fmt: skip
-        self._keep(result)
-        self.classes_ = classes
-        self.coef_, self.intercept_ = self.coef_[None, :], np.array([self.intercept_])
-        return self
+        coded = {"y_priv": _coded(y, classes), "y_pub": _coded(y_pub, classes), "classes": (0.0, 1.0)}
+        return logistic_regression, {**coded, "class_weight": _coded_weights(self.class_weight, classes)}, classes
 
     def predict(self, X: Any) -> Any:
         """The likelier class of each row, (n,)."""
@@ -532,13 +512,6 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     def decision_function(self, X: Any) -> FloatArray:
         """Log-odds of the second class, (n,)."""
         return cast(FloatArray, self._ask("decision_function", X))
-
-
-def _check_labels(x_pub: Any, y_pub: Any) -> None:
-    if x_pub is None:
-        raise InputError(NEEDS_PUBLIC)
-    if y_pub is None:
-        raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
 
 
 def _coded_weights(given: Any, classes: Any) -> Any:

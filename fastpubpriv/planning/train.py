@@ -19,7 +19,6 @@ from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_ROWS, Forecast, mo
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.training.gradient.descents import STEPWISE
 from fastpubpriv.training.gradient.problem import (
     GradientProblem,
     GradientTask,
@@ -28,7 +27,7 @@ from fastpubpriv.training.gradient.problem import (
     public_fit,
 )
 from fastpubpriv.training.inputs import Stated
-from fastpubpriv.training.methods import METHODS, PUBLIC_ONLY, candidates, least, most_draws, prepare
+from fastpubpriv.training.methods import METHODS, PUBLIC_ONLY, STEPWISE, candidates, least, most_draws, prepare
 from fastpubpriv.training.problem import WORTH, Problem, make_problem
 from fastpubpriv.training.public_fits import Posterior
 
@@ -56,8 +55,6 @@ def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[
         "minimax_public_rows": float(n_priv) ** 2 / spare if spare > 0.0 else math.inf,
     }
 
-
-# `plan("train")`: the errors that `train` predicts for public rows of a normal law, and where its choice of a method turns.
 
 UNITS = {
     "squared": "excess of the mean squared error, in parts of the variance of a label",
@@ -124,14 +121,12 @@ class _Call:
     @cached_property
     def _given(self) -> dict[str, Any]:
         """What both problems are made of."""
-        weights: dict[str, Any] = {}
-        if self.mean_weight is not None:
-            weights = {"weights_pub": np.full(len(self.table), self.mean_weight), "weight_cap": 1.0}
-        if LOSSES[self.loss].classes:
-            stated = Stated(classes=(0.0, 1.0), **weights)
-        else:
+        stated = Stated(classes=(0.0, 1.0))
+        if not LOSSES[self.loss].classes:
             # Of two or three rows the labels may all be equal.
-            stated = Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0, **weights)
+            stated = Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
+        if self.mean_weight is not None:
+            stated = replace(stated, weights_pub=np.full(len(self.table), self.mean_weight), weight_cap=1.0)
         names = [f"x{j}" for j in range(self.table.shape[1] - 1)]
         return {"loss": LOSSES[self.loss], "table": self.table, "names": names, "n_priv": 1, "stated": stated}
 

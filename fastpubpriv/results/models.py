@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import columns, validation
 from fastpubpriv._types import FloatArray
@@ -222,15 +224,9 @@ class TrainingResult(Result):
     design: Mapping[str, Any]
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "coefficients": ("terms",),
-        "public_coefficients": ("terms",),
-        "rows_behind": ("terms",),
-        "covariance": ("all", "all"),
-        "noise_covariance": ("all", "all"),
-        "public_covariance": ("all", "all"),
-        "interval_center": ("all",),
-        "tail_below": ("all",),
-        "tail_above": ("all",),
+        **dict.fromkeys(("coefficients", "public_coefficients", "rows_behind"), ("terms",)),
+        **dict.fromkeys(("covariance", "noise_covariance", "public_covariance"), ("all", "all")),
+        **dict.fromkeys(("interval_center", "tail_below", "tail_above"), ("all",)),
         "classes": ("classes",),
         "label_quantiles": ("label_quantiles",),
     }
@@ -256,11 +252,6 @@ class TrainingResult(Result):
     def _known(self) -> float:
         """1, or NaN where there are too few public rows for intervals."""
         return np.nan if "few_public_rows" in self.status else 1.0
-
-    @property
-    def _through_all(self) -> bool:
-        """Whether a line goes through all public rows, so that they do not show what is noise."""
-        return self.n_pub <= len(self.terms) + 1
 
     @property
     def standard_error(self) -> FloatArray:
@@ -320,9 +311,7 @@ class TrainingResult(Result):
         """Probabilities of the two classes for rows (n, dim), (n, 2)."""
         if self.loss != "logistic":
             raise InputError("predict_proba is for classes, and this model is of a number: use predict")
-        scores = self.decision_function(rows)
-        with np.errstate(over="ignore"):
-            second = np.where(scores >= 0.0, 1.0 / (1.0 + np.exp(-scores)), np.exp(scores) / (1.0 + np.exp(scores)))
+        second = special.expit(self.decision_function(rows))
         return np.column_stack([1.0 - second, second])
 
     def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -370,17 +359,11 @@ class TrainingResult(Result):
                 self.public_coefficients + public,
             ),
         ]
-        roles = self.design.get("role", [])
-        groups: plots.Groups = []
-        last = None
-        sources = self.design.get("source") or [None] * len(self.terms)
-        for place, (role, source) in enumerate(zip(roles or [None] * len(self.terms), sources, strict=True)):
-            column = source if role in (columns.LEVEL, columns.OTHER) else None
-            if groups and column is not None and column == last:
-                groups[-1][1].append(place)
-            else:
-                groups.append(("", [place]))
-            last = column
+        # Levels of a column stand together, every other term by itself.
+        shared = [role in (columns.LEVEL, columns.OTHER) for role in self.design["role"]]
+        axes = [source if shared[place] else -1 - place for place, source in enumerate(self.design["source"])]
+        grouped = itertools.groupby(range(len(axes)), axes.__getitem__)
+        groups: plots.Groups = [("", list(places)) for _, places in grouped]
         unit = "log-odds" if self.loss == "logistic" else "label"
         of_level = "; of a level, about the mean of the public rows" if len(groups) < len(self.terms) else ""
         label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
@@ -429,7 +412,10 @@ class TrainingResult(Result):
         ]
         needed = "five" if self.loss == "logistic" else "two"
         if np.isnan(self._known):
-            guessed = "; what was predicted is a guess, and may be far too small" if self._through_all else ""
+            through_all = (
+                self.n_pub <= len(self.terms) + 1
+            )  # a line fits all public rows: they do not show what is noise
+            guessed = "; what was predicted is a guess, and may be far too small" if through_all else ""
             if self.n_pub == 2 and self.method == "throw_away":
                 guessed = '; two do not say how large anything is, so that method="auto" spends nothing'
             found.append(
@@ -536,14 +522,9 @@ class DescentResult(Result):
     design: Mapping[str, Any]
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "coefficients": ("outputs", "terms"),
-        "intercept": ("outputs",),
-        "public_coefficients": ("outputs", "terms"),
-        "public_intercept": ("outputs",),
-        "standard_error": ("intervals",),
-        "interval_center": ("intervals",),
-        "tail_below": ("intervals",),
-        "tail_above": ("intervals",),
+        **dict.fromkeys(("coefficients", "public_coefficients"), ("outputs", "terms")),
+        **dict.fromkeys(("intercept", "public_intercept"), ("outputs",)),
+        **dict.fromkeys(("standard_error", "interval_center", "tail_below", "tail_above"), ("intervals",)),
         "weights": ("size",),
         "classes": ("classes",),
     }
@@ -601,8 +582,7 @@ class DescentResult(Result):
             raise InputError("predict_proba is for the logistic and the softmax loss: use predict")
         scores = self.decision_function(rows)
         both = scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
-        grown = np.exp(both - both.max(axis=1, keepdims=True))
-        found: FloatArray = grown / grown.sum(axis=1, keepdims=True)
+        found: FloatArray = special.softmax(both, axis=1)
         return found
 
     def _estimate(self) -> tuple[str, Any]:
@@ -618,13 +598,9 @@ class DescentResult(Result):
             return Table("term", names, columns)
         if self.status:
             return self._table_of_intervals(names)
-        columns = [
-            (f"class {shown_class(label, index, self.design)}", [start, *slopes])
-            for index, (label, start, slopes) in enumerate(
-                zip(self.classes, self.intercept, self.coefficients, strict=True)
-            )
-        ]
-        return Table("term", names, columns)
+        shown = [f"class {shown_class(label, index, self.design)}" for index, label in enumerate(self.classes)]
+        numbers = np.column_stack([self.intercept, self.coefficients]).tolist()
+        return Table("term", names, list(zip(shown, numbers, strict=True)))
 
     def _table_of_intervals(self, names: tuple[str, ...]) -> Table:
         """One line for each class and term."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ QUANTILE = 0.9
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each vector is positive.
+    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each is positive.
 
     LAPACK leaves signs open, and the noise of a coordinate would follow them.
     """
@@ -43,12 +44,9 @@ def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
 
-    Those of the rows themselves are too small or too large, the more so the fewer rows there are: directions of a part of the rows
-    are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed to rise. Shrinking towards a
-    multiple of the identity would blow up directions in which columns nearly agree.
-
-    The third answer is the share of the rows' own differences between directions that fresh rows confirm, squared: the error that
-    they bring. Of next to no rows it is one, as they do not show all differences.
+    Directions of a part of the rows are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed
+    to rise: shrinking towards a multiple of the identity would blow up directions in which columns nearly agree. The third answer
+    is the share, squared, of the rows' own differences between directions that fresh rows confirm; 1 of next to no rows.
     """
     m, p = centred.shape
     few = next_to_none(m, p)
@@ -78,9 +76,8 @@ def next_to_none(m: int, p: int) -> bool:
 def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
     """Variances (p,) of other rows along the principal directions of a part of the rows, in ascending order of theirs.
 
-    About the mean of that part, as fresh rows would be tried: about the mean of all, the one row left out is the sum of the others
-    with its sign changed. It lies in their span, and along all other directions rows seem not to vary at all. In those the part's
-    own order is arbitrary, and they count alike.
+    About the mean of that part, as about the mean of all one row left out lies in the span of the others. Directions in which the
+    part does not vary count alike.
     """
     middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
     _, along = np.linalg.eigh((part - middle).T @ (part - middle))
@@ -104,12 +101,6 @@ def risen(values: FloatArray) -> FloatArray:
     return np.repeat(np.array(means, dtype=np.float64), counts)
 
 
-def weighted_mean(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """Of rows (m,) or (m, p)."""
-    found: FloatArray = (rows.T * weights).sum(axis=-1) / weights.sum()
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Whitener:
     """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept."""
@@ -124,7 +115,7 @@ class Whitener:
     @classmethod
     def of(cls, terms: FloatArray, weights: FloatArray) -> Whitener:
         """The whitener of public terms (m, p) with weights (m,)."""
-        mean = weighted_mean(terms, weights)
+        mean: FloatArray = np.average(terms, axis=0, weights=weights)
         values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
         # A row with a category that no public row has leaves the plane on which these lie: it must not seem to be far out.
         flat = values < _FLAT * values[-1]
@@ -149,8 +140,8 @@ class Weighting:
     """How a row is weighted before it is added up, and what the weighting does to a gradient, by public rows."""
 
     spread: FloatArray  # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
-    radius: float  # longer weighted rows are shortened to it
-    share: float  # with shares: part of the second moment that is left, in all and per coordinate
+    radius: Any  # longer weighted rows are shortened to it; with share: a number, or (k,) for spreads (k, D)
+    share: Any  # with shares: part of the second moment that is left, in all and per coordinate
     shares: FloatArray  # (D,)
     lever: FloatArray  # (m,), factor of each of the public rows it was computed from
 
@@ -161,33 +152,14 @@ def some(rows: FloatArray) -> FloatArray:
 
 
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
-    """The weighting of public rows (m, D) by `spread`.
-
-    Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know
-    little of (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
-    """
-    found = weighting_each(public, spread[None])
-    return Weighting(
-        spread=spread,
-        radius=float(found.radius[0]),
-        share=float(found.share[0]),
-        shares=found.shares[0],
-        lever=found.lever[0],
-    )
+    """The weighting of public rows (m, D) by `spread`; what is missing of a unit second moment is counted as if all rows had it."""
+    each = weighting_each(public, spread[None])
+    radius, share = float(each.radius[0]), float(each.share[0])
+    return Weighting(spread=spread, radius=radius, share=share, shares=each.shares[0], lever=each.lever[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Weightings:
-    """Several of them: radius and share (k,), shares (k, D) and lever (k, m)."""
-
-    radius: FloatArray
-    share: FloatArray
-    shares: FloatArray
-    lever: FloatArray
-
-
-def weighting_each(public: FloatArray, spreads: FloatArray) -> Weightings:
-    """The same for each of several spreads (k, D)."""
+def weighting_each(public: FloatArray, spreads: FloatArray) -> Weighting:
+    """The same for each of several spreads (k, D): what it holds has an axis more, of length k."""
     squares = public**2
     moments = squares.mean(axis=0)
     missing = np.maximum(1.0 - moments, 0.0)
@@ -198,7 +170,7 @@ def weighting_each(public: FloatArray, spreads: FloatArray) -> Weightings:
     left = np.array([each @ squares for each in lever]) / len(public)
     shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
     share = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1)
-    return Weightings(radius=radius, share=share, shares=np.maximum(shares, 1e-3), lever=lever)
+    return Weighting(spread=spreads, radius=radius, share=share, shares=np.maximum(shares, 1e-3), lever=lever)
 
 
 def quantile(values: FloatArray, chance: float) -> FloatArray:
@@ -213,10 +185,7 @@ def quantile(values: FloatArray, chance: float) -> FloatArray:
 
 
 def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
-    """Precisions (D,) that add up to `precision` and leave the least sum of 1 / (1 / variance + precision).
-
-    A part `floor` of it is spread evenly. What is least known gets most: precision_j = (level - 1 / variance_j)_+.
-    """
+    """Precisions (D,) that add up to `precision`, a part `floor` evenly, with the least sum of 1 / (1 / variance + precision)."""
     found: FloatArray = water_filled_each(variance[None], np.array([precision]), floor)[0]
     return found
 
@@ -247,9 +216,8 @@ def fits(n: int, width: int, dtype: type[np.floating], executor: Executor) -> bo
 def kept_rows(
     rows: Rows, function: OfChunk, width: int, *, dtype: type[np.floating], executor: Executor, single: bool = False
 ) -> Rows:
-    """The rows function(chunk), `width` numbers each, which must not depend on the rows beside them.
+    """The rows function(chunk), `width` numbers each, in memory where that may be, else made in each pass, to the same bits.
 
-    They are in memory where `executor.max_memory` allows it, else they are made from their source in each pass, to the same bits.
     Rows on a cluster stay there, unless a `single` one may be asked for at a time.
     """
     view = each_row(rows, function, width)
@@ -297,7 +265,7 @@ class Rotation:
     step: float  # length of a grid step of z
     label_centre: float = 0.0  # with label_scale: the label becomes (label - centre) / scale
     label_scale: float = 1.0
-    classes: tuple[float, float] | None = None  # two labels that become 0 and 1; any other becomes NaN
+    classes: tuple[float, ...] | None = None  # labels that become 0, 1 and so on; any other becomes NaN
     weight_cap: float | None = None  # rows have a weight after the label, which becomes min(weight, cap) / cap
 
     @property
@@ -335,21 +303,21 @@ def capped(weights: FloatArray, cap: float) -> FloatArray:
         return np.where(np.isfinite(weights) & (weights > 0.0), np.minimum(weights / cap, 1.0), 0.0)
 
 
-def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, float] | None) -> FloatArray:
-    """(label - centre) / scale, NaN for a label that is not finite; or 0 and 1 for two classes, NaN for any other label."""
+def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, ...] | None) -> FloatArray:
+    """(label - centre) / scale, NaN for a label that is not finite; or the place of a class, NaN for any other label."""
     with np.errstate(all="ignore"):
         if classes is not None:
-            return np.where(found == classes[1], 1.0, np.where(found == classes[0], 0.0, np.nan))
+            known = np.array(classes)
+            order = np.argsort(known)
+            place = order[np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)]
+            return np.where(known[place] == found, place.astype(np.float64), np.nan)
         # A residual is clipped, never lost, however long; but an infinite label is a missing one.
         values: FloatArray = np.clip((found - centre) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
         return np.where(np.isfinite(found), values, np.nan)
 
 
 def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:
-    """z = offset + matrix (terms - centre) on the finest grid of exact single-precision numbers, and the length of its steps.
-
-    Rows longer than `radius`, a public number far above what public rows have, are shortened to it.
-    """
+    """z = offset + matrix (terms - centre), at most `radius` long, on the finest grid of exact float32, and its step."""
     dim = len(matrix)
     bound = min(math.isqrt(2**53 // dim), _FLOAT32_WHOLE)
     limit = bound - math.isqrt(dim) // 2 - 2

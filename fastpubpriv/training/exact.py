@@ -17,7 +17,6 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.columns import LEVEL
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, Norms, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
@@ -27,7 +26,7 @@ from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.newton import LogisticPosterior
+from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, Problem, rows_behind
 from fastpubpriv.training.public_fits import chances
 
@@ -54,7 +53,7 @@ _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categor
 class ExactPlan:
     """The start, and what comes after it, from public numbers."""
 
-    start: Any  # NewtonPlan or LogisticPlan, at the share START
+    start: NewtonPlan  # at the share START
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
@@ -64,7 +63,7 @@ class ExactPlan:
     @property
     def steps(self) -> int:
         """Passes over the private rows."""
-        return int(self.start.steps) + PASSES
+        return self.start.steps + PASSES
 
 
 def draws(dim: int) -> int:
@@ -72,28 +71,34 @@ def draws(dim: int) -> int:
     return 2 * DRAWS + dim * dim + 2 * dim
 
 
-def plan_exact(problem: Problem, account: Account, left: Fraction, start: Any, noise: float) -> ExactPlan:
-    """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it.
-
-    Raises before the debit where something has no grid.
-    """
-    dim, n, pure = problem.dim, problem.n_priv, account.pure
+def plan_scores(account: Account, left: Fraction, dim: int, n: int) -> tuple[RadialPlan, Fraction]:
+    """The plan for scores (dim,) of what is left beside start and curvature, and the share of the sums themselves."""
     counted = Fraction(7, 10) * count_share(dim)
     pieces = 1 - START - GRAM - counted
+    radial = RadialPlan(dim=dim, n=n, pure=account.pure, count=left * counted, pieces=left * pieces)
+    radial.check_grids(account)
+    return radial, pieces
+
+
+def risk(pieces: Fraction, relative: float) -> float:
+    """Predicted error over that of sampling, where noise of the whole budget has the variance `relative` beside sampling."""
+    return 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
+
+
+def plan_exact(problem: Problem, account: Account, left: Fraction, start: NewtonPlan, noise: float) -> ExactPlan:
+    """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
+    dim, n, pure = problem.dim, problem.n_priv, account.pure
     gram = left * GRAM * (1 - GRAM_COUNT)
     entries = math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
     count = NormCount.costing(
         left * GRAM * GRAM_COUNT, gram, n, dim * (dim + 1) // 2, pure=pure, noise=entries, squared=True
     )
-    radial = RadialPlan(dim=dim, n=n, pure=pure, count=left * counted, pieces=left * pieces)
     count.check_grid()
     check_gram_grids(account, [gram], dim, n)
-    radial.check_grids(account)
-    relative = 16.0 * dim * noise**2 / problem.counted
-    risk = 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
-    known = problem.posterior
+    radial, pieces = plan_scores(account, left, dim, n)
+    relative, known = 16.0 * dim * noise**2 / problem.counted, problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
-    private = dim * row * risk / problem.counted
+    private = dim * row * risk(pieces, relative) / problem.counted
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess),
@@ -103,10 +108,10 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Any, n
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowAtStart:
-    """The public map of a labelled row (z, label), and its weight, in the coordinates of a problem, at given coefficients.
+    """The public map of a labelled row (z, label), and its weight, to its score at given coefficients, minus the gradient, (D,).
 
-    To its score, minus the gradient of the loss, (D,); or, for `curvature`, to the vector whose square is the second derivative.
-    The logistic loss counts four times, so that the curvature of a row is at most |z|^2. A row without a label is zero.
+    For `curvature`, to the vector whose square is the second derivative. The logistic loss counts four times, so that the curvature
+    of a row is at most |z|^2. A row without a label is zero.
     """
 
     loss: Loss
@@ -143,17 +148,13 @@ class RowAtStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curvature:
-    """The second moment of the private rows, (D, D), pooled with that of public rows where they agree.
-
-    `noise` is that of an entry, `clipped` what clipping may have taken, `unseen` (D, k) are directions in which noise hides whether
-    private rows vary at all; `plain` and `plain_noise` are those of the private rows alone.
-    """
+    """The second moment of the private rows, (D, D), pooled with that of public rows where they agree."""
 
     matrix: FloatArray
-    noise: float
-    clipped: float
-    unseen: FloatArray
-    plain: FloatArray
+    noise: float  # of an entry
+    clipped: float  # what clipping may have taken
+    unseen: FloatArray  # (D, k), directions in which noise hides whether private rows vary at all
+    plain: FloatArray  # with plain_noise: of the private rows alone
     plain_noise: float
 
     def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
@@ -227,8 +228,7 @@ def is_elsewhere(problem: Problem, found: Curvature) -> bool:
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
     design = problem.design
-    for column in np.unique(design.source[design.role >= LEVEL]):
-        places = np.flatnonzero((design.role >= LEVEL) & (design.source == column))
+    for places in design.categories():
         named = float(np.sum(design.centre[places] + design.scale[places] * mean[places]))
         unsure = float(np.linalg.norm(design.scale[places] @ to_terms[places])) / share
         whole = float(np.sum(design.centre[places] + design.scale[places] * public.mean(axis=0)[places]))
@@ -263,7 +263,9 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
     def mean_score(slope: FloatArray) -> FloatArray:
         return np.asarray(known.rows.T @ score.factors(known.rows @ slope, known.labels) / len(known.labels))
 
-    alone = _public_fit(problem)
+    # The public rows alone: least squares, or what stands for the maximum likelihood.
+    logistic = isinstance(known, LogisticPosterior)
+    alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
         public_scores=known.rows * score.factors(known.rows @ alone, known.labels)[:, None],
@@ -274,20 +276,11 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
     return step.fitted(plan.steps)
 
 
-def _public_fit(problem: Problem) -> FloatArray:
-    """Coefficients of the public rows alone, (D,): least squares, or what stands for the maximum likelihood."""
-    known = problem.posterior
-    if isinstance(known, LogisticPosterior):
-        return known.mean
-    return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0], dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExactStep:
-    """From released numbers to coefficients and what is known of them.
+    """From released numbers to coefficients and what is known of them, `to_user` (q, D) times these plus `offset` (q,).
 
-    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature. What is reported are
-    `to_user` (q, D) times the coefficients, plus `offset` (q,).
+    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature.
     """
 
     to_user: FloatArray
@@ -408,15 +401,11 @@ class ExactStep:
         if reason not in ("", "heavy_tail"):
             return (reason,) * len(tail)
         heavy = (tail > _MOSTLY_TAIL * std) | bool(reason)
-        few = self.curvature.rests_on_unseen(self.to_user) | self._may_be_hidden
-        return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
-
-    @property
-    def _may_be_hidden(self) -> BoolArray:
-        """Estimates that rest on so few rows that what noise hides in a count of norms may decide them, (q,)."""
+        # Estimates that rest on so few rows that what noise hides in a count of norms may decide them.
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
-        found: BoolArray = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
-        return found
+        few = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
+        few |= self.curvature.rests_on_unseen(self.to_user)
+        return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
 
     def _reason(self, *, shifted: bool) -> str:
         """The first reason why no interval may hold, or nothing."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, warn_of_persons
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled, weighted_rows
 from fastpubpriv.sources.open import texts_of_column, texts_of_labels
 from fastpubpriv.sources.tables import plain_text
@@ -124,29 +125,21 @@ class Stated:
                 raise InputError(
                     f"public labels go from {labels.min():g} to {labels.max():g}, beyond y_bounds: pass wider bounds"
                 )
-            centre, scale = low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
+            centre, scale = range_units(low, high)
             if scale > MOST_SCALE:
                 raise InputError("y_bounds are too far apart: pass labels in a larger unit")
         return centre, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
 
-    def refuse_label_unit(self) -> None:
-        """A loss of classes has no range of labels."""
-        if self.y_bounds is not None:
+    def check_labels(self, *, of_classes: bool) -> None:
+        """A loss of classes has no range of labels, one of numbers no classes."""
+        if of_classes and self.y_bounds is not None:
             raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
-
-    def refuse_classes(self) -> None:
-        """A loss of numbers has no classes."""
-        if self.classes is not None:
+        if not of_classes and self.classes is not None:
             raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
-        if self.class_weight is not None:
+        if not of_classes and self.class_weight is not None:
             raise InputError("class_weight= belongs to the logistic loss: leave it out")
 
-    def refuse_balancing(self) -> None:
-        """Weights of classes that private labels would choose: of no loss and no method."""
-        if isinstance(self.class_weight, str) and self.class_weight != "public":
-            _refuse_balancing(self.class_weight)
-
-    def class_weights(self, classes: tuple[float, float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
+    def class_weights(self, classes: Sequence[float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Weights (2,) of the two classes, the larger one 1."""
         given = self.class_weight
         if given is None:
@@ -162,7 +155,7 @@ class Stated:
                 )
             found = np.array([validation.positive(f"class_weight[{each:g}]", given[each]) for each in classes])
         else:
-            _refuse_balancing(given)
+            refuse_balancing(given)
         if found.max() / MOST_RATIO > found.min():
             raise InputError(f"class_weight must not differ by more than a factor of {MOST_RATIO:g}")
         return np.asarray(found / found.max(), dtype=np.float64)
@@ -175,7 +168,8 @@ def class_list(given: Any) -> list[Any]:
     return list(given)
 
 
-def _refuse_balancing(given: object) -> None:
+def refuse_balancing(given: object) -> NoReturn:
+    """Refuse weights of classes that private labels would choose, or that are no weights."""
     if isinstance(given, str) and given == "balanced":
         raise InputError(
             "class_weight='balanced' would count the private labels, which no budget pays for: pass numbers you know, such as "
@@ -200,7 +194,7 @@ def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
     return found
 
 
-def range_units(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+def range_units(low: Any, high: Any) -> tuple[Any, Any]:
     """Centres and scales of stated ranges."""
     return low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
 
@@ -263,25 +257,17 @@ def opened(
             x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
         )
     except InputError:
-        if not classes:
-            refuse_text_labels(x_pub, y_pub, label)
-        raise
-    if not rows.persons:
-        warn_of_persons(x_pub)
-    if stated.weights_priv is not None:
-        rows = weighted_rows(rows, stated.weights_priv)
-    return rows, table, _in_places(stated, texts, names)
-
-
-def refuse_text_labels(x_pub: Any, y_pub: Any, label: Any) -> None:
-    """InputError if public labels, which should be numbers, are text."""
-    found = class_texts(None, x_pub, y_pub, label)
-    if found is not None:
+        found = None if classes else class_texts(None, x_pub, y_pub, label)
+        if found is None:
+            raise
         shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise InputError(
             f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
             "train(loss='logistic') for two classes, train(loss='softmax') for more"
         ) from None
+    if stated.weights_priv is not None:
+        rows = weighted_rows(rows, stated.weights_priv)
+    return rows, table, _in_places(stated, texts, names)
 
 
 def column_texts(categories: Any, x_pub: Any) -> Texts:
@@ -379,13 +365,26 @@ class Design:
         return found
 
     def leverage_weights(self, terms: FloatArray) -> FloatArray:
-        """Weights (m,) of standardised public terms (m, p), at most 1: no row has more leverage than one within reach.
-
-        Weighing a row down leaves a linear law as it is; clipping its terms, as other libraries do, would bend it.
-        """
+        """Weights (m,) of standardised public terms (m, p), at most 1: no row has more leverage than one within reach."""
         with np.errstate(divide="ignore"):
             found: FloatArray = np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
         return found
+
+    def categories(self) -> Iterator[IntArray]:
+        """The places of the terms of each column with categories."""
+        of_category = self.role >= LEVEL
+        for column in np.unique(self.source[of_category]):
+            yield np.flatnonzero(of_category & (self.source == column))
+
+    def about_the_mean(self, slopes: FloatArray, intercept: FloatArray, shares: FloatArray) -> None:
+        """Change slopes (p, k) and intercepts (k,): all levels of a column could be moved against the intercept.
+
+        Theirs are about their mean over the public rows, in which each term has the mean `shares` (p,).
+        """
+        for places in self.categories():
+            average = shares[places] @ slopes[places] / shares[places].sum()
+            slopes[places] -= average
+            intercept += average
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, ready for JSON."""
@@ -407,6 +406,41 @@ def named_design(design: Design | None, classes: Sequence[float] | None, names: 
     return {**found, "classes": [names[int(each)] for each in classes or ()]} if names else found
 
 
+FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
+
+
+def with_labels(table: FloatArray) -> BoolArray:
+    """Which public rows (m, dim + 1) have a label: the others say nothing of it, and their gaps make no term."""
+    found: BoolArray = np.isfinite(table[:, -1])
+    if found.sum() < 2:
+        raise InputError(FEW)
+    return found
+
+
+def usable_rows(
+    table: FloatArray,
+    names: Sequence[str],
+    stated: Stated,
+    classes: Callable[[FloatArray], tuple[float, ...]] | None,
+    *,
+    standard: bool = True,
+) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
+    """The design of labelled public rows (m, dim + 1), those that can be used, and the classes of their labels by `classes`.
+
+    There is no design if columns stay in their units, not `standard`.
+    """
+    design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
+    if standard:
+        design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
+    levels = None if classes is None else classes(table[usable, -1])
+    stated.check_labels(of_classes=levels is not None)
+    if levels is not None:
+        usable &= np.isin(table[:, -1], levels)
+    if usable.sum() < 2:
+        raise InputError(FEW)
+    return design, usable, levels
+
+
 def make_design(
     table: FloatArray,
     columns: Sequence[str],
@@ -416,42 +450,31 @@ def make_design(
 ) -> tuple[Design, BoolArray]:
     """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
 
-    `columns` are names, or x0, x1 and so on. `categories` maps a name to its numeric levels, or to "public" for those that the
-    public rows have. `ranges` are the lowest and highest value of each column, NaN where the public rows choose its units. `texts`
-    maps a column of text to the texts whose places are its levels.
+    `categories`: name -> its numeric levels, or "public" for those of the public rows. `ranges`: lowest and highest value of each
+    column, NaN where the public rows choose its units. `texts`: column of text -> the texts whose places are its levels.
     """
     levels = _levels(table, columns, categories)
-    names: list[str] = []
-    source: list[int] = []
-    role: list[int] = []
-    level: list[float] = []
+    terms: list[tuple[str, int, int, float]] = []  # name, source, role and level of each
     fill = np.full(len(columns), np.nan)
-
-    def term(name: str, column: int, kind: int, value: float = 0.0) -> None:
-        names.append(name)
-        source.append(column)
-        role.append(kind)
-        level.append(value)
-
     for j, name in enumerate(columns):
         if name in levels:
             for value in levels[name]:
                 shown = f"{value:g}" if not texts or name not in texts else texts[name][int(value)]
-                term(f"{name}={shown}", j, LEVEL, value)
-            term(f"{name}=other", j, OTHER)
+                terms.append((f"{name}={shown}", j, LEVEL, value))
+            terms.append((f"{name}=other", j, OTHER, 0.0))
             continue
         missing = np.isnan(table[:, j])
-        term(name, j, NUMBER)
+        terms.append((name, j, NUMBER, 0.0))
         if missing.mean() > INDICATOR_SHARE:
             fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
-            term(f"{name} missing", j, MISSING)
-    p = len(names)
+            terms.append((f"{name} missing", j, MISSING, 0.0))
+    p = len(terms)
     plain = Design(
         columns=tuple(columns),
-        terms=tuple(names),
-        source=np.array(source, dtype=np.int64),
-        role=np.array(role, dtype=np.int64),
-        level=np.array(level),
+        terms=tuple(each[0] for each in terms),
+        source=np.array([each[1] for each in terms], dtype=np.int64),
+        role=np.array([each[2] for each in terms], dtype=np.int64),
+        level=np.array([each[3] for each in terms]),
         fill=fill,
         centre=np.zeros(p),
         scale=np.ones(p),
@@ -480,17 +503,15 @@ def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArr
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
     largest = np.max(np.abs(terms - centre), axis=0) / np.where(kept, scale, 1.0)
     reach = np.where((plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(REACH, largest), REACH))
-    return Design(
-        columns=plain.columns,
-        terms=tuple(name for name, keep in zip(plain.terms, kept, strict=True) if keep),
+    return replace(
+        plain,
+        terms=tuple(itertools.compress(plain.terms, kept)),
         source=plain.source[kept],
         role=plain.role[kept],
         level=plain.level[kept],
-        fill=plain.fill,
         centre=centre[kept],
         scale=scale[kept],
         reach=reach[kept],
-        texts=plain.texts,
     )
 
 

@@ -1,18 +1,10 @@
 """The registry of all methods of training, the choice between them, and the small releases that may come before a method.
 
-Where the middle of the private rows is, released, for the case of far fewer public rows than coordinates.
-A whitened row is about the mean of m public rows, so that private rows have a mean d with |d|^2 of about D / m in those
-coordinates. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot; with rows about their own mean it
-is that of whitened rows. As long as noise keeps steps short this does no harm, so that the release is worth its price only where
-|d|^2 is large and the price a small share of the budget.
+The mean of the private rows: whitened rows are about the mean of m public rows, so that private rows have a mean d with |d|^2 of
+about D / m. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot, unless noise keeps them short.
+The sum of private weights, by which steps divide: public weights tell it only where private rows weigh about the same.
 
-How much private rows weigh in all, released, where they have weights.
-Steps divide by this sum. Public weights say what it is as long as private rows weigh about the same. Where they do not, the stated
-errors are wrong, and steps of rows that weigh four times as much overshoot and end far off (four columns, 10,000 rows, rho = .05,
-slopes of 1: root mean square error .19 with the public mean, .013 with the sum that costs a hundredth of the budget).
-
-Methods are chosen by errors that public numbers predict. `TrainingMethod` says what the functions of a record are called with;
-those in this file have no settings, those that have are in `gradient/`.
+Methods are chosen by errors that public numbers predict; those in this file have no settings, those that have are in `gradient/`.
 """
 
 from __future__ import annotations
@@ -27,7 +19,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradients import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
@@ -35,13 +27,13 @@ from fastpubpriv.session import Noise, Registry, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training import exact
+from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training.coordinates import Rotation, capped, rotated_rows, weighting
-from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, is_stepwise, prepare_public
+from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.problem import Descended, GradientTask
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
-from fastpubpriv.training.newton import LogisticPosterior, State
+from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import WORTH, Fitted, Problem, TrainingMethod, counted_bias
 from fastpubpriv.training.public_fits import FixedClip, Posterior
 
@@ -59,16 +51,13 @@ def centre_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fractio
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
         return Fraction(0)
-    unit = _unit(posterior, n_priv)
+    found = weighting(posterior.typical, np.ones(dim))
+    unit = float(
+        found.radius / (n_priv * found.lever.mean())
+    )  # noise of a mean, over that of a sum clipped to radius 1
     enough = (share for share in _CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= _LEFT_SQ)
-    found = next(enough, _CENTER_SHARES[-1])
-    return found if found <= _CHEAP or dim >= _FEWER * m else Fraction(0)
-
-
-def _unit(posterior: Posterior, n_priv: float) -> float:
-    """A mean of private rows has this times the noise on a sum of rows clipped to radius 1."""
-    found = weighting(posterior.typical, np.ones(len(posterior.mean)))
-    return found.radius / (n_priv * float(found.lever.mean()))
+    share = next(enough, _CENTER_SHARES[-1])
+    return share if share <= _CHEAP or dim >= _FEWER * m else Fraction(0)
 
 
 def one(prediction: float, label: float) -> float:
@@ -103,17 +92,12 @@ def release_centre(run: Run, problem: Problem, cost: Fraction) -> Centred:
     assert isinstance(posterior, Posterior)
     m, dim, n = len(posterior.labels), len(posterior.mean), problem.counted
     weights = weighting(posterior.typical, np.ones(dim))
+    rows = ResidualSum(
+        slope=np.zeros(dim), spread=np.ones(dim), residual=one, scale=1.0, clip=1.0, radius=weights.radius,
+        row_step=problem.rotation.step, weighted=problem.rotation.weighted,
+    )  # fmt: skip
     released = run.release(
-        ResidualSum(
-            slope=np.zeros(dim),
-            spread=np.ones(dim),
-            residual=one,
-            scale=1.0,
-            clip=1.0,
-            radius=weights.radius,
-            row_step=problem.rotation.step,
-            weighted=problem.rotation.weighted,
-        ),
+        rows,
         name="mean of the rows",
         cost=cost,
         clip_radius=weights.radius,
@@ -204,16 +188,10 @@ def weigh(run: Run, problem: Problem, plan: Any, cost: Fraction) -> tuple[Proble
 _FEWEST_PUBLIC = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicOnly:
-    """The plan of the method that reads no private row."""
-
-    predicted: float
-    steps: int = 0
-
-
 def _plan_public(task: Problem | GradientTask, account: Account) -> Any:
-    return prepare_public(task) if isinstance(task, GradientTask) else PublicOnly(predicted=task.posterior.excess)
+    if isinstance(task, GradientTask):
+        return prepare_public(task)
+    return steps.NewtonPlan(steps=0, predicted=task.posterior.excess)
 
 
 def _learn_public(run: Run, task: Problem | GradientTask, plan: Any) -> Fitted | Descended:
@@ -232,28 +210,21 @@ def _weighing(problem: Problem, account: Account) -> Fraction:
     return account.allowance * weighing_share(problem, noise)
 
 
-def _weighed(run: Run, problem: Problem, plan: Any) -> tuple[Problem, Any, Fraction]:
-    """Problem and plan with the released sum of private weights, if it is worth its cost; and what is left to spend."""
-    cost = _weighing(problem, run.account)
-    found = (problem, plan) if not cost else weigh(run, problem, plan, cost)
-    return *found, run.account.allowance - cost
+def _draws_newton(problem: Problem | GradientTask) -> int:
+    if isinstance(problem, GradientTask):
+        return softmax.draws(problem)
+    known, more = problem.posterior, exact.draws(problem.dim) if problem.exact else 0
+    most = (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
+    return (most + 1) * problem.dim + problem.rotation.weighted + more
 
 
-def _check_weighing(problem: Problem, account: Account) -> Fraction:
-    """What is left to spend besides the sum of weights; raises before the debit where that sum cannot be released."""
+def _plan_newton(problem: Problem | GradientTask, account: Account) -> Any:
+    if isinstance(problem, GradientTask):
+        return softmax.prepare(problem, account)
     cost = _weighing(problem, account)
+    left = account.allowance - cost
     if cost:
         check_sum_grids(account, [cost], 1, problem.n_priv)
-    return account.allowance - cost
-
-
-def _most_steps(problem: Problem) -> int:
-    known = problem.posterior
-    return (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
-
-
-def _plan_newton(problem: Problem, account: Account) -> Any:
-    left = _check_weighing(problem, account)
     if not problem.exact:
         return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
     start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
@@ -276,35 +247,36 @@ def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -
 
 
 def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
-    """What answers the requests of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
+    """What releases the sums of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
 
-    def ask(request: steps.Request, step: int) -> steps.Answer:
+    fixed: dict[str, Any] = {
+        "residual": problem.loss.residual,
+        "row_step": rotation.step,
+        "weighted": rotation.weighted,
+    }
+
+    def ask(step: int, **wanted: Any) -> tuple[FloatArray, float]:
         released = on_rows.release(
-            ResidualSum(
-                slope=request.slope,
-                spread=request.spread,
-                residual=problem.loss.residual,
-                scale=request.scale,
-                clip=request.clip,
-                radius=request.radius,
-                row_step=rotation.step,
-                weighted=rotation.weighted,
-            ),
+            ResidualSum(**wanted, **fixed),
             name=f"gradient, step {step + 1}",
             cost=cost,
-            residual_clip=request.clip * request.scale * rotation.label_scale,
-            clip_radius=request.radius,
+            residual_clip=wanted["clip"] * wanted["scale"] * rotation.label_scale,
+            clip_radius=wanted["radius"],
         )
         return released.value, released.noise_std
 
     return ask
 
 
-def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
-    start = plan.start if isinstance(plan, exact.ExactPlan) else plan
-    problem, start, left = _weighed(run, problem, start)
+def _learn_newton(run: Run, problem: Problem | GradientTask, plan: Any) -> Fitted | Descended:
+    if isinstance(problem, GradientTask):
+        return softmax.learn(run, problem, plan)
+    start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, _weighing(problem, run.account)
+    left = run.account.allowance - cost
+    if cost:
+        problem, start = weigh(run, problem, start, cost)
     if not isinstance(plan, exact.ExactPlan):
-        return _learn_steps(run, problem, plan, left)[0]
+        return _learn_steps(run, problem, start, left)[0]
     found, rows = _learn_steps(run, problem, start, left * exact.START)
     return exact.learn_exact(run, problem, plan, found, rows)
 
@@ -319,10 +291,16 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
         known, rotation = moved.posterior, moved.rotation
     rows = rotated_rows(run.rows, rotation, run.executor)
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)
+    state = (
+        steps.newton(known, plan, problem.counted, noise, ask)
+        if isinstance(known, Posterior)
+        else steps.newton_logistic(known, plan, problem.counted, noise, ask)
+    )
+    fitted = Fitted(
+        mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift, steps=plan.steps
+    )
     if not isinstance(known, Posterior):
-        return _fitted(steps.newton_logistic(known, plan, problem.counted, noise, ask), plan), rows
-    state = steps.newton(known, plan, problem.counted, noise, ask)
-    fitted = _fitted(state, plan)
+        return fitted, rows
     if moved is not None:
         fitted = replace(
             fitted,
@@ -335,25 +313,11 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
     return replace(fitted, bias_sq=bias_sq, bias=bias), rows
 
 
-def _fitted(state: State, plan: Any) -> Fitted:
-    return Fitted(
-        mean=state.mean,
-        covariance=state.covariance,
-        noise=state.noise,
-        drift=state.drift,
-        steps=plan.steps,
-    )
-
-
 NEWTON = TrainingMethod(
     name="newton",
     prepare=_plan_newton,
     learn=_learn_newton,
-    draws=lambda problem: (
-        (_most_steps(problem) + 1) * problem.dim
-        + problem.rotation.weighted
-        + (exact.draws(problem.dim) if problem.exact else 0)
-    ),
+    draws=_draws_newton,
     noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(problem.dim, plan.share),
 )
 PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0)
@@ -363,26 +327,38 @@ METHODS: Registry[TrainingMethod] = Registry(
 WITHOUT_SETTINGS = tuple(name for name, each in METHODS.items() if each.settings is None)
 
 
+STEPWISE = ("squared", "logistic", "huber")  # losses of a `Problem`, which methods without settings know
+
+
+def chosen_loss(loss: Any) -> Loss | RowLoss:
+    """The loss that an argument names or is."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
+        return LOSSES[loss]
+    if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
+        return loss  # type: ignore[no-any-return]
+    raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
+
+
+def is_stepwise(loss: Any) -> bool:
+    """Whether it is one of these losses."""
+    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
+
+
 def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
     """The name of a method that is given by name or as a value with settings, and its settings, None where it has none."""
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):
             return record.name, method
-    name = METHODS.choose(method)
-    if is_stepwise(loss):
-        made = None if name == "auto" else METHODS[name].settings
-    elif name in ("auto", PUBLIC_ONLY.name):
-        made = SEMI_DP.settings if name == "auto" else None
-    elif name == NEWTON.name and loss is LOSSES["softmax"]:
-        made = None
-    else:
-        made = METHODS[name].settings
-        if made is None:
-            kind = getattr(loss, "name", type(loss).__name__)
-            raise InputError(
-                f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
-            )
-    return name, None if made is None else made()
+    name, stepwise = METHODS.choose(method), is_stepwise(loss)
+    if name == NEWTON.name and not (stepwise or loss is LOSSES["softmax"]):
+        kind = getattr(loss, "name", type(loss).__name__)
+        raise InputError(
+            f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
+        )
+    record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is none of them
+    return name, None if record.settings is None else record.settings()
 
 
 def candidates(method: str) -> list[str]:
@@ -410,8 +386,8 @@ def prepare(task: Problem | GradientTask, account: Account, names: list[str]) ->
 def least(task: Problem | GradientTask, plans: dict[str, Any]) -> str:
     """The method with the least predicted error; public rows alone unless a private one is clearly better.
 
-    Predictions assume light tails. Exact coefficients, with which public rows are pooled where they agree, are therefore taken
-    unless noise is sure to drown them. Of two public rows no prediction is worth anything: these alone, which cost nothing.
+    Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them. Of two public rows no
+    prediction is worth anything: these alone, which cost nothing.
     """
     if len(plans) == 1:
         return next(iter(plans))

@@ -29,7 +29,16 @@ from fastpubpriv.training.coordinates import (
     weighting_each,
 )
 from fastpubpriv.training.inputs import Importance
-from fastpubpriv.training.public_fits import Bound, Clip, Posterior, chances, fit, normal_clips, ridge_precision
+from fastpubpriv.training.public_fits import (
+    Bound,
+    Clip,
+    Posterior,
+    PublicLaw,
+    chances,
+    fit,
+    normal_clips,
+    ridge_precision,
+)
 
 _FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
 _SEEN = 3.0  # standard deviations from which a difference counts as seen
@@ -59,29 +68,19 @@ class Slope:
 
 
 class State:
-    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior.
-
-    Attributes
-    ----------
-    mean, variance : (D,) float64
-        Of the coefficients, public rows and measurements together.
-    drift : float
-        Factor by which the public rows' variance was enlarged, 1 where they agree with the measurements.
-    private_mean, private_precision, noise_precision : (D,) float64
-        Of the measurements alone; and their precision without the sampling of the private rows, which all have in common.
-    lever : (k,) float64
-        Factors of public rows in the last step, see `Weighting`.
-    """
+    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior."""
 
     def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
         self._measured: list[Measured] = []
+        # Of the coefficients (D,), by public rows and measurements together.
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
-        self.drift = 1.0
+        self.drift = 1.0  # factor by which the public rows' variance was enlarged to agree with the measurements
         self._disagreement = 0.0
-        self.lever: FloatArray = np.ones(0)
+        self.lever: FloatArray = np.ones(0)  # factors of public rows in the last step, see `Weighting`
+        # Of the measurements alone, the first without the sampling of private rows, which all have in common.
         self.noise_precision: FloatArray = np.zeros(dim)
         self.private_precision: FloatArray = np.zeros(dim)
         self.private_mean: FloatArray = np.zeros(dim)
@@ -116,11 +115,7 @@ class State:
         self._disagreement = max(0.0, float(kept)) if self.drift > 1.0 else 0.0
 
     def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
-        """Pool the measurements by inverse variance.
-
-        An earlier one that started much farther from `now` than was predicted has that distance added to its variance: clipped
-        residuals then did little more than to point the right way.
-        """
+        """Pool the measurements by inverse variance, enlarged for an earlier one that started farther from `now` than predicted."""
         precision, weighted, started = (np.zeros_like(self.mean) for _ in range(3))
         for index, each in enumerate(self._measured):
             variance = each.variance
@@ -156,9 +151,7 @@ class State:
     def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
         """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature.
 
-        It is a mean over m rows, of which D went into the coordinates, and acts on all measurements alike: on the way from where
-        they started, on average, to the best coefficients. `slopes` (k, D) is by how much a row bends a measurement, over its
-        prediction of that way.
+        `slopes` (k, D) is by how much a row bends a measurement, over its prediction of the way from the mean start of all.
         """
         seen = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
         apart = self.private_mean - self._began
@@ -180,12 +173,8 @@ class State:
     def settle(self, *, wary: bool) -> None:
         """Go back where the last step ran away: to the shortest slope that does not point back to the public fit.
 
-        With few public rows, private ones may bend the loss so much more than was taken that steps end beyond its minimum, farther
-        than they began. The loss is convex: where its slope does not point back, beyond noise, it is no larger than at the start.
-
-        `wary`, with next to no public rows: also where one of the last two slopes is longer than the shortest, beyond noise. Steps
-        then leap to and fro across a minimum, and the last one ends where the slope was not seen. 4 public rows in 5 columns, 2,000
-        private ones, epsilon 4, one draw: an error of 54 after the last step, of 1.6 where the slope was shortest.
+        The loss is convex: there it is no larger than at the start, beyond noise. `wary`, with next to no public rows: also where
+        one of the last two slopes is longer than the shortest, as of steps that leap to and fro across a minimum.
         """
         shortest = min(self._slopes, key=lambda each: each.length_sq)
         most = max(0.0, shortest.length_sq + shortest.doubt)
@@ -196,9 +185,7 @@ class State:
 
 STEPS = (1, 2, 4, 8, 16, 32)
 MORE_STEPS = (64, 128)  # with fewer public rows than coordinates: the first steps then have a long way to go
-# They also undo what no prediction sees, so that they need not gain. 200 columns, 60 public rows, 20,000 private ones, labels with
-# a thousandth of noise, epsilon 4: errors of .018 to .021 with 128 steps, of .11 to 7.3 with 32, all predicted as .008 to .016.
-_NO_LOSS = 1.01
+_NO_LOSS = 1.01  # they also undo what no prediction sees, so that they need not gain
 _NOISY = 0.05  # of what no coefficients explain: predicted errors above it are mostly noise for privacy
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
 
@@ -207,12 +194,12 @@ Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NewtonPlan:
-    """Steps and clip with the least predicted error, from public numbers."""
+    """Steps and clip with the least predicted error, from public numbers; without steps, public rows alone."""
 
     steps: int  # passes, each with the same share of the budget
-    clip: Bound  # on residuals
-    # excess of the squared error (or of the Huber loss), clipping bias included, in the unit of the labels
+    # excess of the squared error, Huber loss or log-loss, clipping bias included, in the unit of the labels
     predicted: float
+    clip: Any = None  # a `Bound` on residuals; None for classes, whose residuals are bounded by one
     centre: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `centre_share`
 
     @property
@@ -225,27 +212,19 @@ def chosen_weighting(
     public: FloatArray, variance: FloatArray, precision: Callable[[float, float], float], floor: float = FLOOR
 ) -> Weighting:
     """Water-filled weights; the precision of a release depends on the radius and share of the weighting, so it is chosen twice."""
-    found = None
-    radius, share = 1.0, 1.0
-    for _ in range(2):
-        total = precision(radius, share)
-        found = weighting(public, np.sqrt(water_filled(variance, total, floor) / total))
-        radius, share = found.radius, found.share
-    assert found is not None
-    return found
+
+    def with_precision(total: float) -> Weighting:
+        return weighting(public, np.sqrt(water_filled(variance, total, floor) / total))
+
+    first = with_precision(precision(1.0, 1.0))
+    return with_precision(precision(first.radius, first.share))
 
 
-def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
-    """In about how many steps the error of the curvature misleads alike.
+def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
+    """In about how many of `steps` (k,), of plans (k, D), the error of the curvature misleads alike: (1 + r) / (1 - r).
 
-    It acts on what is left of the error, and small steps leave most of that as it was: of errors with correlation r from one to the
-    next, a mean has (1 + r) / (1 - r) times the variance.
+    It acts on what is left of the error, which has the correlation r from one step to the next.
     """
-    return _repeats_each(variance[None], noise_variance[None], np.array([steps])).item()
-
-
-def _repeats_each(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
-    """The same for each of several plans (k, D) with so many steps (k,)."""
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
     found: FloatArray = np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
     return found
@@ -317,7 +296,7 @@ def _simulated(
         here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
         filled = water_filled_each(variance[on:], precision(radius[on:], share[on:], on), FLOOR)
         noise_variance = 1.0 / (filled * relative[on:])
-        again = _repeats_each(variance[on:], noise_variance, steps[on:])
+        again = _repeats(variance[on:], noise_variance, steps[on:])
         bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
         pooled[on:] += 1.0 / (noise_variance + bent[:, None])
         sampling = here[2] * (unit + error[on:]) / (n_priv * here[1] ** 2)
@@ -329,23 +308,12 @@ def _simulated(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Request:
-    """What one step asks of the rows: see `ResidualSum`."""
-
-    slope: FloatArray
-    spread: FloatArray
-    scale: float
-    clip: float
-    radius: float
-
-
-Answer = tuple[FloatArray, float]  # the released sum, and the standard deviation of its noise
-Ask = Callable[[Request, int], Answer]
+# (step, slope=, spread=, scale=, clip=, radius= of a `ResidualSum`) -> the released sum, and the deviation of its noise
+Ask = Callable[..., tuple[FloatArray, float]]
 
 
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> State:
-    """Run the steps; `ask` releases the answer to a request."""
+    """Run the steps; `ask` releases the sums."""
     state, public = State(posterior), posterior.typical
     per_step = noise(plan.share)
     for step in range(plan.steps):
@@ -357,13 +325,15 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
 
         weights = chosen_weighting(public, state.variance, precision)
         state.lever = weights.lever
-        request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
-        total, noise_std = ask(request, step)
+        total, noise_std = ask(
+            step, slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius
+        )
         sampling = clip.energy * scale**2 / (n_priv * clip.inside**2)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
         state.note_slope(unit * total, variance)
-        bent = (posterior.curvature_error + 1.0 / n_priv) * error * repeats(state.variance, variance, plan.steps)
+        again = _repeats(state.variance[None], variance[None], np.array([plan.steps])).item()
+        bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
         state.add(state.mean + unit * total, variance + bent, sampling)
     if len(posterior.labels) < FEW * len(posterior.mean):
         state.settle(wary=posterior.next_to_none)
@@ -379,13 +349,8 @@ _NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogisticPosterior:
-    """A normal approximation of the coefficients given public rows; attributes as in `Posterior`.
-
-    `ridge` (D, D) is the precision of the prior; `curvature` (D,) that of the loss of one row at `mean`. The loss is that of all
-    rows `counted`: (rows, labels, weights). `factors` (m,) are those of the rows' classes, at most 1, and `energy` (D,) the mean
-    square of a weighted residual relative to the curvature: 1 without weights of classes.
-    """
+class LogisticPosterior(PublicLaw):
+    """A normal approximation of the coefficients given public rows; attributes as in `Posterior`."""
 
     turn: FloatArray
     mean: FloatArray
@@ -393,16 +358,11 @@ class LogisticPosterior:
     rows: FloatArray
     labels: FloatArray
     weights: FloatArray
-    ridge: FloatArray
-    curvature: FloatArray
-    counted: tuple[FloatArray, FloatArray, FloatArray]
-    factors: FloatArray
-    energy: FloatArray
-
-    @property
-    def typical(self) -> FloatArray:
-        """Some of the rows, each no farther out than its weight allows, (k, D)."""
-        return some(self.rows) * np.sqrt(some(self.weights))[:, None]
+    ridge: FloatArray  # (D, D), the precision of the prior
+    curvature: FloatArray  # (D,), that of the loss of one row at `mean`
+    counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights whose loss it is
+    factors: FloatArray  # (m,), of the rows' classes, at most 1
+    energy: FloatArray  # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
 
     @property
     def unexplained(self) -> float:
@@ -410,20 +370,12 @@ class LogisticPosterior:
         return 1.0
 
     @property
-    def spread(self) -> float:
-        """Predicted squared error of the coefficients."""
-        return float(self.variance.sum())
-
-    @property
     def excess(self) -> float:
         """Predicted excess of the log-loss over that of the best coefficients."""
         return 0.5 * float(self.curvature @ self.variance)
 
     def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each.
-
-        The same matrix without weights of classes. With them, rows of the heavy class make the slope vary more than it bends.
-        """
+        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each: one without class weights."""
         rows, labels, weights = self.counted
         p = chances(rows @ mean)
         known = (rows.T * (weights * p * (1.0 - p))) @ rows + self.ridge
@@ -481,10 +433,7 @@ def logistic_posterior(
 
 
 def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
-    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,).
-
-    Without weights both are the variance of a label. Rows of a heavy class lie together, so that coordinates differ.
-    """
+    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,)."""
     squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
     least = _LEAST_CURVATURE * float(factors.mean())
     over_all = float(squares.mean()) / max(float(curvature.mean()), least)
@@ -496,8 +445,7 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
     """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,).
 
-    Rows that the coefficients were fitted to look surer than fresh ones, of which whitening says how far scores spread: where
-    public rows are few, the larger curvature counts, as steps beyond the minimum do harm.
+    Rows that the coefficients were fitted to look surer than fresh ones: where they are few, the larger curvature counts.
     """
     scores = rows @ w
     p = chances(scores)
@@ -515,14 +463,12 @@ def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> Fl
 class LogisticState(State):
     """As `State`, with the minimum of the public loss and the measurements together."""
 
-    def __init__(self, posterior: LogisticPosterior) -> None:
-        super().__init__(posterior)
-        self._public = posterior
+    _posterior: LogisticPosterior
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """See `State.add`."""
         super().add(measured, variance, sampling)
-        public, precision = self._public, self.private_precision
+        public, precision = self._posterior, self.private_precision
         rows, labels, weights = public.counted
         self.mean = fit(
             rows,
@@ -535,7 +481,7 @@ class LogisticState(State):
     @property
     def _agreed(self) -> FloatArray:
         """By the curvature at the coefficients."""
-        known, score = self._public.information(self.mean)
+        known, score = self._posterior.information(self.mean)
         measured = np.diag(self.private_precision)
         information = known / self.drift + measured
         return sandwich(information, information if score is known else score / self.drift + measured)
@@ -548,20 +494,7 @@ def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
     return np.asarray((found + found.T) / 2.0, dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogisticPlan:
-    """Number of steps with the least predicted excess of the log-loss."""
-
-    steps: int
-    predicted: float
-
-    @property
-    def share(self) -> Fraction:
-        """Share of the budget for each step."""
-        return Fraction(1, self.steps)
-
-
-def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> LogisticPlan:
+def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> NewtonPlan:
     """The number of steps, at most `most`, with the least predicted error, from public numbers."""
     m, h = len(posterior.labels), posterior.curvature
     public, best = posterior.typical, None
@@ -578,33 +511,32 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, mos
             variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
         predicted = 0.5 * float(h @ variance)
         if best is None or predicted < best.predicted:
-            best = LogisticPlan(steps=steps, predicted=predicted)
+            best = NewtonPlan(steps=steps, predicted=predicted)
     assert best is not None
     return best
 
 
 def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float) -> Weighting:
     """Water-filled weights for the precision that a step has."""
-    radius = 1.0
-    for _ in range(2):
-        total = (radius * noise / (n_priv * float(h.mean()))) ** -2
-        found = weighting(public, np.sqrt(water_filled(variance, total, LOGISTIC_FLOOR) / total))
-        radius = found.radius
-    return found
+    middle = float(h.mean())
+    return chosen_weighting(
+        public, variance, lambda radius, _: (radius * noise / (n_priv * middle)) ** -2, LOGISTIC_FLOOR
+    )
 
 
 def newton_logistic(
-    posterior: LogisticPosterior, plan: LogisticPlan, n_priv: float, noise: Noise, ask: Ask
+    posterior: LogisticPosterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
 ) -> LogisticState:
-    """Run the steps; `ask` releases the answer to a request."""
+    """Run the steps; `ask` releases the sums."""
     state, public = LogisticState(posterior), posterior.typical
     m, per_step = len(posterior.labels), noise(plan.share)
     h, factors = posterior.curvature, some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)
         h = _curvature(public, state.mean, weights.lever * factors, m)
-        request = Request(slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius)
-        total, noise_std = ask(request, step)
+        total, noise_std = ask(
+            step, slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius
+        )
         unit = 1.0 / (n_priv * h * weights.spread)
         state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
         variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * state.error

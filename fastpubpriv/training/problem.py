@@ -1,8 +1,6 @@
 """What every method of training starts from and returns, its record, and what public rows say of the spread of labels.
 
-How far a robust fit may lie from least squares, by public rows: rows far out count less in it, and long residuals too.
-Where labels are linear in the terms both aim at the same coefficients. Where the line bends, or a column has a long tail, they do
-not; public rows show this as far as they reach.
+Among the latter is how far a robust fit may lie from least squares, where the line bends or a column has a long tail.
 """
 
 from __future__ import annotations
@@ -18,16 +16,15 @@ from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.columns import LEVEL, NUMBER
+from fastpubpriv.columns import NUMBER
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.session import Method
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import Design, Importance, Stated, class_list, make_design
-from fastpubpriv.training.newton import FEW as FEW_ROWS
-from fastpubpriv.training.newton import FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
+from fastpubpriv.training.inputs import Design, Importance, Stated, class_list, usable_rows, with_labels
+from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
 
 WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
@@ -47,10 +44,8 @@ class TrainingMethod(Method[[Any]]):
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
     noise: Callable[..., float] = lambda *_: 0.0  # (task, plan, account) -> noise of a step, over the bound on a row
-    knows: Callable[[Any], bool] = bool  # whether it can be used for a problem
 
 
-FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 _MOST_NAMED = 6  # classes in a message
 FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shortened
 
@@ -79,7 +74,7 @@ class Problem:
         """Whether the aim is least squares, or the maximum likelihood, of all private rows, far ones included."""
         known = self.posterior
         robust = isinstance(known, Posterior) and known.threshold is not None
-        least = FEW_OF_CLASSES if self.loss.classes else FEW_ROWS
+        least = FEW_OF_CLASSES if self.loss.classes else FEW
         return self.tails == "any" and not robust and len(known.labels) >= least * self.dim
 
     @property
@@ -105,14 +100,7 @@ class Problem:
         found[1:] = slopes / self.design.scale[:, None]
         moved = self.design.centre / self.design.scale + self.whitener.mean
         found[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
-        # Coefficients of categories could all be moved against the intercept: theirs are about the mean of the public rows.
-        shares = self.design.centre + self.design.scale * self.whitener.mean
-        of_category = self.design.role >= LEVEL
-        for column in np.unique(self.design.source[of_category]):
-            places = np.flatnonzero(of_category & (self.design.source == column))
-            average = shares[places] @ found[1 + places] / shares[places].sum()
-            found[1 + places] -= average
-            found[0] += average
+        self.design.about_the_mean(found[1:], found[0], self.design.centre + self.design.scale * self.whitener.mean)
         return found
 
     def in_units(self, mean: FloatArray) -> FloatArray:
@@ -177,17 +165,10 @@ def make_problem(
         table, given = table[given > 0.0], given[given > 0.0]
     labelled = with_labels(table)
     table, given = table[labelled], None if given is None else given[labelled]
-    design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
-    pair = _classes(table[usable, -1], stated.classes, stated.class_names) if loss.classes else None
-    if pair is not None:
-        usable &= np.isin(table[:, -1], pair)
-        stated.refuse_label_unit()
-    else:
-        stated.refuse_classes()
-    used = table[usable]
-    counted = None if given is None else given[usable]
-    if len(used) < 2:
-        raise InputError(FEW)
+    classes = partial(_classes, classes=stated.classes, names=stated.class_names) if loss.classes else None
+    design, usable, pair = usable_rows(table, names, stated, classes)
+    assert design is not None
+    used, counted = table[usable], None if given is None else given[usable]
     centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
     terms = design.standardise(used[:, :-1])
     weights = design.leverage_weights(terms)
@@ -229,20 +210,8 @@ def make_problem(
     ), len(used)  # fmt: skip
 
 
-def with_labels(table: FloatArray) -> BoolArray:
-    """Which public rows (m, dim + 1) have a label: the others say nothing of it, and their gaps make no term."""
-    found: BoolArray = np.isfinite(table[:, -1])
-    if found.sum() < 2:
-        raise InputError(FEW)
-    return found
-
-
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
-    """The posterior for private rows with weights like these (k,), at most 1, of the public rows that stand for them.
-
-    Rows of unequal weight leave less sampling error than as many of the largest weight as would count alike: it has the mean of
-    w^2 r^2 where that of w r^2 stands.
-    """
+    """The posterior for private rows with weights like these (k,), at most 1: their sampling error has w^2 r^2 for w r^2."""
     if isinstance(posterior, LogisticPosterior):
         missed = posterior.factors * (posterior.labels - chances(posterior.rows @ posterior.mean))
         return replace(posterior, energy=posterior.energy * _weight_of(missed, heavy))
@@ -318,20 +287,19 @@ def rows_behind(problem: Problem) -> FloatArray:
     return found
 
 
-def rests_on_few(problem: Problem) -> FloatArray:
-    """1 for each number whose coefficient rests on few public rows, else 0, (terms,)."""
+def rests_on_few(problem: Problem) -> BoolArray:
+    """Whether the coefficient of a term, which is a number, rests on few public rows, (terms,)."""
     enough = min(_FEW, _SHARE * len(problem.posterior.rows))
-    found: FloatArray = ((rows_behind(problem) < enough) & (problem.design.role == NUMBER)).astype(np.float64)
+    found: BoolArray = (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
     return found
 
 
 def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArray:
     """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,).
 
-    One step from the public fit is taken by both equations, the robust one and that of least squares (of the Huber loss, where that
-    is the aim); their difference is a mean over public rows, with a standard error. It counts where it is beyond two of these; and,
-    the standard error with it, where the coefficient rests on few rows. `bound` is that on residuals, and `lever` (k,) the factor
-    of each of the typical public rows in the robust equation.
+    It is the difference of one step from the public fit by the robust equation and by that of the aim, where it is beyond two
+    standard errors; and, with the standard error, where a coefficient rests on few rows. `bound` is that on residuals, and `lever`
+    (k,) the factor of each of the typical public rows in the robust equation.
     """
     known = problem.posterior
     assert isinstance(known, Posterior)
@@ -353,7 +321,7 @@ def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArra
     # A standard error from few rows is uncertain itself, as Student found.
     behind = np.maximum(np.append(m, rows_behind(problem)), _LEAST_ROWS)
     doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
-    few = np.append(0.0, rests_on_few(problem)) > 0.0
+    few = np.append(False, rests_on_few(problem))
     seen = np.abs(bias) > _SEEN * error
     found: FloatArray = np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(seen, bias, 0.0))
     return found
@@ -374,9 +342,8 @@ def residual_std(problem: Problem) -> float:
 def label_quantiles(problem: Problem, fitted: Fitted) -> FloatArray:
     """Quantiles at 1 / (k + 1), ..., k / (k + 1) of how far public labels lie from their predictions, (k,), ascending.
 
-    Each is in units of the standard deviation that its prediction has under a normal law. A public row had a part in the
-    coefficients: what it would have been off without that part is known from its part in the public fit, of which the private rows
-    leave as much as they leave of the variance along the row. Labels that are all equal, and classes, have none.
+    In units of the standard deviation of a prediction under a normal law, without the part that a row had in its own: that in the
+    public fit, times what private rows leave of the variance along it. Labels that are all equal, and classes, have none.
     """
     known = problem.posterior
     if not isinstance(known, Posterior) or known.blank:

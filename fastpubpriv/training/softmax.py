@@ -1,11 +1,10 @@
 """Softmax regression: the maximum likelihood of all private rows, by the step of `exact` from a start by Newton steps.
 
 Scores of several classes are known up to a common number: coefficients of a row u are (K - 1, D) along contrasts of the K classes,
-and those of the classes add up to zero. Contrasts are such that the mean second derivative of public rows is about the identity.
-The score of a row, minus its gradient, is then the outer product of the contrasts of its residuals, label minus chance, with u;
-its second derivative is that of the contrasts of diag(p) - p p^T with u u^T. Both are one vector of a row, clipped to a ball: all
-classes and columns have one budget. The second derivative couples the classes, and is released as it is: a bound on it, such as
-Boehning's, would make steps too short to end at the maximum.
+such that the mean second derivative of public rows is about the identity. The score of a row is the outer product of the contrasts
+of its residuals, label minus chance, with u; its second derivative is that of the contrasts of diag(p) - p p^T with u u^T. Both are
+one vector of a row, clipped to a ball: all classes and columns have one budget. A bound on the second derivative in its place, such
+as Boehning's, would make steps too short to end at the maximum.
 """
 
 from __future__ import annotations
@@ -16,25 +15,34 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg, special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, count_share, unpacked
-from fastpubpriv.kernels.rows import rows_quantise
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, unpacked
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
-from fastpubpriv.row_maps import RowMap
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.coordinates import Whitener, kept_rows, quantile, rotation_map
-from fastpubpriv.training.exact import GRAM, GRAM_COUNT, START, Curvature, ExactStep, clipped_part, pooled_curvature
-from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared, Units
+from fastpubpriv.training.coordinates import Rotation, Whitener, quantile, rotated_rows, rotation_map
+from fastpubpriv.training.exact import (
+    GRAM,
+    GRAM_COUNT,
+    START,
+    Curvature,
+    ExactStep,
+    clipped_part,
+    plan_scores,
+    pooled_curvature,
+    risk,
+)
+from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared
 from fastpubpriv.training.newton import FEW_OF_CLASSES
-from fastpubpriv.training.problem import FAR_ROWS, Fitted, TrainingMethod
+from fastpubpriv.training.problem import FAR_ROWS, Fitted
 
 _STEPS, _HALVINGS = 3, 6  # of the start; and of a step at most
 MOST = 64  # coefficients along contrasts: a second derivative has about the square of it
@@ -45,31 +53,7 @@ _LEAST_CURVATURE = 0.02  # along any direction, where public rows are classified
 
 def contrasts(classes: int) -> FloatArray:
     """Orthonormal columns (K, K - 1), each of which adds up to zero."""
-    found = np.zeros((classes, classes - 1))
-    for k in range(1, classes):
-        found[:k, k - 1], found[k, k - 1] = 1.0, -float(k)
-        found[:, k - 1] /= math.sqrt(k * (k + 1.0))
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ClassRows:
-    """The public map of a labelled row (dim + 1) to (D + 1): u in grid steps, and the place of its class, NaN for any other."""
-
-    units: Units
-    row_map: RowMap
-    step: float
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, D + 1) float32."""
-        assert self.units.design is not None
-        terms = np.ascontiguousarray(self.units.design.standardise(chunk[:, :-1]))
-        whole = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
-        rows_quantise(terms, self.row_map, whole)
-        out = np.empty((len(chunk), self.row_map.out_dim + 1), dtype=np.float32)
-        out[:, :-1] = whole
-        out[:, -1] = self.units.labels(chunk[:, -1].astype(np.float64))
-        return out
+    return np.asarray(linalg.helmert(classes).T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,16 +136,17 @@ class SoftmaxProblem:
         return Whitener.of(self.problem.x[:, 1:], design.leverage_weights(self.problem.x[:, 1:]))
 
     @cached_property
-    def rows(self) -> ClassRows:
+    def rows(self) -> Rotation:
         """The map of private rows."""
-        u = self.whitener(self.problem.x[:, 1:])
+        u, units = self.whitener(self.problem.x[:, 1:]), self.problem.units
+        assert units.design is not None
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
         dim = u.shape[1]
         row_map, step = rotation_map(
             np.vstack([np.zeros(dim - 1), self.whitener.root]), self.whitener.mean, np.eye(dim)[0],
             FAR_ROWS * longest + math.sqrt(dim),
         )  # fmt: skip
-        return ClassRows(units=self.problem.units, row_map=row_map, step=step)
+        return Rotation(design=units.design, row_map=row_map, step=step, classes=units.classes)
 
     @cached_property
     def public(self) -> FloatArray:
@@ -182,8 +167,7 @@ class SoftmaxProblem:
         """Columns (K, K - 1) that add up to zero, in which classes vary alike among public rows."""
         plain = contrasts(self.problem.outputs)
         scores = self.problem.x @ self.alone.T
-        chance = np.exp(scores - scores.max(axis=1, keepdims=True))
-        chance /= chance.sum(axis=1, keepdims=True)
+        chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
         values, along = np.linalg.eigh(spread)
         found: FloatArray = plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
@@ -253,12 +237,13 @@ def _widths(problem: GradientProblem) -> tuple[int, int]:
     return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
 
 
-def _draws(task: GradientTask) -> int:
+def draws(task: GradientTask) -> int:
+    """Most draws of noise."""
     dim, bent = _widths(task.problem)
     return _STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
 
 
-def _prepare(task: GradientTask, account: Account) -> Prepared:
+def prepare(task: GradientTask, account: Account) -> Prepared:
     """The plan; what can be refused is refused here."""
     problem, n = task.problem, task.problem.n_priv
     if not knows(problem):
@@ -268,19 +253,15 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
         )
     dim, bent = _widths(problem)
     whole, pure = account.allowance, account.pure
-    counted = Fraction(7, 10) * count_share(dim)
-    pieces = 1 - START - GRAM - counted
     relative = 16.0 * dim * Noise(pure, whole).vector(dim) ** 2 / n
     rounds = 2 if relative < _QUIET else 1
     step, gram = whole * START / _STEPS, whole * GRAM * (1 - GRAM_COUNT) / rounds
     noise = Noise(pure, gram).vector(bent)
     count = NormCount.costing(whole * GRAM * GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise)
-    radial = RadialPlan(dim=dim, n=n, pure=pure, count=whole * counted / rounds, pieces=whole * pieces / rounds)
     check_sum_grids(account, [step], dim, n)
     count.check_grids(account)
-    radial.check_grids(account)
-    private = 0.5 * dim / n * (1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative)))
-    alone = 0.5 * dim / len(problem.y)
+    radial, pieces = plan_scores(account, whole / rounds, dim, n)
+    private, alone = 0.5 * dim / n * risk(pieces, relative), 0.5 * dim / len(problem.y)
     known = SoftmaxProblem(problem=problem, alone=task.public.weights)
     return Prepared(
         public=task.public, predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=_STEPS + 4 * rounds,
@@ -289,11 +270,11 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     )  # fmt: skip
 
 
-def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+def learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
     known, problem = plan.known, task.problem
-    rows = kept_rows(run.rows, known.rows, problem.units.width + 1, dtype=np.float32, executor=run.executor)
+    rows = rotated_rows(run.rows, known.rows, run.executor)
     slope, scores = _start(run, plan, rows), np.zeros(0)
     for index in range(plan.rounds):
         score, again = known.at(slope), "" if index == 0 else ", again"
@@ -366,6 +347,3 @@ def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Row
     plain = bend.matrix(np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n)
     near = bend.matrix(public.mean(axis=0))
     return pooled_curvature(plain, found.noise_std / n / math.sqrt(2.0), clipped, near, len(public))
-
-
-SOFTMAX = TrainingMethod(name="newton", draws=_draws, prepare=_prepare, learn=_learn, knows=knows)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,8 +21,9 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.training.gradient.descents import SEMI_DP, chosen_loss, fit, is_stepwise
-from fastpubpriv.training.gradient.problem import Descent
+from fastpubpriv.training import softmax
+from fastpubpriv.training.gradient.descents import SEMI_DP
+from fastpubpriv.training.gradient.problem import Descended, Descent, GradientTask, Prepared, make_gradient_problem
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, Stated, named_design, opened
 from fastpubpriv.training.methods import (
@@ -29,6 +34,8 @@ from fastpubpriv.training.methods import (
     WITHOUT_SETTINGS,
     asked,
     candidates,
+    chosen_loss,
+    is_stepwise,
     least,
     most_draws,
     prepare,
@@ -45,7 +52,6 @@ from fastpubpriv.training.problem import (
     rests_on_few,
     rows_behind,
 )
-from fastpubpriv.training.softmax import SOFTMAX
 
 
 @shared_docs
@@ -143,26 +149,9 @@ def train(
     >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
     True
     """
-    kind = chosen_loss(loss)
-    model = Stated(
-        categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
-        y_bounds=y_bounds, class_weight=class_weight, weights_priv=weights_priv, weight_cap=weight_cap,
-        tails=validation.choice("tails", tails, TAILS),
-    )  # fmt: skip
-    account = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
-    of_classes = isinstance(kind, Loss) and (kind.classes or kind.scores)
-    given = (x_priv, y_priv, x_pub, y_pub)
-    rows, table, model = opened("train", *given, label=label, columns=columns, stated=model, classes=of_classes)
-    data = (rows, table)
-    name, settings = asked(method, kind)
-    if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
-        return _train("train", kind, data, budget, name, model, account)
-    auto = name == "auto"
-    record, instead = SEMI_DP if auto else METHODS[name], PUBLIC_ONLY if auto else None
-    exact = SOFTMAX if kind is LOSSES["softmax"] and auto and tails == "any" else None
-    if name == NEWTON.name:
-        record = SOFTMAX
-    return fit(record, settings, kind, data, budget, model, account, instead=instead, exact=exact)
+    given, kind = locals(), chosen_loss(loss)
+    data, stated, account = _opened("train", given, classes=isinstance(kind, Loss) and (kind.classes or kind.scores))
+    return _fit("train", kind, data, budget, *asked(method, kind), stated, account)
 
 
 @shared_docs
@@ -236,15 +225,9 @@ def linear_regression(
     >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
     True
     """
-    model = Stated(
-        categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds,
-        weights_priv=weights_priv, weight_cap=weight_cap,
-        tails=validation.choice("tails", tails, TAILS),
-    )  # fmt: skip
-    account = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
-    given = (x_priv, y_priv, x_pub, y_pub)
-    rows, table, model = opened("linear_regression", *given, label=label, columns=columns, stated=model, classes=False)
-    return _train("linear_regression", LOSSES["squared"], (rows, table), budget, method, model, account)
+    data, stated, account = _opened("linear_regression", locals(), classes=False)
+    found = _fit("linear_regression", LOSSES["squared"], data, budget, method, None, stated, account)
+    return cast(TrainingResult, found)
 
 
 @shared_docs
@@ -313,65 +296,112 @@ def logistic_regression(
     >>> result.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
     [1.0, 0.0]
     """
-    model = Stated(
-        categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight,
-        weights_priv=weights_priv, weight_cap=weight_cap,
-        tails=validation.choice("tails", tails, TAILS),
-    )  # fmt: skip
-    account = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
-    given = (x_priv, y_priv, x_pub, y_pub)
-    rows, table, model = opened("logistic_regression", *given, label=label, columns=columns, stated=model, classes=True)
-    return _train("logistic_regression", LOSSES["logistic"], (rows, table), budget, method, model, account)
+    data, stated, account = _opened("logistic_regression", locals(), classes=True)
+    found = _fit("logistic_regression", LOSSES["logistic"], data, budget, method, None, stated, account)
+    return cast(TrainingResult, found)
 
 
-def _train(
+def _opened(
+    name: str, given: Mapping[str, Any], *, classes: bool
+) -> tuple[tuple[Rows, FloatArray], Stated, running.AccountArguments]:
+    """Private rows and public ones, what is stated of them, and the account, of the arguments of a call by their names."""
+    validation.choice("tails", given["tails"], TAILS)
+    stated = Stated(**{each.name: given[each.name] for each in fields(Stated) if each.name in given})
+    account = running.asked(
+        given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
+    )
+    data = (given[each] for each in ("x_priv", "y_priv", "x_pub", "y_pub"))
+    rows, table, stated = opened(
+        name, *data, label=given["label"], columns=given["columns"], stated=stated, classes=classes
+    )
+    return (rows, table), stated, account
+
+
+def _fit(
     name: str,
-    loss: Loss,
+    loss: Loss | RowLoss,
     data: tuple[Rows, FloatArray],
     budget: Budget,
     method: str,
-    model: Stated,
+    settings: Any,
+    stated: Stated,
     account: running.AccountArguments,
-) -> TrainingResult:
-    """Check, choose, pay, learn."""
-    validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
+) -> TrainingResult | DescentResult:
+    """Check, choose, pay, learn; a TrainingResult by a method without settings for the losses that these know."""
     rows, table = data
-    dim = rows.dim - 1 - (model.weights_priv is not None)
-    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
-    names = features or tuple(f"x{j}" for j in range(dim))
-    running.require_squares(name, dim, 32)
-    problem, n_pub = make_problem(loss, table, names, rows.n, model)
-    options = candidates(method)
-    run = running.start(name, rows, budget, draws=most_draws(problem, options), **account)
-    plans = prepare(problem, run.account, options)
-    chosen = METHODS[least(problem, plans)]
-    plan = plans[chosen.name]
-    if chosen is PUBLIC_ONLY:
-        return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
-    if method != "auto" and not plan.predicted < WORTH * problem.posterior.excess:
+    dim = rows.dim - 1 - (stated.weights_priv is not None)
+    columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
+    names = columns or tuple(f"x{j}" for j in range(dim))
+    stepwise, options = settings is None and is_stepwise(loss), candidates(method)
+    if stepwise:
+        validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
+    running.require_squares(name, dim, 32 if stepwise else 12)
+    task: Problem | GradientTask
+    with contextlib.ExitStack() as files:
+        if isinstance(loss, Loss) and stepwise:
+            task, n_pub = make_problem(loss, table, names, rows.n, stated)
+        else:
+            scaling = getattr(settings, "scaling", "standard")
+            problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=scaling, stated=stated)
+            if method == "auto":
+                exact = loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem)
+                options, settings = ([NEWTON.name], None) if exact else ([SEMI_DP.name], settings)
+            task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
+        spent = METHODS[options[0]].spends(budget)
+        run = running.start(name, rows, spent, draws=most_draws(task, options), **account)
+        if isinstance(task, GradientTask):
+            task = replace(task, executor=run.executor)
+        plans = prepare(task, run.account, options)
+        chosen = METHODS[least(task, plans)]
+        plan = plans[chosen.name]
+        if isinstance(plan, Prepared) and method == "auto" and not plan.beats(WORTH):
+            chosen, plan = PUBLIC_ONLY, PUBLIC_ONLY.prepare(task, run.account)
+        made = partial(_result, run, chosen.name, task, plan, n_pub=n_pub, names=names, columns=columns)
+        if chosen is PUBLIC_ONLY or (isinstance(plan, Prepared) and not plan.reads):
+            return made(chosen.learn(run, task, plan))
+        _warn_of_harm(name, chosen.name, task, plan, chosen=method != "auto")
+        with run.paid(before=isinstance(plan, Prepared) and plan.resumed):
+            return made(chosen.learn(run, task, plan))
+
+
+def _warn_of_harm(name: str, method: str, task: Problem | GradientTask, plan: Any, *, chosen: bool) -> None:
+    """Warn of a method that is predicted to gain nothing: of one that was `chosen`, or of noisy gradients."""
+    if isinstance(task, GradientTask):
+        if not plan.beats(1.0):
+            warn(
+                f"{name}: method={method!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
+                "more private rows, or let step_size and priv_weight be chosen",
+            )
+    elif chosen and not plan.predicted < WORTH * task.posterior.excess:
         warn(
-            f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
+            f"{name}: method={method!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
             "budget, more private rows, or method='throw_away', which spends nothing",
         )
-    with run.paid():
-        fitted = chosen.learn(run, problem, plan)
-        return _result(run, problem, chosen.name, plan, fitted, n_pub, features)
 
 
 def _result(
     run: running.Run,
-    problem: Problem,
     method: str,
+    task: Problem | GradientTask,
     plan: Any,
-    fitted: Fitted,
+    learned: Any,
+    *,
     n_pub: int,
-    features: tuple[str, ...] | None,
+    names: tuple[str, ...],
+    columns: tuple[str, ...] | None,
+) -> TrainingResult | DescentResult:
+    shared = {**run.fields(n_pub), "dim": len(names), "columns": columns, "method": method}
+    if isinstance(task, Problem):
+        return _training_result(run, task, plan, learned, shared)
+    return _descent_result(task, plan, learned, names, shared)
+
+
+def _training_result(
+    run: running.Run, problem: Problem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
     public, ends = public_fit(problem), fitted.ends
     alone = problem.in_units(public.mean)
     found = problem.in_units(fitted.mean) if ends is None else ends.estimate
-    shared = run.fields(n_pub)
-    shared["dim"] = len(problem.design.columns)
     return TrainingResult(
         coefficients=frozen(found[1:]),
         intercept=float(found[0]),
@@ -384,7 +414,6 @@ def _result(
         public_intercept=float(alone[0]),
         public_covariance=frozen(problem.covariance_in_units(public.covariance)),
         public_drift=fitted.drift,
-        method=method,
         loss=problem.loss.name,
         terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
@@ -395,7 +424,6 @@ def _result(
         label_quantiles=frozen(label_quantiles(problem, fitted)),
         classes=frozen(problem.rotation.classes or ()),
         design=named_design(problem.design, problem.rotation.classes, problem.class_names),
-        columns=features,
         provenance=_provenance(run, problem, exact=ends is not None),
         **shared,
     )
@@ -421,3 +449,52 @@ def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str,
         released = any(each["name"] == SUM_OF_WEIGHTS for each in run.log)
         found["sum of weights"] = "released" if released else "public rows"
     return found
+
+
+def _descent_result(
+    task: GradientTask, plan: Prepared, found: Descended, names: tuple[str, ...], shared: dict[str, Any]
+) -> DescentResult:
+    problem, units, design = task.problem, task.problem.units, task.problem.units.design
+    # Of a predicted excess in the units of the table: squared labels for a loss that grows as a square of them.
+    unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
+    coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
+    public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
+    everything, ends = np.column_stack([intercept, coefficients]), found.ends
+    status: tuple[str, ...] = ()
+    center, below, above, deviation = (np.zeros(0) for _ in range(4))
+    if ends is not None and found.deviation is not None:
+        center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
+        status = tuple(np.array(ends.status).reshape(everything.shape)[:, 1:].ravel().tolist())
+        everything = ends.estimate.reshape(everything.shape)
+    return DescentResult(
+        coefficients=frozen(everything[:, 1:]),
+        intercept=frozen(everything[:, 0]),
+        standard_error=frozen(deviation),
+        interval_center=frozen(center),
+        tail_below=frozen(below),
+        tail_above=frozen(above),
+        status=status,
+        public_coefficients=frozen(public),
+        public_intercept=frozen(alone),
+        loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
+        terms=tuple(names if design is None else design.terms),
+        weights=frozen(found.weights.ravel()),
+        steps=plan.steps,
+        lost_steps=found.lost_steps,
+        step_size=plan.step_size,
+        clip_norm=plan.clip_norm,
+        priv_weight=plan.priv_weight,
+        batch_rows=plan.batch_rows,
+        noise_std=found.noise_std,
+        predicted_excess=_finite(plan.predicted, unit),
+        public_excess=_finite(plan.public_excess, unit),
+        classes=frozen(units.classes or ()),
+        design=named_design(design, units.classes, problem.class_names),
+        provenance={"scales": "none" if design is None else problem.scales, **plan.ranges},
+        **shared,
+    )
+
+
+def _finite(value: float | None, unit: float) -> float | None:
+    """A predicted excess in a unit, None where there is none."""
+    return None if value is None or not math.isfinite(value) else value * unit

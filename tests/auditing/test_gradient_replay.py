@@ -1,6 +1,5 @@
 """Record and replay of training by gradients on neighbours, on equal coins; and the planted faults that it must catch."""
 
-import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,7 +13,6 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, 
 from fastpubpriv.auditing import audit, record_replay
 from fastpubpriv.estimators.moments import TwoPieces
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.kernels import gradients as residuals_kernels
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery, ResidualSum
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
@@ -54,7 +52,7 @@ METHODS = {
 
 
 def run_of(method, budget, loss="squared"):
-    public = CLASSES if loss == "softmax" else NUMBERS
+    public = CLASSES if loss == "softmax" else np.abs(NUMBERS) if loss == "poisson" else NUMBERS
     common = {"label": -1, "x_pub": public, "budget": budget, "threads": 1, "progress": False}
     return lambda x: train(x, loss=loss, method=method, **common)
 
@@ -76,12 +74,7 @@ CASES = [
 
 @pytest.mark.parametrize(("budget", "method", "loss"), CASES)
 def test_neighbours(budget, method, loss):
-    rng = np.random.default_rng(4)
-    public = np.abs(NUMBERS) if loss == "poisson" else None
-    run = run_of(method, budget, loss)
-    if public is not None:
-        common = {"label": -1, "x_pub": public, "budget": budget, "threads": 1, "progress": False}
-        run = lambda x: train(x, loss=loss, method=method, **common)  # noqa: E731
+    rng, run = np.random.default_rng(4), run_of(method, budget, loss)
     for trial in range(0, len(HOSTILE), 1 if loss == "squared" else 4):
         rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, 3, 30)])
         other = rows.copy()
@@ -170,11 +163,11 @@ def test_rows_that_a_loss_mixes_are_caught():
 
 def test_a_choice_by_losses_that_are_not_clipped_is_caught(monkeypatch):
     plain = LossQuery.add
-    monkeypatch.setattr(
-        LossQuery,
-        "add",
-        lambda self, chunk, sums: plain(replace(self, clip=self.clip / 1e3), np.repeat(chunk, 3, axis=0), sums),
-    )
+
+    def thrice(self, chunk, sums):
+        plain(replace(self, clip=self.clip / 1e3), np.repeat(chunk, 3, axis=0), sums)
+
+    monkeypatch.setattr(LossQuery, "add", thrice)
     caught("moved by", Exponential(candidates=9))
 
 
@@ -251,11 +244,11 @@ def caught_of_training(words, *, run=None):
 
 def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
     def loose(chunk, residual_map, sums):
-        kernels_sum(chunk, residual_map, sums)
+        plain(chunk, residual_map, sums)
         sums += (chunk[:, :-1] > 0.0).sum(axis=0) << 40
 
-    kernels_sum = residuals_kernels.residual_sum
-    monkeypatch.setattr(residuals_kernels, "residual_sum", loose)
+    plain = kernels.residual_sum
+    monkeypatch.setattr(kernels, "residual_sum", loose)
     caught_of_training("moved by|sensitivity")
 
 
@@ -290,10 +283,8 @@ def test_a_scale_from_private_rows_is_caught(monkeypatch):
 
     def release(self, account, rows, executor, *, name, cost):
         spread = float(np.concatenate(list(rows.chunks()))[:, 0].max())
-        return plain(
-            dataclasses.replace(self, radius=self.radius * (1.0 + abs(spread))), account, rows, executor, name=name,
-            cost=cost,
-        )  # fmt: skip
+        wider = replace(self, radius=self.radius * (1.0 + abs(spread)))
+        return plain(wider, account, rows, executor, name=name, cost=cost)
 
     monkeypatch.setattr(ResidualSum, "release", release)
     caught_of_training("unit")

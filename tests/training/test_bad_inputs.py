@@ -82,12 +82,7 @@ def at_the_row(gradient, place, fill):
 @pytest.mark.parametrize("fill", [math.nan, math.inf, -math.inf])
 def test_a_gradient_that_is_not_finite_counts_for_nothing(fill):
     labels = with_label(Y[100:], SECRET)
-    given = {
-        **NUMBERS,
-        "y_priv": labels,
-        "budget": BUDGET,
-        "method": SemiDP(steps=2, step_size=0.1, priv_weight=0.5, scaling="none"),
-    }
+    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": FEW.with_(scaling="none")}
     found = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, fill)), **given)
     silent = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, 0.0)), **given)
     assert found.coefficients.tobytes() == silent.coefficients.tobytes()
@@ -102,8 +97,7 @@ def raises(gradient, place):
 ], ids=["raises", "another shape", "text", "nothing"])  # fmt: skip
 def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
     ledger, labels = fpp.Ledger(TOTAL), with_label(Y[100:], SECRET)
-    method = SemiDP(steps=2, step_size=0.1, priv_weight=0.5, scaling="none")
-    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": method}
+    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": FEW.with_(scaling="none")}
     found = seeded(train, PRIVATE, loss=having(change), ledger=ledger, **given)
     silent = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, 0.0)), **given)
     assert found.coefficients.tobytes() == silent.coefficients.tobytes()
@@ -145,6 +139,13 @@ SETTINGS = {
     "a step size without end": (lambda: SemiDP(step_size=math.inf), "step_size"),
     "a step size that is nothing": (lambda: SemiDP(step_size=None), "step_size"),
     "no l2 where it is needed": (lambda: OutputPerturbation(l2=0.0), "l2"),
+    "an l2 that is no number": (lambda: OutputPerturbation(l2=math.nan), "l2"),
+    "an l2 that is too small": (lambda: OutputPerturbation(l2=1e-300), "l2 must lie between"),
+    "a norm that is too large": (lambda: OutputPerturbation(row_norm=1e200), "row_norm must lie between"),
+    "a norm below zero": (lambda: OutputPerturbation(row_norm=-1.0), "row_norm"),
+    "a weight above one": (lambda: OutputPerturbation(priv_weight=1.5), "priv_weight"),
+    "no pass": (lambda: OutputPerturbation(steps=0), "steps"),
+    "half a pass": (lambda: OutputPerturbation(steps=1.5), "steps"),
     "a box of text": (lambda: Box(lower="a", upper=2.0), "lower"),
     "a box upside down": (lambda: Box(lower=1.0, upper=0.0), "lower < upper"),
     "a ball of text": (lambda: Ball(radius="a"), "radius"),
@@ -167,7 +168,6 @@ def calls(given, *methods, loss="squared", **changes):
     return [(train, {**given, "loss": loss, "method": each, **changes}) for each in methods]
 
 
-STEPS = ("newton",)
 NOISY = ("semi_dp", "dp_sgd", "pda_mirror_descent", "exponential")
 REFUSED = {
     "more steps than one pass has": (
@@ -182,7 +182,12 @@ REFUSED = {
         ],
     ),
     "a start of another shape": ("start must be", calls(NUMBERS, SemiDP(start=[1.0]), SemiDP(start=None))),
-    "a loss that nobody knows": ("loss must be", calls(NUMBERS, "auto", loss="hinge")),
+    "a loss that nobody knows": ("loss must be", calls(NUMBERS, "auto", loss="hinge") + calls(NUMBERS, FEW, loss=3)),
+    "numbers for classes": ("100 classes", calls(NUMBERS, "semi_dp", loss="logistic")),
+    "categories as they are": (
+        "belongs to scaling=",
+        calls(NUMBERS, SemiDP(scaling="none"), categories={"x0": "public"}),
+    ),
     "a loss without steps": ("pass steps=", calls(NUMBERS, "semi_dp", loss=Absolute())),
     "a residual of another arity": (
         "residual of the loss 'mine' fails",
@@ -219,8 +224,8 @@ REFUSED = {
         "would tell of them",
         [
             *((linear_regression, {**NUMBERS, "x_bounds": each}) for each in ("auto", "private", {"x0": "auto"})),
-            *calls(NUMBERS, *STEPS, *NOISY, x_bounds="auto"),
-            *calls(NUMBERS, *STEPS, y_bounds="auto"),
+            *calls(NUMBERS, "newton", *NOISY, x_bounds="auto"),
+            *calls(NUMBERS, "newton", y_bounds="auto"),
         ],
     ),
     "bounds that public rows break": ("pass wider bounds", [(linear_regression, {**NUMBERS, "x_bounds": (0.0, 1.0)})]),
@@ -247,11 +252,11 @@ REFUSED = {
             *calls(NUMBERS, *NOISY, x_pub=None),
         ],
     ),
-    "no public labels": ("public labels once", calls(NUMBERS, *STEPS, *NOISY, y_pub=None)),
-    "no private labels": ("the labels once", calls(NUMBERS, *STEPS, *NOISY, y_priv=None)),
+    "no public labels": ("public labels once", calls(NUMBERS, "newton", *NOISY, y_pub=None)),
+    "no private labels": ("the labels once", calls(NUMBERS, "newton", *NOISY, y_priv=None)),
     "public labels of two columns": ("one number for each row", calls(NUMBERS, "auto", y_pub=X[:100, :2].copy())),
     "private labels of two columns": ("one number for each row", calls(NUMBERS, "auto", y_priv=X[100:, :2])),
-    "one label too few": ("one label for each row", calls(NUMBERS, *STEPS, y_priv=Y[101:])),
+    "one label too few": ("one label for each row", calls(NUMBERS, "newton", y_priv=Y[101:])),
     "public labels that are text": (
         "labels are text .'a', 'b'., and this loss is for numbers",
         [
@@ -279,7 +284,7 @@ REFUSED = {
             (logistic_regression, {**CLASSES, "y_priv": np.full(1000, "Alice", dtype=object)}),
         ],
     ),
-    "public labels that are equal": ("pass y_scale=", calls(NUMBERS, *STEPS, "semi_dp", y_pub=np.ones(100))),
+    "public labels that are equal": ("pass y_scale=", calls(NUMBERS, "newton", "semi_dp", y_pub=np.ones(100))),
     "one class in the public rows": (
         "pass classes=",
         [
@@ -295,7 +300,7 @@ REFUSED = {
             *calls(CLASSES, "semi_dp", loss="softmax", classes="01"),
         ],
     ),
-    "classes of numbers": ("belongs to a loss of classes", calls(NUMBERS, *STEPS, "semi_dp", classes=[0, 1])),
+    "classes of numbers": ("belongs to a loss of classes", calls(NUMBERS, "newton", "semi_dp", classes=[0, 1])),
     "a method that nobody knows": (
         "method must be one of",
         [
@@ -320,12 +325,6 @@ def test_arguments_are_refused_before_the_debit(name):
             function(rows, ledger=SpyLedger(TOTAL, log), **given)
         assert log == []
         assert "Alice" not in str(caught.value)
-
-
-def test_no_weight_on_private_rows_is_free():
-    ledger = fpp.Ledger(TOTAL)
-    train(PRIVATE, **NUMBERS, loss="squared", budget=BUDGET, method=SemiDP(priv_weight=0.0), ledger=ledger)
-    assert not ledger.entries
 
 
 def test_private_cells_of_another_kind_change_no_shape():

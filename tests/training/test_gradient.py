@@ -14,6 +14,7 @@ from clocks import PATIENCE
 from helpers.errors import raises
 from own_losses import Squared
 from spies import SpyLedger, SpyRows, refused, seeded
+from training.test_regression import split
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
@@ -31,10 +32,6 @@ def table(n, seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 1.0]
     return x, x @ BETA + 3.0 + rng.normal(size=n)
-
-
-def split(x, y, m):
-    return {"x_priv": x[m:], "y_priv": y[m:], "x_pub": x[:m].copy(), "y_pub": y[:m].copy()}
 
 
 X, Y = table(6200, 1)
@@ -216,15 +213,6 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     assert np.max(np.abs(np.corrcoef(off.T) - np.eye(4))) < 0.31
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
-    ({"method": "semi_dp", "loss": 3}, "loss"),
-    ({"method": "semi_dp", "loss": "logistic"}, "classes"),
-], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
-def test_what_is_refused_before_the_debit(changes, words):
-    refused(train, words, **{**GIVEN, "loss": "squared", "budget": APPROX, **changes})
-
-
 def test_a_method_that_is_predicted_to_do_harm_warns():
     with pytest.warns(AccuracyWarning, match="public rows alone"):
         train(**GIVEN, loss="squared", budget=ZCDP(1e-5), method="dp_sgd")
@@ -290,22 +278,12 @@ def test_coefficients_of_categories_are_about_their_public_mean():
 
 
 # ---- Checkpoints: a run goes on after a crash, no step is asked twice, and what cannot be trusted is refused before the debit.
-BUDGET = ApproxDP(1, 1e-6)
 METHODS_OF_CHECKPOINTS = {
     "full": SemiDP(steps=12),
     "poisson": SemiDP(sampling="poisson", batch_rows=300, steps=20),
     "one pass": SemiDP(sampling="one_pass", batch_rows=300),
 }
-
-
-def table_of_checkpoints():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(6200, 3))
-    y = x @ [1.0, -0.2, 5.0] + rng.normal(size=6200)
-    return {"x_priv": x[200:], "y_priv": y[200:], "x_pub": x[:200].copy(), "y_pub": y[:200].copy()}
-
-
-GIVEN_OF_CHECKPOINTS = {**table_of_checkpoints(), "loss": "squared", "budget": BUDGET}
+GIVEN_OF_CHECKPOINTS = {**GIVEN, "loss": "squared", "budget": APPROX}
 
 
 def fitted_of_checkpoints(path, method=METHODS_OF_CHECKPOINTS["full"], **options):
@@ -313,14 +291,15 @@ def fitted_of_checkpoints(path, method=METHODS_OF_CHECKPOINTS["full"], **options
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test here cuts the power, and a disk takes its time
     return tmp_path / "run"
 
 
 @pytest.fixture
 def ledger():
     """With room for one debit."""
-    return fpp.Ledger(BUDGET)
+    return fpp.Ledger(APPROX)
 
 
 def rewritten(path, lines):

@@ -1,11 +1,8 @@
-"""The methods that step along noisy gradients: what a step asks, who pays, a file of what was released, and the fit.
+"""The methods that step along noisy gradients: what a step asks, who pays, and a file of what was released.
 
-A file that keeps the released values of a run, so that it can go on after a crash and no noise is ever drawn twice.
-It holds what was released, and nothing else. A step is marked as begun, on disk, before its query runs. One that was begun and
-whose value is not in the file was lost: it is left out, and its noise is not drawn again.
-
-Lines of JSON, the first one about the call, then zeros up to the size that the file has from the start: one that was cut, wherever,
-is too short.
+With the file a run can go on after a crash, and no noise is ever drawn twice. A step is marked as begun, on disk, before its query
+runs. One that was begun and whose value is not in the file was lost: it is left out, and its noise is not drawn again. Lines of
+JSON, the first one about the call, are followed by zeros up to the size from the start: a file that was cut is too short.
 """
 
 from __future__ import annotations
@@ -29,15 +26,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import BudgetError, InputError, warn
-from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
+from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.gradients import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
 from fastpubpriv.mechanisms.sums import Released, sum_grid
 from fastpubpriv.privacy import (
-    Budget,
     FullBatch,
     GaussianEvent,
     LaplaceEvent,
@@ -48,8 +42,6 @@ from fastpubpriv.privacy import (
 )
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.base import frozen
-from fastpubpriv.results.models import DescentResult
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, kept_rows
@@ -59,8 +51,8 @@ from fastpubpriv.training.gradient.plan import (
     descend,
     gradient_lengths,
     make_plan,
-    most_steps,
     public_curvature,
+    step_choices,
 )
 from fastpubpriv.training.gradient.problem import (
     DPSGD,
@@ -72,10 +64,8 @@ from fastpubpriv.training.gradient.problem import (
     Prepared,
     SemiDP,
     excess_part,
-    make_gradient_problem,
 )
-from fastpubpriv.training.inputs import Stated, named_design
-from fastpubpriv.training.problem import WORTH, TrainingMethod
+from fastpubpriv.training.problem import TrainingMethod
 
 _KIND = "fastpubpriv checkpoint 2"
 _MOST_HEAD, _MOST_WORDS = 1 << 12, 64  # bytes of the first line, and of a step's lines without its value
@@ -104,18 +94,15 @@ class Call:
 
 
 class Checkpoint:
-    """An open checkpoint, locked against other processes.
-
-    `resumed`: whether the budget was debited before, when the file was made; `begun`: how many steps have begun.
-    """
+    """An open checkpoint, locked against other processes."""
 
     def __init__(self, descriptor: int, call: Call, name: str) -> None:
         self._fd, self._call, self._name = descriptor, call, name
         self._values: dict[int, FloatArray] = {}
-        self.begun = 0
+        self.begun = 0  # how many steps have begun
         self._end = 0  # of the lines
         self._started = False
-        self.resumed = self._read()
+        self.resumed = self._read()  # whether the budget was debited before, when the file was made
 
     # ---- Reading -----------------------------------------------------------------------------------------------------
 
@@ -258,11 +245,7 @@ def _reserve(descriptor: int, size: int) -> None:
 
 @contextmanager
 def open_checkpoint(path: Any, call: Call) -> Iterator[Checkpoint | None]:
-    """The checkpoint at a path, new or to be resumed; None for no path.
-
-    InputError where the file is no regular file, cannot be written, is in use by another process, is no checkpoint, was cut, or
-    belongs to another call, among them one whose noise is from a seed while this one's is not.
-    """
+    """The checkpoint at a path, new or to be resumed; None for no path. InputError for a file that cannot serve this call."""
     if path is None:
         yield None
         return
@@ -407,11 +390,6 @@ class Asker:
         part = self._rows.slice(step * size, (step + 1) * size)
         return self._run.block(part), part
 
-    @staticmethod
-    def _sampled(grid: SampledGrid, step: int) -> SampledGaussianEvent:
-        """The first step of a sampled run pays for all."""
-        return grid.event if step == 0 else grid.event.later
-
     def _released(self, weights: FloatArray, step: int) -> Released:
         gradient, clip, name = _gradient(self._problem, weights), self._plan.clip_norm, f"gradient, step {step + 1}"
         run, rows = self._payer(step)
@@ -419,7 +397,7 @@ class Asker:
             plain = GradientSum(gradient=gradient, clip_norm=clip)
             return run.on(rows).release(plain, name=name, cost=self._share, clip_radius=clip)
         sampled = SampledGradientSum(gradient=gradient, clip_norm=clip, grid=self._grid)
-        return run.on(rows).release(sampled, name=name, cost=self._sampled(self._grid, step), clip_radius=clip)
+        return run.on(rows).release(sampled, name=name, cost=_event(self._grid, step), clip_radius=clip)
 
     def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:
         """What the checkpoint has of a step, which was paid for."""
@@ -430,7 +408,7 @@ class Asker:
             grid = sum_grid(self._run.account, self._share, self._problem.size, rows.n)
             event = grid.event
         else:
-            grid, event = self._grid, self._sampled(self._grid, step)
+            grid, event = self._grid, _event(self._grid, step)
         self.noise_std = event.noise_std * grid.step(self._plan.clip_norm)
         run.repeat(
             event,
@@ -440,15 +418,18 @@ class Asker:
             clip_radius=self._plan.clip_norm,
         )
         value = kept.value(step)
-        if value is None:
-            self.lost += 1
-            return None
-        return value if self._problem.loss is not None else -value
+        self.lost += value is None
+        return value if value is None or self._problem.loss is not None else -value
+
+
+def _event(grid: SampledGrid, step: int) -> SampledGaussianEvent:
+    """The first step of a sampled run pays for all."""
+    return grid.event if step == 0 else grid.event.later
 
 
 def _draws(task: GradientTask) -> int:
     task.settings.check_rows(task.problem.n_priv)
-    return most_steps(task.problem, task.settings) * task.problem.size
+    return max(step_choices(task.problem, task.settings)) * task.problem.size
 
 
 def _prepare(task: GradientTask, account: Account) -> Plan:
@@ -501,24 +482,11 @@ def prepare_public(task: GradientTask) -> Prepared:
         raise InputError("method='throw_away' needs a loss with values, which public rows can minimise")
     lengths = gradient_lengths(problem, public.weights, public)
     clip = float(np.max(lengths)) or 1.0
-    known = public_curvature(problem, public, lengths, clip)
-    alone = excess_part(problem) * known.public_error
+    alone = excess_part(problem) * public_curvature(problem, public, lengths, clip).public_error
     return Prepared(
-        public=public,
-        predicted=alone,
-        public_excess=alone,
-        steps=0,
-        clip_norm=clip,
-        batch_rows=problem.n_priv,
-        priv_weight=0.0,
-        ranges={"start": "public weights"},
-        reads=False,
-    )
-
-
-def finite(value: float | None, unit: float) -> float | None:
-    """A predicted excess in a unit, None where there is none."""
-    return None if value is None or not math.isfinite(value) else value * unit
+        public=public, predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
+        priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
+    )  # fmt: skip
 
 
 SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
@@ -532,121 +500,3 @@ SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
     )
     for kind in (SemiDP, DPSGD, MirrorDescent)
 )
-
-
-STEPWISE = ("squared", "logistic", "huber")  # losses that methods without settings know
-
-
-def chosen_loss(loss: Any) -> Loss | RowLoss:
-    """The loss that an argument names or is."""
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
-        return LOSSES[loss]
-    if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
-        return loss  # type: ignore[no-any-return]
-    raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
-
-
-def is_stepwise(loss: Any) -> bool:
-    """Whether methods without settings know the loss."""
-    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Names:
-    """Of the private columns as they are matched, None where there are none, and as results call them; and the public rows."""
-
-    features: tuple[str, ...] | None
-    columns: tuple[str, ...]
-    n_pub: int
-
-
-def fit(
-    record: TrainingMethod,
-    settings: Any,
-    loss: Loss | RowLoss,
-    data: tuple[Rows, FloatArray],
-    budget: Budget,
-    model: Stated,
-    account: running.AccountArguments,
-    *,
-    instead: TrainingMethod | None = None,
-    exact: TrainingMethod | None = None,
-) -> DescentResult:
-    """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget.
-
-    `exact` is taken first where it `knows` the problem.
-    """
-    rows, table = data
-    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
-    columns = features or tuple(f"x{j}" for j in range(rows.dim - 1))
-    running.require_squares("train", rows.dim - 1, 12)
-    scaling = getattr(settings, "scaling", "standard")
-    problem, n_pub = make_gradient_problem(loss, table, columns, rows.n, scaling=scaling, stated=model)
-    names = _Names(features=features, columns=columns, n_pub=n_pub)
-    if exact is not None and exact.knows(problem):
-        record, settings = exact, None
-    with contextlib.ExitStack() as files:
-        task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
-        run = running.start("train", rows, record.spends(budget), draws=max(1, record.draws(task)), **account)
-        task = replace(task, executor=run.executor)
-        plan: Prepared = record.prepare(task, run.account)
-        if instead is not None and not plan.beats(WORTH):
-            record, plan = instead, instead.prepare(task, run.account)
-        if not plan.reads:
-            return _result(run, record, task, plan, record.learn(run, task, plan), names)
-        if not plan.beats(1.0):
-            warn(
-                f"train: method={record.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
-                "more private rows, or let step_size and priv_weight be chosen",
-            )
-        with run.paid(before=plan.resumed):
-            return _result(run, record, task, plan, record.learn(run, task, plan), names)
-
-
-def _result(
-    run: running.Run, record: TrainingMethod, task: GradientTask, plan: Prepared, found: Descended, names: _Names
-) -> DescentResult:
-    problem, unit = task.problem, task.excess_unit
-    units, design = problem.units, problem.units.design
-    coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
-    public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
-    shared = run.fields(names.n_pub)
-    shared["dim"] = len(names.columns)
-    everything, ends = np.column_stack([intercept, coefficients]), found.ends
-    status: tuple[str, ...] = ()
-    center, below, above, deviation = (np.zeros(0) for _ in range(4))
-    if ends is not None and found.deviation is not None:
-        center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
-        status = tuple(np.array(ends.status).reshape(everything.shape)[:, 1:].ravel().tolist())
-        everything = ends.estimate.reshape(everything.shape)
-    return DescentResult(
-        coefficients=frozen(everything[:, 1:]),
-        intercept=frozen(everything[:, 0]),
-        standard_error=frozen(deviation),
-        interval_center=frozen(center),
-        tail_below=frozen(below),
-        tail_above=frozen(above),
-        status=status,
-        public_coefficients=frozen(public),
-        public_intercept=frozen(alone),
-        method=record.name,
-        loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
-        terms=tuple(names.columns if design is None else design.terms),
-        weights=frozen(found.weights.ravel()),
-        steps=plan.steps,
-        lost_steps=found.lost_steps,
-        step_size=plan.step_size,
-        clip_norm=plan.clip_norm,
-        priv_weight=plan.priv_weight,
-        batch_rows=plan.batch_rows,
-        noise_std=found.noise_std,
-        predicted_excess=finite(plan.predicted, unit),
-        public_excess=finite(plan.public_excess, unit),
-        classes=frozen(units.classes or ()),
-        design=named_design(design, units.classes, problem.class_names),
-        columns=names.features,
-        provenance={"scales": "none" if design is None else problem.scales, **plan.ranges},
-        **shared,
-    )

@@ -66,7 +66,9 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, pu
     start = _start(problem, settings, public)
     weights = public.weights if problem.loss is not None else start
     lengths = gradient_lengths(problem, weights, public)
-    clip = float(settings.clip_norm) if settings.clip_norm != "auto" else _clip(lengths)
+    clip = float(np.quantile(lengths, QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
+    if not clip > 0.0:
+        raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
     ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
     preconditioner, x, dim = None, problem.x, problem.units.width
@@ -79,7 +81,7 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, pu
         "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
     }
     plans = []
-    for steps in _step_choices(problem, settings):
+    for steps in step_choices(problem, settings):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
         plan = Plan(
             settings=settings, start=start, public=public, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges,
@@ -115,14 +117,8 @@ def _start(problem: GradientProblem, settings: Descent, public: PublicFit) -> Fl
     return start
 
 
-def _clip(lengths: FloatArray) -> float:
-    found = float(np.quantile(lengths, QUANTILE))
-    if not found > 0.0:
-        raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
-    return found
-
-
-def _step_choices(problem: GradientProblem, settings: Descent) -> tuple[int, ...]:
+def step_choices(problem: GradientProblem, settings: Descent) -> tuple[int, ...]:
+    """The numbers of steps to choose from."""
     n, rows = problem.n_priv, settings.batch_rows
     if settings.sampling == "one_pass":
         assert rows is not None
@@ -134,11 +130,6 @@ def _step_choices(problem: GradientProblem, settings: Descent) -> tuple[int, ...
     if rows is None:
         return _FULL_STEPS
     return tuple(sorted({min(_MOST_SAMPLED, max(1, round(epochs * n / rows))) for epochs in _EPOCHS}))
-
-
-def most_steps(problem: GradientProblem, settings: Descent) -> int:
-    """A bound on the number of steps, before they are chosen."""
-    return max(_step_choices(problem, settings))
 
 
 def _weights(
@@ -261,7 +252,6 @@ Ask = Callable[[FloatArray, int], FloatArray | None]
 def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray:
     """The weights after all steps; `ask` None stands for the public gradient alone. Everything but `ask` is post-processing."""
     path: Path = Accelerated(plan) if plan.settings.accelerated else Path(plan)
-    known = PublicRows.of(problem) if plan.priv_weight < 1.0 and problem.loss is not None else None
     batches = public_batches(len(problem.x), plan.settings.public_batch_rows)
     alpha = plan.priv_weight
     free: FloatArray = np.ones(problem.units.width)
@@ -278,42 +268,23 @@ def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray
                 continue
             move = move + alpha / plan.batch_rows * total
         if alpha < 1.0:
-            move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows, known)
+            move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows)
         if plan.preconditioner is not None:
             move = move @ plan.preconditioner
         path.take(move, step)
     return path.result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PublicRows:
-    """Sums and sums of squares of the public rows of a linear model, (m,) each, which no step changes."""
-
-    sums: FloatArray
-    squares: FloatArray
-
-    @classmethod
-    def of(cls, problem: GradientProblem) -> PublicRows:
-        """Of all public rows."""
-        with np.errstate(all="ignore"):
-            return cls(problem.x.sum(axis=1), np.sum(problem.x**2, axis=1))
-
-
-def public_gradient(
-    problem: GradientProblem, plan: Plan, weights: FloatArray, rows: slice | IntArray, known: PublicRows | None
-) -> FloatArray:
-    """Minus the mean of the public gradients as the settings transform them; one that is not finite counts as zero.
-
-    `known` is given for a linear model: 200 rows of 2,000 columns are then read twice in place of eight times.
-    """
-    kind, clip = plan.settings.public_gradient, plan.clip_norm
+def public_gradient(problem: GradientProblem, plan: Plan, weights: FloatArray, rows: slice | IntArray) -> FloatArray:
+    """Minus the mean of the public gradients as the settings transform them; one that is not finite counts as zero."""
+    kind, clip, linear = plan.settings.public_gradient, plan.clip_norm, problem.loss is not None
     with np.errstate(all="ignore"):
         coefficients, vectors = problem.gradients(weights, rows)
-        sums = vectors.sum(axis=1) if known is None else known.sums[rows]
+        sums = problem.row_sums[0][rows] if linear else vectors.sum(axis=1)
         fine = np.isfinite(coefficients.sum(axis=1) * sums)
         if not fine.all():
             coefficients, vectors = np.where(fine[:, None], coefficients, 0.0), np.where(fine[:, None], vectors, 0.0)
-        squares = np.sum(vectors**2, axis=1) if known is None else np.where(fine, known.squares[rows], 0.0)
+        squares = np.where(fine, problem.row_sums[1][rows], 0.0) if linear else np.sum(vectors**2, axis=1)
         norms = np.sqrt(np.sum(coefficients**2, axis=1) * squares)
         if kind == "clip":
             coefficients = coefficients * np.minimum(1.0, clip / np.maximum(norms, 1e-300))[:, None]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
@@ -22,16 +21,17 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.coordinates import label_values
-from fastpubpriv.training.inputs import Design, Stated, class_list, make_design
-from fastpubpriv.training.problem import FEW, Ends, with_labels
+from fastpubpriv.training.inputs import Design, Stated, class_list, refuse_balancing, usable_rows, with_labels
+from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
-SAMPLINGS = ("full", "poisson", "without_replacement", "one_pass")
-PUBLIC_GRADIENTS = ("clip", "raw", "sphere", "batch_sphere")
-SCHEDULES = ("constant", "inverse_root", "linear")
-AVERAGES = ("last", "all", "suffix")
-STARTS = ("public", "zero")
-SCALINGS = ("standard", "none")
+_CHOICES = {
+    "sampling": ("full", "poisson", "without_replacement", "one_pass"),
+    "schedule": ("constant", "inverse_root", "linear"),
+    "public_gradient": ("clip", "raw", "sphere", "batch_sphere"),
+    "average": ("last", "all", "suffix"),
+    "scaling": ("standard", "none"),
+}
 MOST_STEPS = 10**6
 
 Choice = str | float | Sequence[float]
@@ -159,18 +159,12 @@ class Descent:
     checkpoint: str | Path | None = None
 
     def __post_init__(self) -> None:
-        for setting, choices in (
-            ("sampling", SAMPLINGS),
-            ("schedule", SCHEDULES),
-            ("public_gradient", PUBLIC_GRADIENTS),
-            ("average", AVERAGES),
-            ("scaling", SCALINGS),
-        ):
-            if setting == "sampling" and "replacement" in str(self.sampling) and self.sampling not in SAMPLINGS:
-                raise InputError(
-                    "batches with replacement are refused: a row that is drawn twice counts twice, and no useful cost is known; "
-                    "pass sampling='poisson'"
-                )
+        if "replacement" in str(self.sampling) and self.sampling not in _CHOICES["sampling"]:
+            raise InputError(
+                "batches with replacement are refused: a row that is drawn twice counts twice, and no useful cost is known; "
+                "pass sampling='poisson'"
+            )
+        for setting, choices in _CHOICES.items():
             validation.choice(setting, getattr(self, setting), choices)
         if self.steps != "auto":
             validation.integer("steps", self.steps, minimum=1, maximum=MOST_STEPS)
@@ -194,7 +188,7 @@ class Descent:
         if not validation.finite("l2", self.l2) >= 0.0:
             raise InputError(f"l2 must be at least 0, got {self.l2}")
         if isinstance(self.start, str):
-            validation.choice("start", self.start, STARTS)
+            validation.choice("start", self.start, ("public", "zero"))
         if self.projection is not None and not isinstance(self.projection, Ball | Box):
             raise InputError("projection must be Ball(radius=...), Box(lower=..., upper=...) or None")
 
@@ -351,13 +345,7 @@ class Units:
 
     def labels(self, found: FloatArray) -> FloatArray:
         """Labels in their unit."""
-        if self.classes is None:
-            return label_values(found, self.centre, self.scale, None)
-        known = np.array(self.classes)
-        order = np.argsort(known)
-        place = np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)
-        with np.errstate(all="ignore"):
-            return np.where(known[order[place]] == found, order[place].astype(np.float64), np.nan)
+        return label_values(found, self.centre, self.scale, self.classes)
 
     def in_units(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coefficients (outputs, terms) and intercepts (outputs,) in the units of the table, of weights (outputs, width)."""
@@ -366,17 +354,11 @@ class Units:
         slopes = weights[:, 1:] * (self.scale / self.design.scale)
         start = weights[:, 0] * self.scale + self.centre - slopes @ self.design.centre
         if self.shares is not None:
-            # Coefficients of categories could all be moved against the intercept.
-            of_category = self.design.role >= LEVEL
-            for column in np.unique(self.design.source[of_category]):
-                places = np.flatnonzero(of_category & (self.design.source == column))
-                average = slopes[:, places] @ self.shares[places] / self.shares[places].sum()
-                slopes[:, places] -= average[:, None]
-                start = start + average
+            self.design.about_the_mean(slopes.T, start, self.shares)
         return slopes, start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class GradientProblem:
     """A loss, public rows in the units of the fit, and the size of the private data."""
 
@@ -401,20 +383,19 @@ class GradientProblem:
         """Number of weights."""
         return self.outputs * self.units.width
 
-    def residuals(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> FloatArray:
-        """Residuals of public rows at these weights, (k,) or (k, outputs); of a loss of a linear model."""
-        assert self.loss is not None
-        return self.loss.residuals_of(self.x[rows] @ weights.T, self.y[rows])
+    @cached_property
+    def row_sums(self) -> tuple[FloatArray, FloatArray]:
+        """Sums and sums of squares of the public rows of a linear model, (m,) each, which no step changes."""
+        with np.errstate(all="ignore"):
+            return self.x.sum(axis=1), np.sum(self.x**2, axis=1)
 
     def gradients(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> tuple[FloatArray, FloatArray]:
-        """Minus the gradients of public rows as (coefficients (k, outputs), vectors (k, width)), of which each is an outer product.
-
-        For a loss of the user's, coefficients are -1 and vectors the gradients.
-        """
+        """Minus the gradients of public rows as outer products of coefficients (k, outputs) and vectors (k, width)."""
         if self.row_loss is not None:
             found = public_gradients(self.row_loss, weights, self.x[rows], self.y[rows])
             return np.full((len(found), 1), -1.0), found
-        found = self.residuals(weights, rows)
+        assert self.loss is not None
+        found = self.loss.residuals_of(self.x[rows] @ weights.T, self.y[rows])
         return found.reshape(len(found), -1), self.x[rows]
 
 
@@ -429,34 +410,25 @@ def make_gradient_problem(
 ) -> tuple[GradientProblem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
-        stated.refuse_balancing()
+        if isinstance(stated.class_weight, str) and stated.class_weight != "public":
+            refuse_balancing(stated.class_weight)
         raise InputError(
             "weights_pub=, weights_priv= and class_weight= are not for this loss or method: pass loss='squared', 'huber' or "
             "'logistic' with method='newton', or leave them out"
         )
     known = loss if isinstance(loss, Loss) else None
-    table = table[with_labels(table)]
-    if scaling == "standard":
-        design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
-    else:
-        for name in ("categories", "x_bounds", "y_bounds"):
-            if getattr(stated, name) is not None:
-                raise InputError(f"{name}= belongs to scaling='standard'")
-        design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
+    table, standard = table[with_labels(table)], scaling == "standard"
+    for name in ("categories", "x_bounds", "y_bounds"):
+        if not standard and getattr(stated, name) is not None:
+            raise InputError(f"{name}= belongs to scaling='standard'")
     several = known is not None and (known.classes or known.scores)
-    levels = _classes(table[usable, -1], stated.classes, two=known is not None and known.classes) if several else None
-    if levels is not None:
-        usable &= np.isin(table[:, -1], levels)
-        stated.refuse_label_unit()
-    else:
-        stated.refuse_classes()
+    classes = partial(_classes, classes=stated.classes, two=known is not None and known.classes) if several else None
+    design, usable, levels = usable_rows(table, names, stated, classes, standard=standard)
     used = table[usable]
     if known is not None and known.counts and (used[:, -1] < 0.0).any():
         raise InputError(f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}")
-    if len(used) < 2:
-        raise InputError(FEW)
     centre, scale = 0.0, 1.0
-    if known is not None and levels is None and not known.counts and scaling == "standard":
+    if known is not None and levels is None and not known.counts and standard:
         centre, scale, _ = stated.label_unit(used[:, -1])
     elif stated.y_bounds is not None:
         raise InputError("y_bounds= belongs to a loss of labels in units, such as the squared one: leave it out")
@@ -607,13 +579,6 @@ class GradientTask:
             return self.known
         return public_fit(self.problem, float(getattr(self.settings, "public_l2", 0.0)))
 
-    @property
-    def excess_unit(self) -> float:
-        """Of a predicted excess, in the units of the table: squared labels for a loss that grows as a square of them."""
-        loss = self.problem.loss
-        squares = loss is not None and loss.name in ("squared", "huber")
-        return self.problem.units.scale**2 if squares else 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
@@ -643,15 +608,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descended:
-    """What a method has learnt: weights, the noise on its sums (or on the weights), and steps that a crash has lost.
-
-    Of exact coefficients also `ends`, of [intercept, slopes] of one class after the other, and their deviations.
-    """
+    """What a method has learnt."""
 
     weights: FloatArray
-    noise_std: float = 0.0
-    lost_steps: int = 0
-    ends: Ends | None = None
+    noise_std: float = 0.0  # of its sums, or of the weights
+    lost_steps: int = 0  # by a crash
+    ends: Ends | None = None  # of exact coefficients, [intercept, slopes] of one class after the other; and deviations
     deviation: FloatArray | None = None
 
 

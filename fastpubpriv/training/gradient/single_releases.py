@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from fastpubpriv.losses import LOSSES, Loss
 from fastpubpriv.mechanisms.gradients import SLOPES, WeightedMinimum
 from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
-from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Run
@@ -143,11 +143,6 @@ def predicted_excess(task: GradientTask, models: FloatArray, known: Curvature, c
     return 2.0 * excess_part(problem) * total / _TRUTHS
 
 
-def without_delta(budget: Budget) -> Budget:
-    """What has a pure cost has no use for delta, so none is spent."""
-    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
-
-
 def _prepare_choice(task: GradientTask, account: Account) -> Prepared:
     """The models to choose from, and the bound on differences of their losses."""
     problem, settings, public = task.problem, task.settings, task.public
@@ -195,7 +190,8 @@ def _choose(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
 EXPONENTIAL = TrainingMethod(
     name=Exponential.name,
     settings=Exponential,
-    spends=without_delta,
+    # What has a pure cost has no use for delta, so none is spent.
+    spends=lambda budget: PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
     draws=lambda task: 1,
     prepare=_prepare_choice,
     learn=_choose,
@@ -290,17 +286,6 @@ def _bounded_loss(problem: GradientProblem) -> Loss:
     )
 
 
-def _settings_to_try(
-    problem: GradientProblem, settings: OutputPerturbation, smoothness: float
-) -> Iterator[tuple[float, float]]:
-    """Each l2 and weight of the private rows that may be taken; strengths are parts of a row's `smoothness`."""
-    n, m = problem.n_priv, len(problem.x)
-    for strength in _STRENGTHS if settings.l2 == "auto" else (None,):
-        l2 = float(settings.l2) if strength is None else strength * smoothness
-        for part in _SHARES if settings.priv_weight == "auto" else (None,):
-            yield l2, float(settings.priv_weight) if part is None else part * n / (n + m)
-
-
 def plan_minimum(
     problem: GradientProblem, settings: OutputPerturbation, public: PublicFit, account: Any
 ) -> tuple[WeightedMinimum, float, float]:
@@ -314,8 +299,10 @@ def plan_minimum(
     noise = Noise(account.pure, account.allowance).vector(problem.size) / 2.0
     n, m = problem.n_priv, len(problem.x)
     best: WeightedMinimum | None = None
-    predicted = math.inf
-    for l2, share in _settings_to_try(problem, settings, loss.curvature * radius**2):
+    predicted, strength, weight = math.inf, settings.l2, settings.priv_weight
+    ridges = [each * loss.curvature * radius**2 for each in _STRENGTHS] if strength == "auto" else [float(strength)]
+    shares = [each * n / (n + m) for each in _SHARES] if weight == "auto" else [float(weight)]
+    for l2, share in itertools.product(ridges, shares):
         minimum = WeightedMinimum(
             start=public.weights, public=shortened, residual=loss.residual,
             slope=SLOPES[loss.name], curvature=loss.curvature, radius=radius, priv_weight=share, l2=l2, steps=1,
