@@ -14,8 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.families import SubsetSelection, names_near_word
-from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import directions, integers
+from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import beta_quantile
 from fastpubpriv.results.base import Form, Table, Value, read_price
@@ -293,18 +292,7 @@ def audit_randomizer(
         Reports of each row.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Notes
     -----
@@ -359,18 +347,7 @@ def audit_weighted_mean(
         On each data set; one takes about a millisecond.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Notes
     -----

@@ -231,18 +231,7 @@ def trace_weighted_mean(
         Each takes a millisecond or two.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Notes
     -----
@@ -298,18 +287,7 @@ def trace_randomizer(
         Means.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Examples
     --------

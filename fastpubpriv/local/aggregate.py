@@ -13,8 +13,7 @@ import numpy.typing as npt
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, directions, integers, length_limit, payload_form
+from fastpubpriv.local.randomizers import Randomizer, Reports, directions, integers, length_limit, payload_form
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources import Executor, Query, Rows, private_rows

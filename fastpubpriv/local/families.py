@@ -6,7 +6,7 @@ import math
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,12 @@ from fastpubpriv.kernels.report_codes import code_integers
 from fastpubpriv.keys import KeySource
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap
-from fastpubpriv.local.randomizers import GRID, Randomizer
-from fastpubpriv.local.reports import Reports
+from fastpubpriv.local.randomizers import GRID, Randomizer, Reports
 from fastpubpriv.release.reports import release_codes
 from fastpubpriv.row_maps import CodeLaw, ReportLaw
 from fastpubpriv.sources import Rows
 
-# The three families of local randomizers.
+# Vectors on a cap.
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,12 +369,8 @@ class SubsetSelection(Randomizer):
         return float(self.words * self.dim)
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
-        return Reports.fitted(self, _coded(rows, self.book, keys, threads), private=keys.private)
-
-
-def _coded(rows: Rows | FloatArray, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
-    """One word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
-    return release_codes(rows, book, keys=keys, threads=threads)
+        made = release_codes(rows, self.book, keys=keys, threads=threads)
+        return Reports.fitted(self, made, private=keys.private)
 
 
 def names_near_word(

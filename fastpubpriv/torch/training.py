@@ -16,8 +16,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.gradients import SampledGradientSum
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, SampledGrid, epsilon_of, sampled_sum_grid
 from fastpubpriv.sources import private_rows
-from fastpubpriv.torch.gradients import ModuleGradient
-from fastpubpriv.torch.rows import PublicBatches, RowGradients, Table, import_torch
+from fastpubpriv.torch.rows import ModuleGradient, PublicBatches, RowGradients, Table, import_torch
 
 PUBLIC_GRADIENTS = ("raw", "clip", "sphere")
 

@@ -15,7 +15,7 @@ from fastpubpriv import ApproxDP, InputError, PureDP, SeededNoiseWarning
 from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, Reports, SubsetSelection, estimate_mean, families
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.families import names_near_word
-from fastpubpriv.local.reports import directions, integers
+from fastpubpriv.local.randomizers import directions, integers
 from fastpubpriv.release import reports as door
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
