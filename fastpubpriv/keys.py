@@ -123,16 +123,11 @@ def key_source(random_state: int | None) -> KeySource:
     """
     if random_state is None:
         return KeySource(None)
-    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral):
-        raise InputError(
-            f"random_state must be None or a non-negative int, got {type(random_state).__name__}; "
-            "pass None for private noise"
-        )
-    seed = int(random_state)
+    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    seed = int(random_state) if whole else -1
     if seed < 0:
-        raise InputError(
-            "random_state must be None or a non-negative int, got a negative one; pass None for private noise"
-        )
+        got = "a negative one" if whole else type(random_state).__name__
+        raise InputError(f"random_state must be None or a non-negative int, got {got}; pass None for private noise")
     if seed.bit_length() > _MOST_SEED_BITS:
         raise InputError(
             f"random_state must be below 2^{_MOST_SEED_BITS}; pass None for private noise, or a smaller int"

@@ -17,7 +17,6 @@ from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
 NONE: int = lib.FPP_BIN_NONE
-KEY_MAX: int = lib.FPP_BIN_KEY_MAX
 WORDS_MAX: int = lib.FPP_BIN_WORDS_MAX
 DYADIC_KEYS = 2099  # -1075 ... 1023
 LEAST_SLOTS = 4096

@@ -182,14 +182,15 @@ class ModuleGradientQuery(Query):
 class PublicBatches:
     """Fresh public rows in each step, and their gradient."""
 
-    def __init__(self, torch: Any, table: Table, size: int, clip_norm: float, form: str) -> None:
+    def __init__(self, torch: Any, rows_of: RowGradients, table: Table, size: int, clip_norm: float, form: str) -> None:
         self._torch, self._table, self._size, self._clip_norm, self._form = torch, table, size, clip_norm, form
+        self.rows_of, self.n = rows_of, table.n
         # Which public rows a step takes is public: a fixed seed.
         self._generator = torch.Generator().manual_seed(0)
-        self.n = table.n
 
-    def gradient(self, rows_of: RowGradients) -> FloatArray:
+    def gradient(self) -> FloatArray:
         """The mean gradient of a fresh batch, (size,)."""
+        rows_of = self.rows_of
         places = self._torch.randperm(self.n, generator=self._generator)[: self._size].numpy()
         total = np.zeros(rows_of.size)
         for begin in range(0, len(places), rows_of.piece):

@@ -24,6 +24,7 @@ from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.row_maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
@@ -309,7 +310,7 @@ def test_gram_is_added_to_and_wraps_around():
 
 
 def test_gram_refuses_a_large_bound():
-    row_map = RowMap(dim=2, out_dim=2, quant_bound=kernels.GRAM_QUANT_MAX + 1, inv_step=1.0, limit=9.0)
+    row_map = RowMap(dim=2, out_dim=2, quant_bound=lib.FPP_GRAM_QUANT_MAX + 1, inv_step=1.0, limit=9.0)
     with pytest.raises(KernelError):
         gram_of(np.ones((3, 2)), row_map)
     assert gram_blas(np.ones((3, 2)), row_map).tolist() == [[3, 0], [3, 3]]  # the BLAS path has no such limit
