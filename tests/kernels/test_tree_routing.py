@@ -7,7 +7,16 @@ import pytest
 from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_map, make_rows
+from row_cases import (
+    LAYOUTS,
+    LEVELS,
+    hostile_float64,
+    instruction_set,
+    lay_out,
+    make_map,
+    make_rows,
+    same_at_every_level,
+)
 from twins import leaves as leaves_twin
 from twins import tree as reference
 
@@ -51,9 +60,7 @@ def labels_of(chunk, row_tree, module=kernels):
 
 def agree(chunk, row_tree):
     expected = labels_of(chunk, row_tree, reference)
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(labels_of(chunk, row_tree), expected)
+    same_at_every_level(expected, labels_of, chunk, row_tree)
     return expected
 
 
@@ -235,11 +242,9 @@ def test_tree_refuses_what_is_none():
         ([one, None, None], [True]),
         ([one, None, None, None], [3]),  # hangs on nothing
     ):
-        with pytest.raises((InputError, KernelError)):
-            RowTree(3, splits, targets)
+        raises((InputError, KernelError), None, RowTree, 3, splits, targets)
     raises(InputError, "does not split rows of 4", RowTree, 4, [one, None, None], [1, 2])
-    with pytest.raises(InputError, match="one node"):
-        Members(RowTree(3, [one, None, None], [1, 2]))
+    raises(InputError, "one node", Members, RowTree(3, [one, None, None], [1, 2]))
 
 
 def test_kernel_refuses_arrays_it_cannot_use():
@@ -247,8 +252,8 @@ def test_kernel_refuses_arrays_it_cannot_use():
     for chunk in (np.ones((4, 2)), np.ones((4, 3), dtype=np.int64), np.asfortranarray(np.ones((4, 3)))):
         raises(KernelError, None, labels_of, chunk, row_tree)
     raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
-    with pytest.raises(KernelError):
-        kernels.rows_group(np.ones((4, 3)), np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64))
+    groups = np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64)
+    raises(KernelError, None, kernels.rows_group, np.ones((4, 3)), *groups)
 
 
 def test_lineage_names_what_decides():
@@ -418,8 +423,8 @@ def test_refusals():
     base, tree = rng.standard_normal((20_000, 3)), grown(rng, RowTree(3, [None], [0]))
     wrong, right = make_map(rng, 4, MatrixKind.DIAGONAL), make_map(rng, 3, MatrixKind.DIAGONAL)
     n = tree.n_labels
-    with pytest.raises(InputError, match="as many maps"):
-        leaf_kernels.leaf_sums(base, tree, [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1))
+    more = [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1)
+    raises(InputError, "as many maps", leaf_kernels.leaf_sums, base, tree, *more)
     raises(KernelError, "total", leaf_kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
     raises(KernelError, "shape", leaf_kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
     raises(KernelError, None, leaf_kernels.leaf_counts, base, tree, np.zeros(n, np.int32))
