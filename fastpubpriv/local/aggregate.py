@@ -134,10 +134,7 @@ def _together(*layers: _Layer) -> _Layer:
     return whole, total.astype(_COUNT)
 
 
-# Sums of reports that can be added to, merged and stored: a server keeps these, and forgets the reports.
-
-# ---- Columns of different units in one ball: shifted and scaled by public rows before they are reported, and back
-# afterwards
+# Columns of different units in one ball: shifted and scaled by public rows before they are reported, and back afterwards.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

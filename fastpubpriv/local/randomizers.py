@@ -133,13 +133,11 @@ class Randomizer:
     gaussian: ClassVar[bool] = False
 
     def __post_init__(self, x_pub: Any) -> None:
-        settle = object.__setattr__
-        settle(self, "dim", validation.integer("dim", self.dim, minimum=1, maximum=DIM_MAX))
+        dim = validation.integer("dim", self.dim, minimum=1, maximum=DIM_MAX)
         epsilon = validation.positive("epsilon", self.epsilon)
         if not caps.EPSILON_MIN <= epsilon <= caps.EPSILON_MAX:
             raise InputError(f"epsilon must lie in [2^-20, {caps.EPSILON_MAX:g}], got {epsilon:g}")
-        settle(self, "epsilon", epsilon)
-        settle(self, "norm_bound", _norm_bound(self.norm_bound, x_pub, self.dim))
+        self._settle(dim=dim, epsilon=epsilon, norm_bound=_norm_bound(self.norm_bound, x_pub, dim))
         self._design(epsilon)
         header = BatchHeader(
             dim=self.dim,
@@ -154,15 +152,19 @@ class Randomizer:
             radius=self.radius,
             epsilon=self.epsilon,
         )
-        settle(self, "header", header)
+        self._settle(header=header)
+
+    def _settle(self, **fields: Any) -> None:
+        """Write fields of this frozen value, while it is made."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def _design(self, epsilon: float) -> None:
         """Settle the parameters for arguments that have been checked."""
-        settle = object.__setattr__
         validation.choice("form", self.form, FORMS)
         draft = self._cap(epsilon)
         opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
-        settle(self, "log2_grid", GRID + max(0, math.floor(-0.5 * math.log2(opening))))
+        self._settle(log2_grid=GRID + max(0, math.floor(-0.5 * math.log2(opening))))
         lost = caps.SAFETY * max(1.0, epsilon) + self._floating(draft)
         if not lost <= 0.5 * epsilon:
             raise InputError(
@@ -170,22 +172,20 @@ class Randomizer:
                 f"pass at least {2.0 * lost:.2g}"
             )
         design = min(epsilon, draft.epsilon) - lost
-        settle(self, "cap", self._made(draft.threshold, caps.logit_for(design, draft.log_mass)))
+        gamma, logit = draft.threshold, caps.logit_for(design, draft.log_mass)
+        self._settle(cap=caps.tail_of(gamma, logit) if self.gaussian else caps.cap_of(self.dim, gamma, logit))
         if self.form == "selection" and not self.proposals <= MOST_PROPOSALS:
             raise InputError(
                 f"form='selection' at epsilon = {epsilon:g} would try {self.proposals:.2g} seeds for each report, at most "
                 f"{MOST_PROPOSALS:g} are allowed: pass form='direct', or a smaller epsilon"
             )
-        settle(self, "law", self._law())
+        self._settle(law=self._law())
         if self.form == "direct":
-            settle(self, "entry_bytes", self._entry_bytes())
+            self._settle(entry_bytes=self._entry_bytes())
 
     def _cap(self, epsilon: float) -> Cap:
         """The cap for a privacy of epsilon in real arithmetic."""
         raise InputError("a Randomizer is made as a PrivUnit, a PrivUnitG or a Duchi")
-
-    def _made(self, threshold: float, logit: float) -> Cap:
-        return caps.tail_of(threshold, logit) if self.gaussian else caps.cap_of(self.dim, threshold, logit)
 
     def _floating(self, cap: Cap) -> float:
         """What floating point may add to epsilon."""
