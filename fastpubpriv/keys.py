@@ -61,19 +61,9 @@ class KeySource:
             )
 
     def fresh(self) -> bytes:
-        """Return a key that this source has not given before.
+        """Return 32 bytes that this source has not given before. BudgetError in a process that was forked after `check`.
 
-        Returns
-        -------
-        bytes
-            32 bytes.
-
-        Raises
-        ------
-        EntropyError
-            The operating system gave no random bytes. There is no fallback: no key, no release.
-        BudgetError
-            The process was forked after `check`.
+        EntropyError where the operating system gives no random bytes. There is no fallback: no key, no release.
         """
         self.check_process()
         if self._seed is None:
@@ -97,24 +87,10 @@ def _os_key() -> bytes:
 
 
 def key_source(random_state: int | None) -> KeySource:
-    """Return the source of keys that an argument `random_state` asks for.
+    """Return the source of keys that an argument `random_state` asks for; InputError for what is neither None nor such an int.
 
-    Parameters
-    ----------
-    random_state : None or int
-        None for keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and
-        marks the source `private=False`.
-
-    Returns
-    -------
-    KeySource
-        Its method `fresh` gives the key of one release.
-
-    Raises
-    ------
-    InputError
-        `random_state` is neither None nor a non-negative int. NumPy generators are refused: they are not made for
-        privacy.
+    None means keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and marks the
+    source `private=False`. NumPy generators are refused: they are not made for privacy.
 
     Examples
     --------
