@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LEVELS, instruction_set
 from twins import bins as bins_twin
-from twins import columns as reference
+from twins import rows as reference
 
 from fastpubpriv import InputError, KernelError
 from fastpubpriv.kernels import bins

@@ -11,7 +11,6 @@ from twins import normals as normals_twin
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import densities as kernels
-from fastpubpriv.kernels import densities as normals
 from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.row_maps import MixtureTable
 
@@ -306,18 +305,18 @@ def test_statistics_of_rows_equal_those_of_the_twin(isa, dtype, dim):
         means, stds = rng.normal(size=(3, dim)), 10.0 ** rng.uniform(-2, 2, (3, dim))
         share = rng.dirichlet(np.ones(3), n).T.copy()
         for radii in ((1.0, 2.0, 3.0), (0.5, 1.0, 0.0)):
-            found = statistic(normals, rows, means, stds, share, radii)
+            found = statistic(kernels, rows, means, stds, share, radii)
             expected = statistic(normals_twin, rows, means, stds, share, radii)
             whole = expected[1] != 0
             assert same_bits(found[1:], expected[1:])
             assert same_bits([found[0][:, whole]], [expected[0][:, whole]])
             # A row's numbers are its own.
             if n > 1:
-                alone = statistic(normals, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
+                alone = statistic(kernels, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
                 assert same_bits([alone[2]], [found[2][1:2]])
 
 
 def test_wrong_arrays_are_refused():
-    raises(KernelError, None, normals.RowStatistic, np.zeros((1, 2)), np.ones((1, 3)))
-    row = normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 2)))
+    raises(KernelError, None, kernels.RowStatistic, np.zeros((1, 2)), np.ones((1, 3)))
+    row = kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2)))
     raises(KernelError, None, row.distances, np.zeros((4, 3)))

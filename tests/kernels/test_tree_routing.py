@@ -17,12 +17,10 @@ from row_cases import (
     make_rows,
     same_at_every_level,
 )
-from twins import leaves as leaves_twin
 from twins import tree as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.kernels import tree as leaf_kernels
 from fastpubpriv.kernels.tree import KeptNodes, Members, grouped_rows
 from fastpubpriv.row_maps import MatrixKind, RowTree, Rule, Split, parents_of, path_to
 
@@ -386,9 +384,9 @@ def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
                     fresh, watched = (RowTree(dim, tree.splits, targets) for _ in range(2))
                     kept.watch(watched)
                     row_maps = some_maps(rng, dim, fresh.n_labels)
-                    expected = answers([small], fresh, row_maps, leaves_twin)
-                    assert answers([small], fresh, row_maps, leaf_kernels) == expected
-                    assert answers([small[:1], small[1:33], small[33:]], watched, row_maps, leaf_kernels) == expected
+                    expected = answers([small], fresh, row_maps, reference)
+                    assert answers([small], fresh, row_maps, kernels) == expected
+                    assert answers([small[:1], small[1:33], small[33:]], watched, row_maps, kernels) == expected
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -404,17 +402,17 @@ def test_blocks_and_layouts(layout):
         kept.watch(tree)
         row_maps = some_maps(rng, dim, tree.n_labels)
         fresh = RowTree(dim, tree.splits, tree.targets)
-        found = answers([base], tree, row_maps, leaf_kernels)
-        assert found == answers([base], fresh, row_maps, leaf_kernels)
+        found = answers([base], tree, row_maps, kernels)
+        assert found == answers([base], fresh, row_maps, kernels)
         assert sum(found[0]) == n - len(x[::501])
-        assert answers([base], tree, row_maps, leaf_kernels) == found  # all have arrived
+        assert answers([base], tree, row_maps, kernels) == found  # all have arrived
 
 
 def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
     row_tree, row_maps = RowTree(2, [None], [0]), [make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
-    found = answers([x], row_tree, row_maps, leaf_kernels)
-    assert found == answers([x], row_tree, row_maps, leaves_twin)
+    found = answers([x], row_tree, row_maps, kernels)
+    assert found == answers([x], row_tree, row_maps, reference)
     assert found[0] == [2]
 
 
@@ -424,7 +422,7 @@ def test_refusals():
     wrong, right = make_map(rng, 4, MatrixKind.DIAGONAL), make_map(rng, 3, MatrixKind.DIAGONAL)
     n = tree.n_labels
     more = [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1)
-    raises(InputError, "as many maps", leaf_kernels.leaf_sums, base, tree, *more)
-    raises(KernelError, "total", leaf_kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
-    raises(KernelError, "shape", leaf_kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
-    raises(KernelError, None, leaf_kernels.leaf_counts, base, tree, np.zeros(n, np.int32))
+    raises(InputError, "as many maps", kernels.leaf_sums, base, tree, *more)
+    raises(KernelError, "total", kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
+    raises(KernelError, "shape", kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
+    raises(KernelError, None, kernels.leaf_counts, base, tree, np.zeros(n, np.int32))
