@@ -302,22 +302,15 @@ def pairs_of(rng, count):
 
 
 @every_budget
+@pytest.mark.parametrize("count", [24, pytest.param(1000, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_random_neighbours_of_columns(budget, options):
+def test_random_neighbours_of_columns(budget, options, count):
     calls = set()
-    for rows, other in pairs_of(np.random.default_rng(60), 24):
+    for rows, other in pairs_of(np.random.default_rng(60), count):
         report = record_replay(run_of(budget, **options), rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance
         calls.add(report.calls)
     assert 3 in calls
-
-
-@pytest.mark.audit
-@every_budget
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_many_random_neighbours(budget, options):
-    for rows, other in pairs_of(np.random.default_rng(61), 1000):
-        record_replay(run_of(budget, **options), rows, other, budget=budget)
 
 
 def columns_of_many(budget, seen=None):
