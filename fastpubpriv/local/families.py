@@ -6,7 +6,7 @@ import math
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -356,8 +356,12 @@ class SubsetSelection(Randomizer):
         return float(self.words * self.dim)
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
-        made = release_codes(rows, self.book, keys=keys, threads=threads)
-        return Reports.fitted(self, made, private=keys.private)
+        return Reports.fitted(self, _coded(rows, self.book, keys, threads), private=keys.private)
+
+
+def _coded(rows: Rows | FloatArray, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
+    """One word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
+    return release_codes(rows, book, keys=keys, threads=threads)
 
 
 def names_near_word(

@@ -133,17 +133,17 @@ def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: Moments,
     if target == "empirical":
         n = n_reports + n_pub
         noise = max(second - moments.square, 0.0)
-        private, public = noise / n_reports if n_reports else math.inf, 0.0 if n_pub else math.inf
+        reported, public = noise / n_reports if n_reports else math.inf, 0.0 if n_pub else math.inf
         weight, error = n_reports / n, noise * n_reports / n**2
     else:
-        private = (second - moments.mean_square) / n_reports if n_reports else math.inf
+        reported = (second - moments.mean_square) / n_reports if n_reports else math.inf
         public = spread / n_pub if n_pub else math.inf
         if n_reports and n_pub:
-            weight = public / (private + public)
-            error = private * weight
+            weight = public / (reported + public)
+            error = reported * weight
         else:
-            weight, error = 1.0 if n_reports else 0.0, min(private, public)
-    return LocalError(private_error=private, public_error=public, weight=weight, mean_squared_error=error)
+            weight, error = 1.0 if n_reports else 0.0, min(reported, public)
+    return LocalError(private_error=reported, public_error=public, weight=weight, mean_squared_error=error)
 
 
 def estimate_mean(
