@@ -61,19 +61,9 @@ class KeySource:
             )
 
     def fresh(self) -> bytes:
-        """Return a key that this source has not given before.
+        """Return 32 bytes that this source has not given before. BudgetError in a process that was forked after `check`.
 
-        Returns
-        -------
-        bytes
-            32 bytes.
-
-        Raises
-        ------
-        EntropyError
-            The operating system gave no random bytes. There is no fallback: no key, no release.
-        BudgetError
-            The process was forked after `check`.
+        EntropyError where the operating system gives no random bytes. There is no fallback: no key, no release.
         """
         self.check_process()
         if self._seed is None:
@@ -97,24 +87,10 @@ def _os_key() -> bytes:
 
 
 def key_source(random_state: int | None) -> KeySource:
-    """Return the source of keys that an argument `random_state` asks for.
+    """Return the source of keys that an argument `random_state` asks for; InputError for what is neither None nor such an int.
 
-    Parameters
-    ----------
-    random_state : None or int
-        None for keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and
-        marks the source `private=False`.
-
-    Returns
-    -------
-    KeySource
-        Its method `fresh` gives the key of one release.
-
-    Raises
-    ------
-    InputError
-        `random_state` is neither None nor a non-negative int. NumPy generators are refused: they are not made for
-        privacy.
+    None means keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and marks the
+    source `private=False`. NumPy generators are refused: they are not made for privacy.
 
     Examples
     --------
@@ -123,16 +99,11 @@ def key_source(random_state: int | None) -> KeySource:
     """
     if random_state is None:
         return KeySource(None)
-    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral):
-        raise InputError(
-            f"random_state must be None or a non-negative int, got {type(random_state).__name__}; "
-            "pass None for private noise"
-        )
-    seed = int(random_state)
+    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    seed = int(random_state) if whole else -1
     if seed < 0:
-        raise InputError(
-            "random_state must be None or a non-negative int, got a negative one; pass None for private noise"
-        )
+        got = "a negative one" if whole else type(random_state).__name__
+        raise InputError(f"random_state must be None or a non-negative int, got {got}; pass None for private noise")
     if seed.bit_length() > _MOST_SEED_BITS:
         raise InputError(
             f"random_state must be below 2^{_MOST_SEED_BITS}; pass None for private noise, or a smaller int"

@@ -164,6 +164,19 @@ claim : PureDP or ApproxDP, optional
     "confidence": """\
 confidence : float
     Of the report.""",
+    "of_an_audit": """\
+Returns
+-------
+AuditReport
+
+Raises
+------
+InputError
+    Arguments out of range.
+
+Privacy
+-------
+The rows are made up.""",
     "raises": """\
 InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",

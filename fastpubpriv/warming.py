@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 
+import fastpubpriv
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import geometry
 from fastpubpriv.kernels.gradients import prepare
 from fastpubpriv.losses import LOSSES, Loss
 
-# What `import fastpubpriv` leaves for first calls: its own parts, and parts of SciPy that functions import when needed.
-_LATE = (
-    "fastpubpriv.auditing",
-    "fastpubpriv.estimators.mean",
-    "fastpubpriv.estimators.components",
-    "fastpubpriv.estimators.gaussian",
-    "fastpubpriv.estimators.gaussian",
-    "fastpubpriv.estimators.mean",
-    "fastpubpriv.estimators.describe",
-    "fastpubpriv.estimators.quantiles",
-    "fastpubpriv.estimators.value_counts",
-    "fastpubpriv.estimators.weighted_mean",
-    "fastpubpriv.histograms",
-    "fastpubpriv.local",
-    "fastpubpriv.mixtures.axis_aligned.learn",
-    "fastpubpriv.mixtures.list_decoding",
-    "fastpubpriv.mixtures.select",
-    "fastpubpriv.mixtures.separated.learn",
-    "fastpubpriv.mixtures.separated.learn",
-    "fastpubpriv.mixtures.separated.public_shapes",
-    "fastpubpriv.planning",
-    "fastpubpriv.training.train",
-    "scipy.optimize",
-)
+# What `import fastpubpriv` leaves for first calls, besides the homes of its public names.
+_LATE = ("fastpubpriv.auditing", "fastpubpriv.local", "scipy.optimize")
 
 
 def warmup(*losses: str | Loss) -> None:
@@ -77,7 +56,7 @@ def warmup(*losses: str | Loss) -> None:
     for each in losses:
         if not isinstance(each, Loss) and not (isinstance(each, str) and each in LOSSES):
             raise InputError(f"warmup takes names of losses and Loss values: pass one of {sorted(LOSSES)}, or a Loss")
-    for name in _LATE:
+    for name in (*fastpubpriv._HOMES.values(), *_LATE):
         import_module(name)
     geometry.prepare()
     for each in losses:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy.stats import chi2
 
 import fastpubpriv as fpp
@@ -133,8 +134,7 @@ def test_b3_one_pass_ends_with_the_private_rows():
         if fits:
             assert fpp.train(x[:100].copy(), y[:100].copy(), method=method, **data).private
         else:
-            with pytest.raises(fpp.InputError):
-                fpp.train(x[:100].copy(), y[:100].copy(), method=method, **data)
+            raises(fpp.InputError, None, fpp.train, x[:100].copy(), y[:100].copy(), method=method, **data)
 
 
 def test_b4_one_report_is_the_mean_of_one_report():

@@ -112,7 +112,7 @@ def test_quantiles_have_the_bits_of_scipy():
     assert np.array_equal(many, stats.chi2.ppf(probabilities, 4.0))
 
 
-@pytest.mark.parametrize("dim", [1, 2, 17, 64, 65])
+@pytest.mark.parametrize("dim", [1, 2, 17, 26, 27])
 def test_public_points_have_the_bits_of_scipy(dim):
     import numpy as np
     from scipy.stats import qmc

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from clocks import PATIENCE
 from fixed_keys import escapes, keys_from, unfounded
+from helpers.errors import raises
 from hypothesis import settings
 from key_stream import NAME_OF_STREAM, KeyStream
 
@@ -180,8 +181,7 @@ def test_nothing_runs_beside_fresh_keys_without_a_reason(tmp_path):
     ids=["isolated", "without environment", "without site", "another environment"],
 )
 def test_a_planted_process_with_keys_of_its_own_is_caught(options, keywords):
-    with pytest.raises(AssertionError, match="fresh_keys"):
-        child_key(*options, **keywords)
+    raises(AssertionError, "fresh_keys", child_key, *options, **keywords)
 
 
 def test_what_does_not_escape():

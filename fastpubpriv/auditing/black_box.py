@@ -14,8 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.families import SubsetSelection, names_near_word
-from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import directions, integers
+from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import beta_quantile
 from fastpubpriv.results.base import Form, Table, Value, read_price
@@ -163,13 +162,27 @@ class AuditReport(Value):
         return f"AuditReport(name={self.name!r}, {found})"
 
 
-def checked_claim(claim: Budget) -> tuple[float, float]:
-    """Epsilon and delta of a claim; InputError for another notion."""
-    if isinstance(claim, PureDP):
-        return float(claim.amounts[0]), 0.0
-    if isinstance(claim, ApproxDP):
-        return float(claim.amounts[0]), float(claim.amounts[1])
+def delta_of(claim: Budget) -> float:
+    """The delta of a claim; InputError for another notion."""
+    if isinstance(claim, PureDP | ApproxDP):
+        return 0.0 if isinstance(claim, PureDP) else float(claim.amounts[1])
     raise InputError(f"claim must be PureDP or ApproxDP, got {type(claim).__name__}: convert a ZCDP claim first")
+
+
+def report_of(name: str, claim: Budget, event: str, counts: tuple[int, int, int], level: float) -> AuditReport:
+    """What counts (hits, false_hits, runs) of an event say of a claim."""
+    hits, false_hits, runs = counts
+    lower = epsilon_lower_bound(hits, runs, false_hits, runs, delta=delta_of(claim), confidence=level)
+    return AuditReport(
+        name=name,
+        claim=claim,
+        epsilon_lower=lower,
+        confidence=level,
+        hits=hits,
+        false_hits=false_hits,
+        runs=runs,
+        event=event,
+    )
 
 
 # Black-box audits: run a mechanism on two neighbours, count one event, and bound epsilon from below.
@@ -234,28 +247,17 @@ def audit(
     >>> report.passed  # the truth is 1.0
     False
     """
-    _, delta = checked_claim(claim)
+    delta = delta_of(claim)
     runs = validation.integer("runs", runs, minimum=10)
     level = validation.confidence_level(confidence, "confidence")
     if threshold is None:
         first = [_numbers(statistic, each, max(10, runs // 4)) for each in (data, neighbour)]
-        edge = _best_threshold(first[0], first[1], delta)
-        how = f"statistic at least {edge:.6g}, chosen by other runs"
+        edge, chosen = _best_threshold(first[0], first[1], delta), ", chosen by other runs"
     else:
-        edge = validation.finite("threshold", threshold)
-        how = f"statistic at least {edge:.6g}"
+        edge, chosen = validation.finite("threshold", threshold), ""
+    how = f"statistic at least {edge:.6g}{chosen}"
     hits, false_hits = (int(np.count_nonzero(_numbers(statistic, each, runs) >= edge)) for each in (data, neighbour))
-    lower = epsilon_lower_bound(hits, runs, false_hits, runs, delta=delta, confidence=level)
-    return AuditReport(
-        name=name,
-        claim=claim,
-        epsilon_lower=lower,
-        confidence=level,
-        hits=hits,
-        false_hits=false_hits,
-        runs=runs,
-        event=how,
-    )
+    return report_of(name, claim, how, (hits, false_hits, runs), level)
 
 
 def _numbers(statistic: Callable[[Any, int], Any], data: Any, runs: int) -> FloatArray:
@@ -278,6 +280,11 @@ def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> flo
     return float(grid[int(np.argmax(scores))])
 
 
+def name_of(randomizer: Randomizer) -> str:
+    """What reports call a randomizer."""
+    return f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})"
+
+
 @shared_docs
 def audit_randomizer(
     randomizer: Randomizer, *, claim: Budget | None = None, runs: int = 20_000, confidence: float = 0.99
@@ -293,18 +300,7 @@ def audit_randomizer(
         Reports of each row.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Notes
     -----
@@ -319,9 +315,7 @@ def audit_randomizer(
     """
     row = np.zeros(randomizer.dim)
     row[0] = randomizer.radius
-    edge = randomizer.cap.threshold
-    if isinstance(randomizer, SubsetSelection):
-        edge = 1.0
+    words = isinstance(randomizer, SubsetSelection)
 
     def along(data: FloatArray, runs: int) -> FloatArray:
         payload = randomizer.privatize(np.tile(data, (runs, 1))).payload
@@ -335,9 +329,9 @@ def audit_randomizer(
         -row,
         claim=randomizer.cost if claim is None else claim,
         runs=runs,
-        threshold=edge,
+        threshold=1.0 if words else randomizer.cap.threshold,
         confidence=confidence,
-        name=f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})",
+        name=name_of(randomizer),
     )
 
 
@@ -359,18 +353,7 @@ def audit_weighted_mean(
         On each data set; one takes about a millisecond.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Notes
     -----
@@ -384,26 +367,19 @@ def audit_weighted_mean(
     True
     """
     n_priv = validation.integer("n_priv", n_priv, minimum=1)
-    low = np.zeros((n_priv, 1))
-    low[0], high = -1.0, np.zeros((n_priv, 1))
+    high = np.zeros((n_priv, 1))
     high[0] = 1.0
+    given: dict[str, Any] = {"norm_bound": 1.0, "row_weight": "private", "project": False, "threads": 1}
 
     def answers(data: FloatArray, runs: int) -> FloatArray:
-        return np.array(
-            [
-                weighted_mean(data, budget=budget, norm_bound=1.0, row_weight="private", project=False, threads=1).mean[
-                    0
-                ]
-                for _ in range(runs)
-            ]
-        )
+        return np.array([weighted_mean(data, budget=budget, **given).mean[0] for _ in range(runs)])
 
     # Laplace: from the exact answer on, the ratio is e^epsilon. Gaussian: the best event lies further out.
     edge = 1.0 / n_priv if isinstance(budget, PureDP) else None
     return audit(
         answers,
         high,
-        low,
+        -high,
         claim=budget if claim is None else claim,
         runs=runs,
         threshold=edge,

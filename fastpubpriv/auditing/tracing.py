@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.auditing.black_box import AuditReport, checked_claim, epsilon_lower_bound
+from fastpubpriv.auditing.black_box import AuditReport, delta_of, name_of, report_of
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.randomizers import Randomizer
@@ -181,7 +181,7 @@ def audit_by_tracing(
     >>> found.passed  # a mean without noise
     False
     """
-    _, delta = checked_claim(claim)
+    delta_of(claim)  # refuses another notion
     n_priv = validation.integer("n_priv", n_priv, minimum=1)
     dim = validation.integer("dim", dim, minimum=1)
     runs = validation.integer("runs", runs, minimum=10)
@@ -195,16 +195,8 @@ def audit_by_tracing(
         found = tracing_attack(rows[n_priv - 1 :], released=answer, theta=theta, error=error, failure_prob=failure_prob)
         hits += int(found.member[0])
         false_hits += int(found.member[1])
-    return AuditReport(
-        name="mean, by tracing",
-        claim=claim,
-        epsilon_lower=epsilon_lower_bound(hits, runs, false_hits, runs, delta=delta, confidence=level),
-        confidence=level,
-        hits=hits,
-        false_hits=false_hits,
-        runs=runs,
-        event=f"score beyond the threshold that keeps {failure_prob:g}",
-    )
+    event = f"score beyond the threshold that keeps {failure_prob:g}"
+    return report_of("mean, by tracing", claim, event, (hits, false_hits, runs), level)
 
 
 @shared_docs
@@ -231,18 +223,7 @@ def trace_weighted_mean(
         Each takes a millisecond or two.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Notes
     -----
@@ -298,18 +279,7 @@ def trace_randomizer(
         Means.
     {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range.
-
-    Privacy
-    -------
-    The rows are made up.
+    {of_an_audit}
 
     Examples
     --------
@@ -332,5 +302,4 @@ def trace_randomizer(
         failure_prob=_FALSE_ALARMS,
         confidence=confidence,
     )
-    kind = f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})"
-    return dataclasses.replace(found, name=f"{kind}, mean of {n_reports}, by tracing")
+    return dataclasses.replace(found, name=f"{name_of(randomizer)}, mean of {n_reports}, by tracing")

@@ -17,7 +17,6 @@ from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
 NONE: int = lib.FPP_BIN_NONE
-KEY_MAX: int = lib.FPP_BIN_KEY_MAX
 WORDS_MAX: int = lib.FPP_BIN_WORDS_MAX
 DYADIC_KEYS = 2099  # -1075 ... 1023
 LEAST_SLOTS = 4096
@@ -38,17 +37,7 @@ _WINDOW_MIN = 2**12
 class BinRule:
     """The bin of a number: dyadic, or of a public width.
 
-    Parameters
-    ----------
-    width : float or None
-        Key i holds (offset + (i - 1/2) width, offset + (i + 1/2) width]; None: key i holds 2^i < |x| <= 2^(i + 1).
-    offset : float
-        Centre of bin 0.
-
-    Raises
-    ------
-    InputError
-        A width that is not positive and finite, or an offset that is not finite.
+    Key i holds (offset + (i - 1/2) width, offset + (i + 1/2) width]; with width None, it holds 2^i < |x| <= 2^(i + 1).
 
     Guarantees
     ----------
@@ -74,15 +63,8 @@ class BinRule:
 class BinTable:
     """The counts of one thread. `count` and `insert` add to them; `collected` returns them.
 
-    Parameters
-    ----------
-    words : int
-        Entries of a key: 1 for `count`, up to WORDS_MAX for tuples.
-    tables : int
-        How many tables share the memory for dense windows.
-    slots : int or None
-        Most slots of the hash table, a power of two of at least LEAST_SLOTS. A full table is written to a list of keys and counts,
-        and emptied: the list takes no more memory than the keys themselves. None: as many slots as the keys need.
+    A key has so many words, 1 for `count`, and `tables` share the memory for dense windows. A hash table of `slots`, a power of two
+    of at least LEAST_SLOTS, is written to a list when it is full: that takes no more memory than the keys. None: it grows.
     """
 
     __slots__ = (

@@ -87,12 +87,8 @@ def report_integers(
     rows: npt.NDArray[Any], law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], *, first: int = 0
 ) -> None:
     """out (n, dim) int32 = reports number first ... first + n - 1 of a key, of rows (n, dim), float64."""
-    pointer, stride = _rows(rows, law)
     _cbuf.expect("out", out, np.int32, rows.shape)
-    claw, work = workspace(law)
-    _cbuf.check(
-        lib.fpp_reports_f64(pointer, rows.shape[0], stride, claw, _key(key), first, work, _cbuf.out(out.reshape(-1)))
-    )
+    _report(lib.fpp_reports_f64, rows, law, (), key, first, out)
 
 
 def report_seeds(
@@ -105,35 +101,26 @@ def report_seeds(
     most_trials: int = 1 << 24,
 ) -> None:
     """out (n, 32) uint8 = the same as seeds, each the first proposal that is taken."""
-    pointer, stride = _rows(rows, law)
     _cbuf.expect("out", out, np.uint8, (rows.shape[0], SEED_BYTES))
-    claw, work = workspace(law)
-    _cbuf.check(
-        lib.fpp_report_seeds_f64(
-            pointer, rows.shape[0], stride, claw, law.tail, most_trials, _key(key), first, work,
-            _cbuf.out(out.reshape(-1)),
-        )
-    )  # fmt: skip
+    _report(lib.fpp_report_seeds_f64, rows, law, (law.tail, most_trials), key, first, out)
 
 
 def report_codes(
     rows: npt.NDArray[Any], law: CodeLaw, key: bytes, out: npt.NDArray[np.uint8], *, first: int = 0
 ) -> None:
     """out (n, 10) uint8 = for each row the number of a fresh book, and that of one of its words."""
-    pointer, stride = _rows(rows, law.vectors)
     _cbuf.expect("out", out, np.uint8, (rows.shape[0], CODE_BYTES))
-    claw, work = workspace(law.vectors)
     book = _cbuf.new("fpp_report_book *", (law.words, law.chosen, law.miss))
-    _cbuf.check(
-        lib.fpp_report_codes_f64(
-            pointer, rows.shape[0], stride, claw, book, _key(key), first, work, _cbuf.out(out.reshape(-1))
-        )
-    )
+    _report(lib.fpp_report_codes_f64, rows, law.vectors, (book,), key, first, out)
 
 
-def _rows(rows: npt.NDArray[Any], law: ReportLaw) -> tuple[Any, int]:
+def _report(
+    call: Any, rows: npt.NDArray[Any], law: ReportLaw, more: tuple[Any, ...], key: bytes, first: int, out: Any
+) -> None:
+    """The call of C for rows (n, dim), whose law is followed by `more`."""
     if rows.dtype != np.float64:
         raise KernelError("reports are made of native float64 rows")
-    if rows.flags.c_contiguous and rows.flags.aligned and rows.shape[1:] == (law.dim,):
-        return ffi.from_buffer("double[]", rows), law.dim  # a third of the time of what follows
-    return _cbuf.rows(rows, law.dim)
+    pointer, stride = _cbuf.rows(rows, law.dim)
+    claw, work = workspace(law)
+    into = _cbuf.out(out.reshape(-1))
+    _cbuf.check(call(pointer, rows.shape[0], stride, claw, *more, _key(key), first, work, into))

@@ -68,7 +68,6 @@ def workspace(law: ReportLaw) -> tuple[Any, Any]:
 # Batches of reports as bytes (C); `csrc/wire.c` says which bytes.
 
 VERSION = 1
-HEADER_BYTES: int = lib.FPP_REPORT_HEADER_BYTES
 # The forms of reports and the bytes of each; 0: integers for each column.
 FORMS = {"direct": 0, "selection": 1, "codes": 2}
 WIDTHS: tuple[int, ...] = (0, lib.FPP_SEED_BYTES, lib.FPP_CODE_BYTES)
@@ -108,11 +107,7 @@ def batch_write(header: BatchHeader, payload: npt.NDArray[Any]) -> bytes:
 
 
 def _as_struct(header: BatchHeader) -> Any:
-    fields = (
-        header.dim, header.count, header.gaussian, header.form, header.ball, header.log2_grid, header.entry_bytes,
-        header.threshold, header.logit, header.radius, header.epsilon,
-    )  # fmt: skip
-    return _cbuf.new("fpp_report_header *", fields)
+    return _cbuf.new("fpp_report_header *", [getattr(header, name) for name in BatchHeader.__slots__])
 
 
 def batch_size(header: BatchHeader) -> int:
@@ -124,10 +119,7 @@ def batch_header(data: bytes) -> BatchHeader:
     """The header of the batch that `data` begins with; InputError if it does not begin with a whole one."""
     cheader = _cbuf.new("fpp_report_header *")
     _read(lib.fpp_report_batch_read(ffi.from_buffer("uint8_t[]", data), len(data), cheader))
-    return BatchHeader(
-        cheader.dim, cheader.count, cheader.kind, cheader.form, cheader.ball, cheader.log2_grid, cheader.entry_bytes,
-        cheader.threshold, cheader.logit, cheader.radius, cheader.epsilon,
-    )  # fmt: skip
+    return BatchHeader(*(getattr(cheader, name) for name, _ in ffi.typeof("fpp_report_header").fields))
 
 
 def batch_payload(data: bytes) -> npt.NDArray[Any]:

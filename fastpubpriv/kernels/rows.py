@@ -19,23 +19,13 @@ from fastpubpriv.row_maps import ColumnBox, RowMap
 
 def _map_table(row_map: RowMap) -> Any:
     """The C side of a map."""
-    center, matrix, offset = [
-        ffi.NULL if v is None else ffi.from_buffer("double[]", v)
-        for v in (row_map.center, row_map.matrix, row_map.offset)
-    ]
-    kind = row_map.kind._value_
-    return _cbuf.new(
-        "fpp_row_map *",
-        (
-            row_map.dim, row_map.out_dim, row_map.quant_bound, kind,
-            center, matrix, offset, row_map.inv_step, row_map.limit,
-        ),
-    )  # fmt: skip
+    m = row_map
+    arrays = [ffi.NULL if v is None else ffi.from_buffer("double[]", v) for v in (m.center, m.matrix, m.offset)]
+    numbers = m.dim, m.out_dim, m.quant_bound, m.kind._value_
+    return _cbuf.new("fpp_row_map *", (*numbers, *arrays, m.inv_step, m.limit))
 
 
-# Private rows to exact integers: column sums, Gram matrices, quantised rows and shell counts (C, one thread, no GIL).
-
-GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX
+# Column sums, Gram matrices, quantised rows and shell counts (C, one thread, no GIL).
 
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
@@ -143,10 +133,7 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
 def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: IntArray) -> None:
     """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64; no chunk is written."""
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
-    x, stride = _cbuf.rows(chunk, box.dim)
-    table, cmap = _table(box), _map_table(row_map)
-    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
-    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
+    *given, work = _boxed(chunk, box, row_map)
     _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
 
 
@@ -156,11 +143,16 @@ def boxed_shell_counts(
     """counts (n_edges + 1,) += rows of the boxed chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
     _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
-    x, stride = _cbuf.rows(chunk, box.dim)
-    table, cmap = _table(box), _map_table(row_map)
-    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
-    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
+    *given, work = _boxed(chunk, box, row_map)
     _cbuf.check(lib.fpp_boxed_shell_counts(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
+
+
+def _boxed(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap) -> tuple[Any, ...]:
+    """Pointer, whether it is of float32, rows, stride, box, map and workspace for C."""
+    x, stride = _cbuf.rows(chunk, box.dim)
+    cmap = _map_table(row_map)
+    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
+    return x, int(chunk.itemsize == 4), chunk.shape[0], stride, _table(box), cmap, work
 
 
 def _table(box: ColumnBox) -> Any:

@@ -1,8 +1,7 @@
 """Rows down a cluster tree, and what reaches its leaves and targets (C, one thread, no GIL).
 
-Where earlier passes have found out how far the rows of an array go, one call moves them on, puts a block of them together and adds
-it up while it is in the second cache. Elsewhere rows go down the tree, are put together, and are added up one target after another:
-the same integers.
+Rows are put together by target and added up one target after another. Where earlier passes have found out how far the rows of an
+array go, they go on from there: the same integers.
 """
 
 from __future__ import annotations
@@ -29,13 +28,7 @@ _WORTH_KEEPING = 1 << 14  # rows
 
 
 class Members:
-    """The rows of a chunk that reach one node of a cluster tree: what a release with `only=` works on.
-
-    Parameters
-    ----------
-    row_tree : RowTree
-        With a single target.
-    """
+    """The rows of a chunk that reach the single target of a tree: what a release with `only=` works on."""
 
     __slots__ = ("lineage", "row_tree")
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, directions, integers, length_limit, payload_form
+from fastpubpriv.local.randomizers import Randomizer, Reports, directions, integers, length_limit, payload_form
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources import Executor, Query, Rows, private_rows
@@ -135,10 +134,7 @@ def _together(*layers: _Layer) -> _Layer:
     return whole, total.astype(_COUNT)
 
 
-# Sums of reports that can be added to, merged and stored: a server keeps these, and forgets the reports.
-
-# ---- Columns of different units in one ball: shifted and scaled by public rows before they are reported, and back
-# afterwards
+# Columns of different units in one ball: shifted and scaled by public rows before they are reported, and back afterwards.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,7 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import report_codes
 from fastpubpriv.local.aggregate import NAME_BYTES, Aggregator, Users, hashed_names
-from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, payload_form
+from fastpubpriv.local.randomizers import Randomizer, Reports, payload_form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.base import Chunk

@@ -19,13 +19,10 @@ from fastpubpriv.kernels.report_codes import code_integers
 from fastpubpriv.keys import KeySource
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap
-from fastpubpriv.local.randomizers import GRID, Randomizer
-from fastpubpriv.local.reports import Reports
+from fastpubpriv.local.randomizers import GRID, Randomizer, Reports
 from fastpubpriv.release.reports import release_codes
 from fastpubpriv.row_maps import CodeLaw, ReportLaw
 from fastpubpriv.sources import Rows
-
-# The three families of local randomizers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +201,7 @@ class Duchi(Randomizer):
         return caps.cap_of(self.dim, 0.0, epsilon)
 
 
-# Reports of a few bits: the number of a word in a book of random vectors that the report itself names.
-
-# ---- The choice of a word from a book of random vectors: its best parameters, and how far its report leans to the
-# row
+# ---- Reports of a few bits: the number of a word in a book of random vectors that the report itself names.
 
 MISS_BITS = 62
 _NODES = 4000
@@ -335,23 +329,15 @@ class SubsetSelection(Randomizer):
     book: CodeLaw = field(init=False, repr=False, compare=False)
 
     def _design(self, epsilon: float) -> None:
-        settle = object.__setattr__
-        settle(self, "words", validation.integer("words", self.words, minimum=2, maximum=WORDS_MAX))
-        if self.words * self.dim > _MOST_ENTRIES:
-            raise InputError(f"a book of {self.words} words of {self.dim} columns is too large: pass fewer words")
-        chosen = self.chosen
-        if chosen is None:
-            chosen = best_chosen(self.dim, self.words, epsilon)
-        chosen = validation.integer("chosen", chosen, minimum=1, maximum=self.words // 2)
-        settle(self, "chosen", chosen)
-        miss = miss_of(self.words, chosen, epsilon)
-        cap = cap_of_book(self.dim, self.words, chosen, miss)
+        words = validation.integer("words", self.words, minimum=2, maximum=WORDS_MAX)
+        if words * self.dim > _MOST_ENTRIES:
+            raise InputError(f"a book of {words} words of {self.dim} columns is too large: pass fewer words")
+        chosen = best_chosen(self.dim, words, epsilon) if self.chosen is None else self.chosen
+        chosen = validation.integer("chosen", chosen, minimum=1, maximum=words // 2)
+        miss = miss_of(words, chosen, epsilon)
+        cap = cap_of_book(self.dim, words, chosen, miss)
         if not cap.scale > 0.0:
-            raise InputError(
-                f"epsilon = {epsilon:g} is too small for a report of {self.words} words: pass more of either"
-            )
-        settle(self, "cap", cap)
-        settle(self, "log2_grid", GRID)
+            raise InputError(f"epsilon = {epsilon:g} is too small for a report of {words} words: pass more of either")
         law = ReportLaw(
             dim=self.dim,
             gaussian=False,
@@ -361,8 +347,8 @@ class SubsetSelection(Randomizer):
             miss=0.5,
             radius=self.radius,
         )
-        settle(self, "law", law)
-        settle(self, "book", CodeLaw(words=self.words, chosen=chosen, miss=miss, vectors=law))
+        book = CodeLaw(words=words, chosen=chosen, miss=miss, vectors=law)
+        self._settle(words=words, chosen=chosen, cap=cap, log2_grid=GRID, law=law, book=book)
 
     @property
     def normals(self) -> float:

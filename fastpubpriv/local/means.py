@@ -14,8 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.public_facts import Moments, clipping_std, directions_of, row_norms, shortened
-from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports
+from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources import public_rows
@@ -133,29 +132,18 @@ def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: Moments,
     second, spread = randomizer.second_moment, moments.variance
     if target == "empirical":
         n = n_reports + n_pub
-        noise, share = max(second - moments.square, 0.0), n_reports / n
-        return LocalError(
-            private_error=noise / n_reports if n_reports else math.inf,
-            public_error=0.0 if n_pub else math.inf,
-            weight=share,
-            mean_squared_error=noise * n_reports / n**2,
-        )
-    from_reports = (second - moments.mean_square) / n_reports if n_reports else math.inf
-    public = spread / n_pub if n_pub else math.inf
-    if not n_reports or not n_pub:
-        return LocalError(
-            private_error=from_reports,
-            public_error=public,
-            weight=1.0 if n_reports else 0.0,
-            mean_squared_error=min(from_reports, public),
-        )
-    total = from_reports + public
-    return LocalError(
-        private_error=from_reports,
-        public_error=public,
-        weight=public / total,
-        mean_squared_error=from_reports * (public / total),
-    )
+        noise = max(second - moments.square, 0.0)
+        reported, public = noise / n_reports if n_reports else math.inf, 0.0 if n_pub else math.inf
+        weight, error = n_reports / n, noise * n_reports / n**2
+    else:
+        reported = (second - moments.mean_square) / n_reports if n_reports else math.inf
+        public = spread / n_pub if n_pub else math.inf
+        if n_reports and n_pub:
+            weight = public / (reported + public)
+            error = reported * weight
+        else:
+            weight, error = 1.0 if n_reports else 0.0, min(reported, public)
+    return LocalError(private_error=reported, public_error=public, weight=weight, mean_squared_error=error)
 
 
 def estimate_mean(

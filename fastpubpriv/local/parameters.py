@@ -50,7 +50,12 @@ class Cap:
     @property
     def epsilon(self) -> float:
         """|logit p + ln((1 - q) / q)|: the exact privacy of the cap."""
-        return abs(self.logit + log_rest(self.log_mass) - self.log_mass)
+        return abs(self.log_ratio)
+
+    @property
+    def log_ratio(self) -> float:
+        """Of the densities of a report inside of the cap and outside: `epsilon` with its sign."""
+        return self.logit + log_rest(self.log_mass) - self.log_mass
 
     @property
     def probability(self) -> float:

@@ -14,8 +14,6 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 
-# What public rows tell in the local model: a norm bound, the moments of a row, and what shortening takes from the mean.
-
 # What rows beyond the bound lose is told from the longest public ones, of which none is beyond the longest. Under a tail that
 # falls off exponentially four are the fewest that cover it in 95 % of draws (three 92 %: `covered` in test_training.py).
 TOLD_BY = 4

@@ -1,30 +1,34 @@
-"""Local randomizers: what a user sends instead of a vector. PrivUnit, PrivUnitG and Duchi's, for the sphere and for balls."""
+"""Local randomizers and their reports: what a user sends instead of a vector, as arrays and as bytes.
+
+PrivUnit, PrivUnitG and Duchi's, for the sphere and for balls.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.report_codes import FORMS as REPORT_FORMS
-from fastpubpriv.kernels.report_codes import WIDTHS, BatchHeader
+from fastpubpriv.kernels import report_codes
+from fastpubpriv.kernels.report_codes import BatchHeader, code_integers, seed_integers
 from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.local import parameters as caps
-from fastpubpriv.local.parameters import Cap, log_rest
+from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.public_facts import public_norm_bound
-from fastpubpriv.local.reports import Reports, header_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.privacy.budgets import DELTA_MIN
 from fastpubpriv.privacy.calibrated_budget import pure_slack
 from fastpubpriv.release.reports import release_reports, report_keys
+from fastpubpriv.results.base import read_only
 from fastpubpriv.row_maps import ReportLaw
 from fastpubpriv.sources import Rows, private_rows, public_rows
 from fastpubpriv.threads.guard import name_argument
@@ -58,7 +62,7 @@ def direct_error(dim: int, log2_grid: int, cap: Cap, *, gaussian: bool) -> float
 
 def seed_error(dim: int, cap: Cap, *, gaussian: bool) -> float:
     """Bound on what the computed test of a seed adds to epsilon: the mass that it accepts depends a little on the row."""
-    ratio = math.exp(-(cap.logit + log_rest(cap.log_mass) - cap.log_mass))
+    ratio = math.exp(-cap.log_ratio)
     mass = math.exp(cap.log_mass)
     accepted = mass + (1.0 - mass) * ratio
     error = (2.0 * dim + 64.0) * _UNIT + 2.0**-39
@@ -77,13 +81,6 @@ def _density(dim: int, threshold: float) -> float:
     alpha = 0.5 * (dim - 1)
     log_beta = 0.5 * math.log(math.pi) + math.lgamma(alpha) - math.lgamma(alpha + 0.5)
     return math.exp((alpha - 1.0) * math.log1p(-threshold * threshold) - log_beta)
-
-
-def expected_proposals(cap: Cap) -> float:
-    """1 / (q + (1 - q) e^-epsilon)."""
-    gap = cap.logit + log_rest(cap.log_mass) - cap.log_mass
-    mass = math.exp(cap.log_mass)
-    return 1.0 / (mass + (1.0 - mass) * math.exp(-gap))
 
 
 DIM_MAX = 1 << 20
@@ -134,26 +131,40 @@ class Randomizer:
     header: BatchHeader = field(init=False, repr=False, compare=False)
 
     gaussian: ClassVar[bool] = False
-    needs_bound: ClassVar[bool] = False
 
     def __post_init__(self, x_pub: Any) -> None:
-        settle = object.__setattr__
-        settle(self, "dim", validation.integer("dim", self.dim, minimum=1, maximum=DIM_MAX))
+        dim = validation.integer("dim", self.dim, minimum=1, maximum=DIM_MAX)
         epsilon = validation.positive("epsilon", self.epsilon)
         if not caps.EPSILON_MIN <= epsilon <= caps.EPSILON_MAX:
             raise InputError(f"epsilon must lie in [2^-20, {caps.EPSILON_MAX:g}], got {epsilon:g}")
-        settle(self, "epsilon", epsilon)
-        settle(self, "norm_bound", _norm_bound(self.norm_bound, x_pub, self.dim))
+        self._settle(dim=dim, epsilon=epsilon, norm_bound=_norm_bound(self.norm_bound, x_pub, dim))
         self._design(epsilon)
-        settle(self, "header", header_of(self))
+        header = BatchHeader(
+            dim=self.dim,
+            count=0,
+            gaussian=int(self.gaussian),
+            form=report_codes.FORMS[self.form],
+            ball=int(self.norm_bound is not None),
+            log2_grid=self.log2_grid,
+            entry_bytes=self.entry_bytes,
+            threshold=self.cap.threshold,
+            logit=self.cap.logit,
+            radius=self.radius,
+            epsilon=self.epsilon,
+        )
+        self._settle(header=header)
+
+    def _settle(self, **fields: Any) -> None:
+        """Write fields of this frozen value, while it is made."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def _design(self, epsilon: float) -> None:
         """Settle the parameters for arguments that have been checked."""
-        settle = object.__setattr__
         validation.choice("form", self.form, FORMS)
         draft = self._cap(epsilon)
         opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
-        settle(self, "log2_grid", GRID + max(0, math.floor(-0.5 * math.log2(opening))))
+        self._settle(log2_grid=GRID + max(0, math.floor(-0.5 * math.log2(opening))))
         lost = caps.SAFETY * max(1.0, epsilon) + self._floating(draft)
         if not lost <= 0.5 * epsilon:
             raise InputError(
@@ -161,22 +172,20 @@ class Randomizer:
                 f"pass at least {2.0 * lost:.2g}"
             )
         design = min(epsilon, draft.epsilon) - lost
-        settle(self, "cap", self._made(draft.threshold, caps.logit_for(design, draft.log_mass)))
+        gamma, logit = draft.threshold, caps.logit_for(design, draft.log_mass)
+        self._settle(cap=caps.tail_of(gamma, logit) if self.gaussian else caps.cap_of(self.dim, gamma, logit))
         if self.form == "selection" and not self.proposals <= MOST_PROPOSALS:
             raise InputError(
                 f"form='selection' at epsilon = {epsilon:g} would try {self.proposals:.2g} seeds for each report, at most "
                 f"{MOST_PROPOSALS:g} are allowed: pass form='direct', or a smaller epsilon"
             )
-        settle(self, "law", self._law())
+        self._settle(law=self._law())
         if self.form == "direct":
-            settle(self, "entry_bytes", self._entry_bytes())
+            self._settle(entry_bytes=self._entry_bytes())
 
     def _cap(self, epsilon: float) -> Cap:
         """The cap for a privacy of epsilon in real arithmetic."""
         raise InputError("a Randomizer is made as a PrivUnit, a PrivUnitG or a Duchi")
-
-    def _made(self, threshold: float, logit: float) -> Cap:
-        return caps.tail_of(threshold, logit) if self.gaussian else caps.cap_of(self.dim, threshold, logit)
 
     def _floating(self, cap: Cap) -> float:
         """What floating point may add to epsilon."""
@@ -189,8 +198,7 @@ class Randomizer:
         tail = 0.5
         if self.form == "selection":
             # Rounded up: fewer seeds are then refused, never more.
-            log_ratio = self.cap.logit + caps.log_rest(self.cap.log_mass) - self.cap.log_mass
-            tail = min(math.exp(-log_ratio) * (1.0 + 1e-12), math.nextafter(1.0, 0.0))
+            tail = min(math.exp(-self.cap.log_ratio) * (1.0 + 1e-12), math.nextafter(1.0, 0.0))
         return ReportLaw(
             dim=self.dim,
             gaussian=self.gaussian,
@@ -234,12 +242,13 @@ class Randomizer:
     @property
     def proposals(self) -> float:
         """Seeds that form="selection" tries for a report, on average."""
-        return expected_proposals(self.cap)
+        mass = math.exp(self.cap.log_mass)  # 1 / (q + (1 - q) e^-epsilon)
+        return 1.0 / (mass + (1.0 - mass) * math.exp(-self.cap.log_ratio))
 
     @property
     def report_bytes(self) -> int:
         """Bytes of one report, without the header of its batch."""
-        return WIDTHS[REPORT_FORMS[self.form]] or self.dim * self.entry_bytes
+        return report_codes.WIDTHS[report_codes.FORMS[self.form]] or self.dim * self.entry_bytes
 
     @property
     def normals(self) -> float:
@@ -359,3 +368,152 @@ def _as_matrix(rows: Any) -> Any:
     if isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
         return [list(rows)]
     return rows
+
+
+# ---- Reports: what users send, as arrays and as bytes
+
+
+class Reports:
+    """A batch of reports of one randomizer; safe to send and to store. Made by `privatize` or `from_bytes`.
+
+    Attributes
+    ----------
+    randomizer : Randomizer
+        What drew them.
+    payload : (n, dim) int32; (n, 32) uint8 where the form is "selection", (n, 10) where it is "codes"
+        The reports, read-only.
+    private : bool
+        False if the coins came from a seed. Bytes do not tell: reports read from bytes say True.
+
+    Guarantees
+    ----------
+    Whatever the bytes of a report are, its vector is no longer than `radius` / `scale` (PrivUnitG: than a public bound), so one
+    hostile report moves a mean by no more than an honest one could.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.local import PrivUnit, Reports
+    >>> randomizer = PrivUnit(3, epsilon=2.0)
+    >>> message = randomizer.privatize(np.zeros((5, 3))).to_bytes()  # what leaves the device
+    >>> reports = Reports.from_bytes(message, randomizer=randomizer)
+    >>> len(reports), reports.payload.shape
+    (5, (5, 3))
+    """
+
+    __slots__ = ("payload", "private", "randomizer")
+
+    def __init__(self, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool = True) -> None:
+        width, dtype = payload_form(randomizer)
+        if payload.ndim != 2 or payload.shape[1] != width or payload.dtype != dtype:
+            raise InputError(f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}")
+        self.randomizer = randomizer
+        self.payload = read_only(payload)
+        self.private = private
+
+    @classmethod
+    def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
+        """Reports as `release_reports` gives them."""
+        payload.flags.writeable = False
+        made = cls.__new__(cls)  # the kernel's own array: not looked at again, and not copied
+        made.randomizer, made.payload, made.private = randomizer, payload, private
+        return made
+
+    def __len__(self) -> int:
+        return int(self.payload.shape[0])
+
+    def __getitem__(self, index: slice) -> Reports:
+        """Some of the reports; an integer gives a batch of one."""
+        if not isinstance(index, slice):
+            number = range(len(self))[index]
+            index = slice(number, number + 1)
+        return Reports(self.randomizer, self.payload[index], private=self.private)
+
+    def __repr__(self) -> str:
+        flag = "" if self.private else ", private=False"
+        return (
+            f"Reports(n={len(self)}, randomizer={type(self.randomizer).__name__}, cost={self.randomizer.cost!r}{flag})"
+        )
+
+    def vectors(self) -> FloatArray:
+        """What the reports stand for: (n, dim) float64, each an unbiased estimate of its row (or of its unit vector)."""
+        randomizer = self.randomizer
+        result: FloatArray = directions(randomizer, integers(randomizer, self.payload))
+        result *= randomizer.radius / randomizer.scale
+        return result
+
+    def to_bytes(self) -> bytes:
+        """The batch as bytes, for any machine: a public header, and `report_bytes` for each report."""
+        return report_codes.batch_write(self.randomizer.header, self.payload)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
+        """Read a batch that `to_bytes` wrote.
+
+        Parameters
+        ----------
+        data : bytes
+            From anybody: nothing in it is believed.
+        randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
+            That the reports must come from, with the same arguments.
+
+        Returns
+        -------
+        Reports
+
+        Raises
+        ------
+        InputError
+            The bytes are cut short, changed, foreign, of another version, or from another randomizer.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InputError(f"reports are read from bytes, got {type(data).__name__}")
+        data = bytes(data)
+        found = report_codes.batch_header(data)
+        if report_codes.batch_size(found) != len(data):
+            raise InputError("these bytes hold more than one batch of reports: pass each one by itself")
+        if replace(found, count=0) != randomizer.header:
+            raise InputError(
+                "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
+            )
+        return cls(randomizer, report_codes.batch_payload(data))
+
+
+def payload_form(randomizer: Randomizer) -> tuple[int, Any]:
+    """Columns and type of the arrays that hold its reports."""
+    width = report_codes.WIDTHS[report_codes.FORMS[randomizer.form]]
+    return (width, np.uint8) if width else (randomizer.dim, np.int32)
+
+
+def integers(randomizer: Randomizer, payload: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    """The integer vectors (n, dim) of reports."""
+    if randomizer.form == "direct":
+        return payload
+    out = np.empty((len(payload), randomizer.dim), dtype=np.int32)
+    if randomizer.form == "codes":
+        code_integers(np.ascontiguousarray(payload), randomizer.law, out)
+    else:
+        seed_integers(np.ascontiguousarray(payload), randomizer.law, out)
+    return out
+
+
+def length_limit(randomizer: Randomizer) -> float:
+    """PrivUnitG: reports are shortened to this length, which an honest one passes with probability below 1e-30."""
+    return math.sqrt(randomizer.dim) + 13.0 + randomizer.cap.threshold
+
+
+def directions(randomizer: Randomizer, whole: npt.NDArray[np.int32]) -> FloatArray:
+    """Unit vectors (n, dim) of integer reports, zeros for zeros; PrivUnitG: the vectors, shortened to the limit."""
+    wide = whole.astype(np.int64)
+    # In parts that no sum can overflow: the same bits in any company.
+    high, low = wide >> 16, wide & 65535
+    parts = [
+        np.sum(a * b, axis=1, dtype=np.int64).astype(np.float64) for a, b in ((high, high), (high, low), (low, low))
+    ]
+    norms = np.sqrt(parts[0] * 2.0**32 + parts[1] * 2.0**17 + parts[2])
+    if randomizer.gaussian:
+        grid = math.ldexp(1.0, -randomizer.log2_grid)
+        factor = grid * np.minimum(1.0, length_limit(randomizer) / np.maximum(norms * grid, 1.0))
+    else:
+        factor = np.where(norms > 0.0, 1.0 / np.maximum(norms, 1.0), 0.0)
+    return wide * factor[:, None]

@@ -8,6 +8,7 @@ SystemExit and MemoryError: the code that raises an exception chooses its text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from fastpubpriv import errors
@@ -51,22 +52,23 @@ def reraise(error: BaseException) -> NoReturn:
 
 def call_guarded(call: Callable[..., T], message: str = READING_FAILED, *, given: tuple[Any, ...] = ()) -> T:
     """Return call(*given), for code of this library; any other exception becomes InputError(message) and leaves no trace."""
-    try:
-        return call(*given)
-    except BaseException as error:
-        failure = error if passes(error) else replace_error(error, message)
-    try:
-        reraise(failure)
-    finally:
-        del failure  # as above
+    return _called(partial(call, *given), lambda error: error if passes(error) else replace_error(error, message))
 
 
 def call_foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
     """Return call(), for code that is not ours; every exception is replaced, also one of our classes: that code chose its text."""
+    return _called(call, lambda error: replace_error(error, message))
+
+
+def _called(
+    call: Callable[[], T],
+    replaced: Callable[[BaseException], BaseException],
+    kind: type[BaseException] = BaseException,
+) -> T:
     try:
         return call()
-    except BaseException as error:
-        failure = replace_error(error, message)
+    except kind as error:
+        failure = replaced(error)
     try:
         reraise(failure)
     finally:
@@ -86,14 +88,11 @@ def attempt(call: Callable[[], T]) -> T | None:
 
 def name_argument(argument: str, call: Callable[[], T]) -> T:
     """Return call(); an InputError of this library gets the name of the argument in front of its text."""
-    try:
-        return call()
-    except InputError as error:
-        failure = InputError(f"{argument}: {error}") if passes(error) else replace_error(error)
-    try:
-        reraise(failure)
-    finally:
-        del failure  # as above
+
+    def named(error: BaseException) -> BaseException:
+        return InputError(f"{argument}: {error}") if passes(error) else replace_error(error)
+
+    return _called(call, named, InputError)
 
 
 def iterate_guarded(iterator: Iterator[Any]) -> Iterator[Any]:

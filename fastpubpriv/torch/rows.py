@@ -1,15 +1,21 @@
-"""Gradients of a module by rows, through Opacus; and the rows themselves, of which only the form is ever looked at."""
+"""Gradients of a module by rows, through Opacus, and their released sum; and the rows, of which only the form is ever looked at."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.rows import rows_sum
+from fastpubpriv.mechanisms.gradients import Gradient, whole_row_map
+from fastpubpriv.row_maps import RowMap
+from fastpubpriv.sources import Query
+from fastpubpriv.sources.base import Chunk
 
 _PIECE = 1 << 25  # numbers of gradients of single rows held at a time
 
@@ -134,17 +140,57 @@ class RowGradients:
         return found.detach().cpu().numpy()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleGradient(Gradient):
+    """Gradients of a module's loss by rows of a table; rows are asked for by position."""
+
+    rows_of: RowGradients
+    table: Table
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `Gradient.shape`."""
+        return (self.rows_of.size,)
+
+    def query(self, grid: Any, clip_norm: float) -> Query:
+        """See `Gradient.query`."""
+        return ModuleGradientQuery(self.rows_of, self.table, whole_row_map(self.rows_of.size, grid, clip_norm))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleGradientQuery(Query):
+    """Sum of the integer gradients of the rows at given positions."""
+
+    rows_of: RowGradients
+    table: Table
+    row_map: RowMap
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.row_map.dim, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
+        """See `Query.add`."""
+        places = chunk[:, 0].astype(np.int64)
+        for begin in range(0, len(places), self.rows_of.piece):
+            x, y, counts = self.table.rows(places[begin : begin + self.rows_of.piece], self.rows_of)
+            found = self.rows_of.gradients(x, y)
+            found[~counts] = 0.0
+            rows_sum(found, self.row_map, accumulators[0])
+
+
 class PublicBatches:
     """Fresh public rows in each step, and their gradient."""
 
-    def __init__(self, torch: Any, table: Table, size: int, clip_norm: float, form: str) -> None:
+    def __init__(self, torch: Any, rows_of: RowGradients, table: Table, size: int, clip_norm: float, form: str) -> None:
         self._torch, self._table, self._size, self._clip_norm, self._form = torch, table, size, clip_norm, form
+        self.rows_of, self.n = rows_of, table.n
         # Which public rows a step takes is public: a fixed seed.
         self._generator = torch.Generator().manual_seed(0)
-        self.n = table.n
 
-    def gradient(self, rows_of: RowGradients) -> FloatArray:
+    def gradient(self) -> FloatArray:
         """The mean gradient of a fresh batch, (size,)."""
+        rows_of = self.rows_of
         places = self._torch.randperm(self.n, generator=self._generator)[: self._size].numpy()
         total = np.zeros(rows_of.size)
         for begin in range(0, len(places), rows_of.piece):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -15,10 +14,10 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.gradients import SampledGradientSum
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
-from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
+from fastpubpriv.privacy.calibration import sampled_sum_grid
+from fastpubpriv.privacy.events import SampledGaussianEvent
 from fastpubpriv.sources import private_rows
-from fastpubpriv.torch.gradients import ModuleGradient
-from fastpubpriv.torch.rows import PublicBatches, RowGradients, Table, import_torch
+from fastpubpriv.torch.rows import ModuleGradient, PublicBatches, RowGradients, Table, import_torch
 
 PUBLIC_GRADIENTS = ("raw", "clip", "sphere")
 
@@ -154,9 +153,10 @@ def make_semi_private(
     )
     left_epsilon, left_delta = run.account.approx_left
     grid = sampled_sum_grid(left_epsilon, left_delta, sampling, steps=count, dim=rows_of.size, n=hidden.n)
-    descent = Descent(optimizer, rows_of, norm, size, weight)
-    public_batches = PublicBatches(torch, shown, public_size, norm, public_gradient)
-    return SemiPrivateTraining(run, grid, hidden, public_batches, descent, count)
+    public_batches = PublicBatches(torch, rows_of, shown, public_size, norm, public_gradient)
+    gradient = ModuleGradient(rows_of=rows_of, table=hidden)
+    measurement = SampledGradientSum(gradient=gradient, clip_norm=norm, grid=grid)
+    return SemiPrivateTraining(run, measurement, public_batches, optimizer, count, size, weight)
 
 
 class SemiPrivateTraining:
@@ -198,9 +198,11 @@ class SemiPrivateTraining:
     arithmetic: ClassVar[str] = "real"
 
     def __init__(
-        self, run: Any, grid: SampledGrid, hidden: Table, public: PublicBatches, descent: Descent, steps: int
-    ) -> None:
-        self._run, self._grid, self._hidden, self._public, self._descent = run, grid, hidden, public, descent
+        self, run: Any, measurement: SampledGradientSum, public: PublicBatches, optimizer: Any,
+        steps: int, batch_rows: int, priv_weight: float,
+    ) -> None:  # fmt: skip
+        self._run, self._measurement, self._public, self._optimizer = run, measurement, public, optimizer
+        self._batch_rows, self._priv_weight = batch_rows, priv_weight
         self.steps, self.steps_done = steps, 0
 
     def __repr__(self) -> str:
@@ -221,21 +223,34 @@ class SemiPrivateTraining:
             raise BudgetError(
                 f"all {self.steps} steps that the budget was for have been made; prepare another training"
             )
-        public = self._public.gradient(self._descent.rows_of)
+        public = self._public.gradient()
         if not self.steps_done:
             if not np.isfinite(public).all():
                 raise InputError("the gradient of the public rows is not finite at the first step; nothing was spent")
             self._run.account.open()
-        event = self._grid.event if not self.steps_done else self._grid.event.later
+        event = self._event if not self.steps_done else self._event.later
         self.steps_done += 1  # also where the step fails: it has been paid for, and cannot be made again
-        gradient = ModuleGradient(rows_of=self._descent.rows_of, table=self._hidden)
-        measurement = SampledGradientSum(gradient=gradient, clip_norm=self._descent.clip_norm, grid=self._grid)
         with np.errstate(all="ignore"):
-            released = self._run.release(measurement, name=f"step {self.steps_done}", cost=event)
-            self._descent.move(released.value, np.where(np.isfinite(public), public, 0.0))
+            released = self._run.release(self._measurement, name=f"step {self.steps_done}", cost=event)
+            self._move(released.value, np.where(np.isfinite(public), public, 0.0))
         if self.steps_done == self.steps:
-            self._descent.rows_of.close()
+            self._public.rows_of.close()
         return self.steps_done
+
+    def _move(self, total: FloatArray, public: FloatArray) -> None:
+        """Set alpha total / K + (1 - alpha) public as the gradient, and let the optimizer make its step."""
+        joint = self._priv_weight * total / self._batch_rows + (1.0 - self._priv_weight) * public
+        begin = 0
+        for p in self._public.rows_of.parameters:
+            part = joint[begin : begin + p.numel()].reshape(tuple(p.shape))
+            p.grad = p.new_tensor(part)
+            begin += p.numel()
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    @property
+    def _event(self) -> SampledGaussianEvent:
+        return self._measurement.grid.event
 
     @property
     def spent(self) -> Any:
@@ -250,42 +265,19 @@ class SemiPrivateTraining:
     @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise on the sum of gradients, over `clip_norm`."""
-        return self._grid.event.noise_multiplier
+        return self._event.noise_multiplier
 
     @property
     def epsilon_add_remove(self) -> float:
         """The epsilon of the same noise, batches and delta when a row is added or removed: what Opacus's accountants state."""
-        event = self._grid.event
+        event = self._event
         return epsilon_of(event.noise_multiplier, event.sampling, self.steps, event.delta, Neighbors.ADD_REMOVE_ONE)
 
     def record(self) -> dict[str, Any]:
         """The numbers that belong beside the module when it is published: sizes, budget spent, each release and its noise."""
-        shared = self._run.fields(self._public.n)
         return {
-            **shared,
+            **self._run.fields(self._public.n),
             "relation": Neighbors.REPLACE_ONE.name,
             "arithmetic": self.arithmetic,
             "steps": self.steps_done,
         }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Descent:
-    """How released numbers move the module."""
-
-    optimizer: Any
-    rows_of: RowGradients
-    clip_norm: float
-    batch_rows: int
-    priv_weight: float
-
-    def move(self, total: FloatArray, public: FloatArray) -> None:
-        """Set alpha total / K + (1 - alpha) public as the gradient, and let the optimizer make its step."""
-        joint = self.priv_weight * total / self.batch_rows + (1.0 - self.priv_weight) * public
-        begin = 0
-        for p in self.rows_of.parameters:
-            part = joint[begin : begin + p.numel()].reshape(tuple(p.shape))
-            p.grad = p.new_tensor(part)
-            begin += p.numel()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)

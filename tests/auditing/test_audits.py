@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.errors import raises
 from scipy import stats
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, weighted_mean
@@ -150,8 +151,7 @@ def test_tracing_flags_a_tenth_of_the_noise_of_reports(kind):
     lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros(3), error=0.0),
 ])  # fmt: skip
 def test_bad_arguments_are_refused(call):
-    with pytest.raises(InputError):
-        call()
+    raises(InputError, None, call)
 
 
 def test_the_command(tmp_path):

@@ -7,9 +7,11 @@ probability 1 - 2e-9, so a correct mechanism fails a test with that probability;
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from releases import release_vector_sum
 from scipy import stats
 
@@ -19,7 +21,6 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.release import release as release_module
-from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_stable
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
@@ -29,47 +30,40 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"
 ALPHA = 1e-9
 
 
-def split(scores):
-    return scores[::2], scores[1::2]
+def lower(successes, trials, alpha=ALPHA):
+    return 0.0 if successes == 0 else float(stats.beta.ppf(alpha, successes, trials - successes + 1))
 
 
-def thresholds(scores):
-    return np.quantile(scores, np.linspace(0.02, 0.98, 97))
+def upper(successes, trials, alpha=ALPHA):
+    return 1.0 if successes == trials else float(stats.beta.isf(alpha, successes + 1, trials - successes))
 
 
-def rates(scores, threshold, alpha):
-    """Upper bound on P(score <= threshold) and on P(score > threshold), each at `alpha`."""
-    below, total = int(np.sum(scores <= threshold)), len(scores)
-
-    def upper(count):
-        return 1.0 if count == total else float(stats.beta.isf(alpha, count + 1, total - count))
-
-    return upper(below), upper(total - below)
+def best_bound(one, other, bound):
+    """bound(one, other, t) on the second halves, at the threshold that is best on the first ones."""
+    (one_a, one_b), (other_a, other_b) = ((scores[::2], scores[1::2]) for scores in (one, other))
+    choices = np.quantile(np.concatenate([one_a, other_a]), np.linspace(0.02, 0.98, 97))
+    return float(bound(one_b, other_b, max(choices, key=lambda t: bound(one_a, other_a, t))))
 
 
-def mu_bound(one, other, alpha=ALPHA):
+def mu_bound(one, other):
     """Lower bound on mu from scores on two neighbours (larger on `other`): mu >= -z(false positives) - z(misses)."""
-    (one_a, one_b), (other_a, other_b) = split(one), split(other)
 
-    def bound(first, second, threshold, level):
-        false_positive = rates(first, threshold, level)[1]
-        miss = rates(second, threshold, level)[0]
+    def bound(first, second, t):
+        false_positive = upper(int(np.sum(first > t)), len(first))
+        miss = upper(int(np.sum(second <= t)), len(second))
         return -stats.norm.ppf(false_positive) - stats.norm.ppf(miss)
 
-    best = max(thresholds(np.concatenate([one_a, other_a])), key=lambda t: bound(one_a, other_a, t, alpha))
-    return float(bound(one_b, other_b, best, alpha))
+    return best_bound(one, other, bound)
 
 
-def epsilon_bound(one, other, alpha=ALPHA):
-    """Lower bound on epsilon: log of P(score > t) on `other` over that on `one`."""
-    (one_a, one_b), (other_a, other_b) = split(one), split(other)
+def epsilon_bound(one, other, delta=0.0):
+    """Lower bound on epsilon: log of P(score > t) on `other`, less delta, over that on `one`."""
 
-    def bound(first, second, threshold, level):
-        hit = 1.0 - rates(second, threshold, level)[0]
-        return math.log(max(hit, 1e-300) / rates(first, threshold, level)[1])
+    def bound(first, second, t):
+        hit = lower(int(np.sum(second > t)), len(second)) - delta
+        return math.log(max(hit, 1e-300) / upper(int(np.sum(first > t)), len(first)))
 
-    best = max(thresholds(np.concatenate([one_a, other_a])), key=lambda t: bound(one_a, other_a, t, alpha))
-    return bound(one_b, other_b, best, alpha)
+    return best_bound(one, other, bound)
 
 
 def answers(query, event, budget, runs, *, seed=0, draw=None):
@@ -79,8 +73,7 @@ def answers(query, event, budget, runs, *, seed=0, draw=None):
     if draw is not None:
         noisy = copies + draw(len(copies))
     else:
-        account = Account("audit", budget, draws=len(copies), random_state=seed)
-        account.open()
+        account = opened(budget, draws=len(copies), random_state=seed)
         noisy = release(account, name="batch", query=lambda: copies, shape=copies.shape, event=event, unit=1.0)
     return noisy.reshape(runs, -1)
 
@@ -133,28 +126,17 @@ def mean_audit(runs, *, price=1):
     scores = []
     for sign in (-1.0, 1.0):
         rows = private_rows(np.array([[sign * 5.0, 0.0], [0.2, 0.1]]))
-        account = Account("audit", ZCDP(rho * runs * price), draws=2 * runs, random_state=7 + int(sign))
-        account.open()
-        scores.append(
-            [
-                release_vector_sum(
-                    account, rows, AffineMap(dim=2), name="s", radius=1.0, cost=rho * price,
-                    executor=Executor(threads=1, progress=False),
-                ).value[0]
-                for _ in range(runs)
-            ]
-        )  # fmt: skip
+        account = opened(ZCDP(rho * runs * price), draws=2 * runs, random_state=7 + int(sign))
+        given = {"radius": 1.0, "cost": rho * price, "executor": Executor(threads=1, progress=False)}
+        release = partial(release_vector_sum, account, rows, AffineMap(dim=2), name="s", **given)
+        scores.append([release().value[0] for _ in range(runs)])
     return mu_bound(np.array(scores[0]), np.array(scores[1]))
 
 
-def test_vector_sum_of_rows():
-    assert 0.7 < mean_audit(8000) <= 1.0
+@pytest.mark.parametrize(("runs", "power"), [(8000, 0.7), pytest.param(100_000, 0.9, marks=pytest.mark.audit)])
+def test_vector_sum_of_rows(runs, power):
+    assert power < mean_audit(runs) <= 1.0
     assert mean_audit(8000, price=2) > 1.0  # control: twice the declared cost
-
-
-@pytest.mark.audit
-def test_vector_sum_of_rows_at_length():
-    assert 0.9 < mean_audit(100_000) <= 1.0
 
 
 def discrete_laplace(count, seed):
@@ -168,14 +150,12 @@ def laplace_audit(epsilon, runs, draw=discrete_laplace):
     return epsilon_bound(draw(runs, 1), gap + draw(runs, 2))
 
 
-def test_discrete_laplace_in_short():
-    assert 0.8 < laplace_audit(1.0, 100_000) <= 1.0
+AT_LENGTH = [pytest.param(epsilon, 1_000_000, 0.9, marks=pytest.mark.audit) for epsilon in (0.5, 1.0, 2.0)]
 
 
-@pytest.mark.audit
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
-def test_discrete_laplace(epsilon):
-    assert 0.9 * epsilon <= laplace_audit(epsilon, 1_000_000) <= epsilon
+@pytest.mark.parametrize(("epsilon", "runs", "power"), [(1.0, 100_000, 0.8), *AT_LENGTH])
+def test_discrete_laplace(epsilon, runs, power):
+    assert power * epsilon <= laplace_audit(epsilon, runs) <= epsilon
 
 
 @pytest.mark.audit
@@ -199,8 +179,7 @@ def float_laplace_bound(runs):
         return (np.abs(values) < 0.4) & (scaled != np.floor(scaled))
 
     hits = [int(finer(values).sum()) for values in (zero, one)]
-    least = float(stats.beta.ppf(ALPHA, hits[0], runs - hits[0] + 1))
-    return math.log(least / float(stats.beta.isf(ALPHA, hits[1] + 1, runs - hits[1])))
+    return math.log(lower(hits[0], runs) / upper(hits[1], runs))
 
 
 def test_control_float_laplace_gives_itself_away():
@@ -217,21 +196,12 @@ def test_answers_lie_on_the_grid_on_both_neighbours():
 
 # ---- Black-box audit of stable histograms: how often the bin of a single row shows, and how well neighbours can be told apart.
 # Bounds are Clopper-Pearson at 1e-9; the controls must exceed the claim.
-def lower(successes, trials):
-    return 0.0 if successes == 0 else float(stats.beta.ppf(ALPHA, successes, trials - successes + 1))
-
-
-def upper(successes, trials):
-    return 1.0 if successes == trials else float(stats.beta.isf(ALPHA, successes + 1, trials - successes))
-
-
 def shown(event, rounds, n=4_000_000):
     """Single rows that show among rounds * n bins."""
     ones = np.arange(n)[:, None], np.ones(n, dtype=np.int64)
     total = 0
     for _ in range(rounds):
-        account = Account("audit", ApproxDP(40, 0.999), draws=n)
-        account.open()
+        account = opened(ApproxDP(40, 0.999), draws=n)
         ((keys, _),) = release_stable(account, name="bins", query=lambda: [ones], event=event, slots=(n,))
         total += len(keys)
     return total, rounds * n
@@ -269,27 +239,15 @@ def released_count(values, runs, budget):
     return counts
 
 
-def epsilon_bound_of_histograms(one, other, delta):
-    """Lower bound on epsilon from P(count > t) on both, the threshold chosen on the first halves."""
-    half = len(one) // 2
-
-    def bound(a, b, t):
-        low, high = lower(int((a > t).sum()), len(a)), upper(int((b > t).sum()), len(b))
-        return math.log((low - delta) / high) if low > delta else -math.inf
-
-    best = max(np.quantile(one[:half], np.linspace(0.05, 0.95, 40)), key=lambda t: bound(one[:half], other[:half], t))
-    return bound(one[half:], other[half:], best)
-
-
 @pytest.mark.audit
 def test_neighbours_are_no_easier_to_tell_apart_than_declared(monkeypatch):
     budget, runs, values = ApproxDP(1, 1e-3), 6000, np.full(40, 0.5)
     neighbour = values.copy()
     neighbour[0] = 1e6
-    pairs = released_count(values, runs, budget), released_count(neighbour, runs, budget)
-    assert 0.15 < epsilon_bound_of_histograms(*pairs, 1e-3) <= 1.0
+    pair = released_count(neighbour, runs, budget), released_count(values, runs, budget)
+    assert 0.15 < epsilon_bound(*pair, 1e-3) <= 1.0
     # Planted: an eighth of the noise.
     original = release_module.noise.discrete_laplace
     monkeypatch.setattr(release_module.noise, "discrete_laplace", lambda *args, **kw: original(*args, **kw) // 8)
-    pairs = released_count(values, runs, budget), released_count(neighbour, runs, budget)
-    assert epsilon_bound_of_histograms(*pairs, 1e-3) > 1.0
+    pair = released_count(neighbour, runs, budget), released_count(values, runs, budget)
+    assert epsilon_bound(*pair, 1e-3) > 1.0

@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from helpers.errors import raises
 from helpers.neighbors import random_pairs
 from releases import release_second_moment, release_shell_counts, release_vector_sum
@@ -21,12 +22,10 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, ReplayError, SeededNoiseWarning
 from fastpubpriv.estimators.columns import clips, learn, scales
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.mechanisms import cells, sums
 from fastpubpriv.mechanisms.sums import AffineMap, Executor
 from fastpubpriv.privacy import GaussianEvent
 from fastpubpriv.privacy.calibration import gaussian_sum_grid
-from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows
 
@@ -124,8 +123,7 @@ def test_second_moment_and_counts(pure):
     share = Fraction(1, 2) if pure else Fraction(1, 4)
 
     def run(x):
-        account = Account("test", budget, draws=30)
-        account.open()
+        account = opened(budget, draws=30)
         rows, affine = private_rows(x), AffineMap(dim=DIM)
         gram = release_second_moment(account, rows, affine, name="gram", radius=1.0, cost=share, executor=EXECUTOR)
         edges = np.array([0.5, 2.0])
@@ -144,12 +142,6 @@ def test_second_moment_and_counts(pure):
 
 
 # ---- planted bugs ---------------------------------------------------------------------------------------------------
-def account_of(budget):
-    account = Account("bug", budget, draws=100)
-    account.open()
-    return account
-
-
 BUG_BUDGET = ZCDP(0.5)
 ROWS = np.random.default_rng(3).standard_normal((20, DIM))
 OTHER = ROWS.copy()
@@ -163,11 +155,11 @@ def noisy_sum(account, x, radius, cost=BUG_BUDGET.rho):
 
 
 def honest(x):
-    return noisy_sum(account_of(BUG_BUDGET), x, 3.0) / len(x)
+    return noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0) / len(x)
 
 
 def radius_from_data(x):
-    return noisy_sum(account_of(BUG_BUDGET), x, float(np.abs(x).max())) / len(x)
+    return noisy_sum(opened(BUG_BUDGET, draws=100), x, float(np.abs(x).max())) / len(x)
 
 
 def spends_twice(x):
@@ -175,7 +167,7 @@ def spends_twice(x):
 
 
 def branches_on_raw_data(x):
-    account = account_of(BUG_BUDGET)
+    account = opened(BUG_BUDGET, draws=100)
     if np.abs(x).max() > 10:
         return noisy_sum(account, x, 3.0, BUG_BUDGET.rho / 2) + noisy_sum(account, x, 3.0, BUG_BUDGET.rho / 2)
     return noisy_sum(account, x, 3.0)
@@ -186,11 +178,11 @@ def returns_an_unnoised_statistic(x):
 
 
 def divides_by_finite_rows(x):
-    return noisy_sum(account_of(BUG_BUDGET), x, 3.0) / np.isfinite(x).all(axis=1).sum()
+    return noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0) / np.isfinite(x).all(axis=1).sum()
 
 
 def centres_by_the_private_mean(x):
-    return noisy_sum(account_of(BUG_BUDGET), x - x.mean(axis=0), 3.0) / len(x)
+    return noisy_sum(opened(BUG_BUDGET, draws=100), x - x.mean(axis=0), 3.0) / len(x)
 
 
 def with_sensitivity(factor):
@@ -205,7 +197,7 @@ def with_sensitivity(factor):
             norm = np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-300)
             return np.rint(steps * np.minimum(1.0, grid.clip_steps / norm)).astype(np.int64).sum(axis=0)
 
-        account = account_of(ZCDP(event.rho))
+        account = opened(ZCDP(event.rho), draws=100)
         return release(account, name="sum", query=query, shape=(DIM,), event=event, unit=grid.step(3.0)) / len(x)
 
     return run
@@ -261,14 +253,14 @@ def test_spending_twice_is_caught_under_every_notion(budget):
 
 
 def test_an_account_refuses_what_replay_would_catch():
-    account = account_of(BUG_BUDGET)
+    account = opened(BUG_BUDGET, draws=100)
     noisy_sum(account, ROWS, 3.0)
     raises(BudgetError, "exceed", noisy_sum, account, ROWS, 3.0)
 
 
 def test_an_estimator_that_works_in_place_is_replayed_all_the_same():
     def in_place(x):
-        value = noisy_sum(account_of(BUG_BUDGET), x, 3.0)
+        value = noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0)
         value /= len(x)
         return value
 
@@ -311,22 +303,15 @@ def pairs_of(rng, count):
 
 
 @every_budget
+@pytest.mark.parametrize("count", [24, pytest.param(1000, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_random_neighbours_of_columns(budget, options):
+def test_random_neighbours_of_columns(budget, options, count):
     calls = set()
-    for rows, other in pairs_of(np.random.default_rng(60), 24):
+    for rows, other in pairs_of(np.random.default_rng(60), count):
         report = record_replay(run_of(budget, **options), rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance
         calls.add(report.calls)
     assert 3 in calls
-
-
-@pytest.mark.audit
-@every_budget
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_many_random_neighbours(budget, options):
-    for rows, other in pairs_of(np.random.default_rng(61), 1000):
-        record_replay(run_of(budget, **options), rows, other, budget=budget)
 
 
 def columns_of_many(budget, seen=None):
@@ -459,10 +444,8 @@ def test_a_number_that_was_not_released_is_caught():
 @contextmanager
 def boxes_by(function):
     """Rows go through another function than their box, before they are added up and counted."""
-    added = mock.Mock(side_effect=lambda chunk, box, *given: row_kernels.rows_sum(function(chunk, box), *given))
-    counted = mock.Mock(
-        side_effect=lambda chunk, box, *given: row_kernels.rows_shell_counts(function(chunk, box), *given)
-    )
+    added = mock.Mock(side_effect=lambda chunk, box, *given: kernels.rows_sum(function(chunk, box), *given))
+    counted = mock.Mock(side_effect=lambda chunk, box, *given: kernels.rows_shell_counts(function(chunk, box), *given))
     with mock.patch.multiple(sums.kernels, boxed_sum=added, boxed_shell_counts=counted):
         yield added, counted
 

@@ -2,9 +2,11 @@
 
 import dataclasses
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from helpers.errors import raises
 from helpers.neighbors import replaced
 from releases import release_agreement, release_choice_of, release_statistic_sum, release_vector_sum
@@ -21,9 +23,9 @@ from fastpubpriv.mechanisms.selection import prepare
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import select as public
 from fastpubpriv.mixtures.list_decoding import decoders
-from fastpubpriv.mixtures.list_decoding import decoders as decoder_stages
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, gaussian_rho_beside
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.release import spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import Book
@@ -48,6 +50,11 @@ RUNS = {
     "gaussians": lambda x: decoders.decode_gaussians(np.ascontiguousarray(x[:, 0]), min_weight=0.9, **COMMON),
     "paper": lambda x: decoders.decode_gaussians(x[:, :1], accounting="paper", min_weight=0.9, **COMMON),
 }
+
+
+def caught(words, run, rows, other, *, budget=BUDGET, **options):
+    """Record and replay rejects a run with these words."""
+    raises(ReplayError, words, record_replay, run, rows, other, budget=budget, **options)
 
 
 def neighbour(index, row):
@@ -89,8 +96,7 @@ def test_catches_bins_that_depend_on_the_data(monkeypatch):
         original(self, column - column.mean(), rule)
 
     monkeypatch.setattr(kernel.BinTable, "count", shifted)
-    with pytest.raises(ReplayError, match="moved by more than one row"):
-        record_replay(RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]), budget=BUDGET)
+    caught("moved by more than one row", RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]))
 
 
 def test_catches_a_row_that_counts_twice(monkeypatch):
@@ -101,8 +107,7 @@ def test_catches_a_row_that_counts_twice(monkeypatch):
         original(self, column, rule)
 
     monkeypatch.setattr(kernel.BinTable, "count", twice)
-    with pytest.raises(ReplayError, match="moved by more than one row"):
-        record_replay(RUNS["dyadic"], ROWS, neighbour(3, [1e4, 1e4]), budget=BUDGET)
+    caught("moved by more than one row", RUNS["dyadic"], ROWS, neighbour(3, [1e4, 1e4]))
 
 
 def test_catches_suppressed_bins_in_the_result(monkeypatch):
@@ -114,13 +119,12 @@ def test_catches_suppressed_bins_in_the_result(monkeypatch):
         return dataclasses.replace(released, threshold=released.threshold + 1e-9 * occupied)
 
     monkeypatch.setattr(stable.StableHistograms, "release", leaky)
-    with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]), budget=BUDGET)
+    caught("leaked past release", RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]))
 
 
 def test_catches_blocks_that_overlap(monkeypatch):
     monkeypatch.setattr(decoders, "split_rows", lambda rows, *shares: (rows, rows))
-    raises(ReplayError, "disjoint", record_replay, RUNS["axis"], ROWS, neighbour(3, [50.0, 50.0]), budget=BUDGET)
+    caught("disjoint", RUNS["axis"], ROWS, neighbour(3, [50.0, 50.0]))
 
 
 def test_catches_blocks_that_follow_the_values(monkeypatch):
@@ -132,8 +136,7 @@ def test_catches_blocks_that_follow_the_values(monkeypatch):
 
     monkeypatch.setattr(views, "Slice", Sorted)
     # The smallest row becomes the largest: it changes halves, and so does the row in the middle.
-    with pytest.raises(ReplayError):
-        record_replay(RUNS["axis"], ROWS, neighbour(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]), budget=BUDGET)
+    caught(None, RUNS["axis"], ROWS, neighbour(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]))
 
 
 def test_catches_pairs_that_follow_the_values(monkeypatch):
@@ -144,24 +147,26 @@ def test_catches_pairs_that_follow_the_values(monkeypatch):
     rows[:, 1] = np.where(np.arange(1200) // 2 % 2, 1.0, 1e3) * np.arange(1200) ** 2
     other = rows.copy()
     other[0, 0] = 1e12
-    raises(ReplayError, "moved by more than one row", record_replay, RUNS["variances"], rows, other, budget=BUDGET)
+    caught("moved by more than one row", RUNS["variances"], rows, other)
 
 
 def test_catches_scales_taken_from_the_data(monkeypatch):
-    original = decoder_stages.release_means
+    original = decoders.release_means
 
     def adaptive(run, scales, thresholds, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
         return original(run, [[*column, largest] for column in scales], thresholds, **options)
 
     monkeypatch.setattr(decoders, "release_means", adaptive)
-    raises(ReplayError, None, record_replay, RUNS["axis"], ROWS, neighbour(1199, [50.0, 5e4]), budget=BUDGET)
+    caught(None, RUNS["axis"], ROWS, neighbour(1199, [50.0, 5e4]))
 
 
 def test_catches_an_event_that_is_too_cheap(monkeypatch):
     monkeypatch.setattr("fastpubpriv.privacy.calibration.StableHistogramEvent.delta", property(lambda self: 0))
-    cheap = lambda *args, **kw: dataclasses.replace(original(*args, **kw), threshold=original(*args, **kw).step + 1)  # noqa: E731
-    from fastpubpriv.privacy.calibration import stable_event as original
+
+    def cheap(*args, **kw):
+        event = stable_event(*args, **kw)
+        return dataclasses.replace(event, threshold=event.step + 1)
 
     monkeypatch.setattr(stable, "stable_event", cheap)
     run = RUNS["laplace"]
@@ -237,12 +242,9 @@ def test_a_pair_reaches_the_whole_cost():
     rows[5:] = 3.0
     other[6:] = 3.0
     for method in ("exact", "cells", "densities"):
-        report = record_replay(
-            lambda x, method=method: select_hypothesis(
-                x, hypotheses=arrays, budget=PureDP(1), method=method, law="exponential", **COMMON_OF_HYPOTHESIS
-            ),
-            rows, other, budget=PureDP(1),
-        )  # fmt: skip
+        given = {"hypotheses": arrays, "budget": PureDP(1), "method": method, "law": "exponential"}
+        run = partial(select_hypothesis, **given, **COMMON_OF_HYPOTHESIS)
+        report = record_replay(run, rows, other, budget=PureDP(1))
         assert report.pair_cost == report.declared_cost > 0
 
 
@@ -264,15 +266,13 @@ def test_catches_log_ratios_that_are_not_clipped(monkeypatch):
 
     monkeypatch.setattr(log_ratio, "STEPS", 16)
     monkeypatch.setattr(log_ratio.LogRatios, "prepare", classmethod(unclipped))
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(runner(PureDP(1), 3, score="log_ratio"), *hostile_pair(3), budget=PureDP(1))
+    caught("sensitivity", runner(PureDP(1), 3, score="log_ratio"), *hostile_pair(3), budget=PureDP(1))
 
 
 def test_catches_rows_that_are_counted_twice(monkeypatch):
     original = CellQuery.answer
     monkeypatch.setattr(CellQuery, "answer", lambda self, found: 2 * original(self, found))
-    with pytest.raises(ReplayError, match="moved by 2"):
-        record_replay(runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
+    caught("moved by 2", runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
@@ -283,8 +283,7 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
         return original(self, CellQuery(edges=(query.edges[0] + largest,)), rows)
 
     monkeypatch.setattr(Executor, "run", shifted)
-    with pytest.raises(ReplayError, match="sensitivity"):
-        record_replay(runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
+    caught("sensitivity", runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
 
 
 def test_catches_a_list_that_follows_the_rows(monkeypatch):
@@ -304,7 +303,7 @@ def test_catches_a_list_that_follows_the_rows(monkeypatch):
         return method, Adaptive()
 
     monkeypatch.setattr(public, "prepare", adaptive)
-    raises(ReplayError, "sensitivity", record_replay, runner(PureDP(1), 3), *hostile_pair(3), budget=PureDP(1))
+    caught("sensitivity", runner(PureDP(1), 3), *hostile_pair(3), budget=PureDP(1))
 
 
 def test_catches_a_score_in_the_result(monkeypatch):
@@ -317,14 +316,13 @@ def test_catches_a_score_in_the_result(monkeypatch):
     monkeypatch.setattr(public.HypothesisChoice, "release", leaky)
     result = public._result
     monkeypatch.setattr(public, "_result", lambda *arguments, **named: [result(*arguments, **named), leaked[-1]])
-    raises(ReplayError, "leaked past release", record_replay, runner(PureDP(1), 1), *hostile_pair(), budget=PureDP(1))
+    caught("leaked past release", runner(PureDP(1), 1), *hostile_pair(), budget=PureDP(1))
 
 
 def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monkeypatch):
     """Planted: epsilon^2 / 8 is for mechanisms of bounded range only."""
     monkeypatch.setattr(public, "epsilon_of", lambda share, law, *, pure: Fraction(1))
-    with pytest.raises(BudgetError, match="exceed the budget"):
-        runner(ZCDP(0.125), 1, law="permute_and_flip")(hostile_pair()[0])
+    raises(BudgetError, "exceed the budget", runner(ZCDP(0.125), 1, law="permute_and_flip"), hostile_pair()[0])
 
 
 # ---- Learners with planted faults that record and replay must reject, beside the honest learner that it lets pass.
@@ -339,13 +337,16 @@ OTHER[4] = [0.5, -0.25]
 def checked_mean(x):
     """A test whether groups of rows agree, paid from a part kept aside, then a mean with all that is left."""
     rows, base = private_rows(x), AffineMap(dim=DIM)
-    account = Account("checked mean", BUDGET, draws=1 + DIM, reserved=ASIDE)
-    account.open()
+    account = opened(BUDGET, draws=1 + DIM, reserved=ASIDE)
     release_agreement(
         account, rows, base, GROUPS, name="agreement", cost=(ASIDE.epsilon, ASIDE.delta), executor=EXECUTOR
     )
-    total = release_vector_sum(account, rows, base, name="sum", radius=3.0, cost=account.allowance, executor=EXECUTOR)
-    return total.value
+    return rest_for_a_mean(account, rows)
+
+
+def rest_for_a_mean(account, rows):
+    given = {"radius": 3.0, "cost": account.allowance, "executor": EXECUTOR}
+    return release_vector_sum(account, rows, AffineMap(dim=DIM), name="sum", **given).value
 
 
 LISTED = Hypotheses.from_arrays(
@@ -356,8 +357,7 @@ LISTED = Hypotheses.from_arrays(
 def chosen_then_mean(x, choices=1):
     """Choices among three Gaussians, paid from a part kept aside, then a mean with all that is left."""
     rows = private_rows(x)
-    account = Account("choices and a mean", BUDGET, draws=choices + DIM, reserved=ASIDE)
-    account.open()
+    account = opened(BUDGET, draws=choices + DIM, reserved=ASIDE)
     evaluation = prepare(LISTED, rows.n, draws=64, threads=1)[1]
     chosen = [
         release_choice_of(
@@ -366,18 +366,14 @@ def chosen_then_mean(x, choices=1):
         ).index
         for number in range(choices)
     ]  # fmt: skip
-    total = release_vector_sum(
-        account, rows, AffineMap(dim=DIM), name="sum", radius=3.0, cost=account.allowance, executor=EXECUTOR
-    )
-    return chosen, total.value
+    return chosen, rest_for_a_mean(account, rows)
 
 
 def mean_of(statistic, *, draws=DIM):
     """The sum of a statistic of the rows, with all of a budget."""
 
     def run(x):
-        rows, account = private_rows(x), Account("mean of a statistic", BUDGET, draws=draws)
-        account.open()
+        rows, account = private_rows(x), opened(BUDGET, draws=draws)
         total = release_statistic_sum(
             account, rows, statistic, name="sum", dim=DIM, radius=3.0, cost=account.allowance, row_cost=DIM,
             executor=EXECUTOR,
@@ -419,7 +415,7 @@ def test_choices_that_come_on_top_of_the_budget_are_rejected(monkeypatch):
         return gaussian_rho(budget, draws)
 
     monkeypatch.setattr(spending, "gaussian_rho_beside", on_top)
-    raises(ReplayError, "exceed the budget", record_replay, chosen_then_mean, ROWS_OF_CONTROLS, OTHER, budget=BUDGET)
+    caught("exceed the budget", chosen_then_mean, ROWS_OF_CONTROLS, OTHER)
 
 
 def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
@@ -428,7 +424,7 @@ def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
 
     assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho_beside(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
     monkeypatch.setattr(spending, "gaussian_rho_beside", forgetful)
-    raises(ReplayError, "exceed the budget", record_replay, checked_mean, ROWS_OF_CONTROLS, OTHER, budget=BUDGET)
+    caught("exceed the budget", checked_mean, ROWS_OF_CONTROLS, OTHER)
 
 
 def test_a_learner_that_states_no_delta_is_rejected():
@@ -437,25 +433,19 @@ def test_a_learner_that_states_no_delta_is_rejected():
 
     def run(x):
         rows, base = private_rows(x), AffineMap(dim=DIM)
-        side = Account("side", ASIDE, draws=1)
-        side.open()
+        side = opened(ASIDE, draws=1)
         cost = side.approx_left[0], ASIDE.delta / 2
         release_agreement(side, rows, base, GROUPS, name="agreement", cost=cost, executor=EXECUTOR)
-        account = Account("mean", less, draws=DIM)
-        account.open()
-        total = release_vector_sum(
-            account, rows, base, name="sum", radius=3.0, cost=account.allowance, executor=EXECUTOR
-        )
-        return total.value
+        account = opened(less, draws=DIM)
+        return rest_for_a_mean(account, rows)
 
-    raises(ReplayError, "exceed the budget", record_replay, run, ROWS_OF_CONTROLS, OTHER, budget=BUDGET)
+    caught("exceed the budget", run, ROWS_OF_CONTROLS, OTHER)
 
 
 def test_a_learner_that_overdraws_is_rejected(monkeypatch):
     run = mean_of(lambda chunk: np.array(chunk), draws=DIM - 1)
     monkeypatch.setattr(Book, "check", lambda self, event: None)
-    with pytest.raises(ReplayError, match="2 values of noise were drawn where 1 were declared"):
-        record_replay(run, ROWS_OF_CONTROLS, OTHER, budget=BUDGET)
+    caught("2 values of noise were drawn where 1 were declared", run, ROWS_OF_CONTROLS, OTHER)
 
 
 def test_a_statistic_that_depends_on_its_chunk_is_rejected():
@@ -465,9 +455,7 @@ def test_a_statistic_that_depends_on_its_chunk_is_rejected():
 
     # The pair itself shows nothing: neither of its rows is the largest.
     record_replay(mean_of(scaled), ROWS_OF_CONTROLS, OTHER, budget=BUDGET)
-    raises(
-        ReplayError, "cut into chunks", record_replay, mean_of(scaled), ROWS_OF_CONTROLS, OTHER, budget=BUDGET, pieces=7
-    )
+    caught("cut into chunks", mean_of(scaled), ROWS_OF_CONTROLS, OTHER, pieces=7)
 
 
 def test_a_statistic_whose_rounding_depends_on_its_chunk_is_rejected():
@@ -480,23 +468,15 @@ def test_a_statistic_whose_rounding_depends_on_its_chunk_is_rejected():
     ties[::3] = [1.0, 0.5]
     other = ties.copy()
     other[0] = [0.5, 0.25]
-    with pytest.raises(ReplayError, match="cut into chunks"):
-        record_replay(mean_of(lambda chunk: 1e17 * centred(chunk)), ties, other, budget=BUDGET, pieces=1)
+    caught("cut into chunks", mean_of(lambda chunk: 1e17 * centred(chunk)), ties, other, pieces=1)
 
 
 def test_an_account_that_was_opened_before_the_run_is_rejected():
-    account = Account("early", BUDGET, draws=4 * DIM)
-    account.open()
+    account = opened(BUDGET, draws=4 * DIM)
     rows = private_rows(ROWS_OF_CONTROLS)
-    with pytest.raises(ReplayError, match="opened before the run"):
-        record_replay(
-            lambda x: (
-                release_vector_sum(
-                    account, rows, AffineMap(dim=DIM), name="sum", radius=3.0, cost=account.allowance / 8,
-                    executor=EXECUTOR,
-                ).value
-            ),
-            ROWS_OF_CONTROLS,
-            OTHER,
-            budget=BUDGET,
-        )  # fmt: skip
+
+    def run(x):
+        given = {"radius": 3.0, "cost": account.allowance / 8, "executor": EXECUTOR}
+        return release_vector_sum(account, rows, AffineMap(dim=DIM), name="sum", **given).value
+
+    caught("opened before the run", run, ROWS_OF_CONTROLS, OTHER)

@@ -29,6 +29,11 @@ def back(*fields: str) -> Use:
     return same
 
 
+def same_again(result: Any) -> bool:
+    """Whether all fields are the same after a way through JSON."""
+    return bool(result.to_dict() == type(result).from_json(result.to_json()).to_dict())
+
+
 GAUSSIAN: dict[str, Use] = {
     "correlation": lambda result: result.correlation,
     "confidence_ellipse": lambda result: list(result.confidence_ellipse(level=0.9)) if result.dim > 1 else [],
@@ -50,8 +55,6 @@ MIXTURE: dict[str, Use] = {
     "from_json": back("weights", "means", "covariances"),
 }
 LISTS: dict[str, Use] = {"status": lambda result: "ok" if set(result.status) == {"ok"} else "empty"}
-# As `golden_values.RENAMED`, for properties and methods.
-RECORDED_AS = {"MixtureResult.log_prob": "score_samples"}
 # A result with a mixture does with it what MixtureResult does, which is recorded; the status of a mean is in its report.
 SAME = {"SelectionResult": MIXTURE.keys(), "MeanResult": {"status"}}
 
@@ -70,12 +73,12 @@ USES: dict[str, dict[str, Use]] = {
         "to_table": lambda result: result.to_table(),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, of="population")),
         "rank_interval": lambda result: list(result.rank_interval(0.9)),
-        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+        "from_json": same_again,
     },
     "GroupMeans": {
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
-        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+        "from_json": same_again,
     },
     "Description": {
         "standard_deviation": lambda result: result.standard_deviation,
@@ -83,11 +86,11 @@ USES: dict[str, dict[str, Use]] = {
         "numbers": lambda result: result.numbers,
         "top": lambda result: result.top(result.texts[0].by[0]).counts,
         "to_html": lambda result: result.to_html(level=0.9).startswith("<!doctype html>"),
-        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+        "from_json": same_again,
     },
     "QuantileResult": {
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
-        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+        "from_json": same_again,
     },
     "CovarianceResult": {"correlation": lambda result: result.correlation},
     "PCAResult": {
@@ -102,7 +105,7 @@ USES: dict[str, dict[str, Use]] = {
     },
     "HistogramResult": {
         "count_error": lambda result: result.count_error(0.1),
-        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+        "from_json": same_again,
     },
     "TrainingResult": {
         "standard_error": lambda result: result.standard_error,
@@ -139,6 +142,5 @@ USES: dict[str, dict[str, Use]] = {
 
 
 def used(result: Any) -> dict[str, Any]:
-    """What a result computes of itself, by the name that it is recorded under."""
-    kind = type(result).__name__
-    return {RECORDED_AS.get(f"{kind}.{name}", name): use(result) for name, use in USES.get(kind, {}).items()}
+    """What a result computes of itself, by the name of the property or method."""
+    return {name: use(result) for name, use in USES.get(type(result).__name__, {}).items()}

@@ -1,7 +1,6 @@
 """What a result says, reduced to values: texts that must be equal, and numbers that must have the same bits or be close.
 
-Names of parameters and fields change more often than what they say. So `canonical` gives each value a name of its own, the one in
-results.json: where a field is renamed, one line of RENAMED changes and the stored file does not.
+`canonical` gives each value a name, that of its field: where a field is renamed, so it is in results.json.
 """
 
 from __future__ import annotations
@@ -18,18 +17,6 @@ import numpy as np
 
 from fastpubpriv.privacy import Budget, Cost
 
-# "Kind.field" or "field" as the package has it now -> the name of that value in results.json.
-RENAMED = {
-    "MixtureResult.status": "statuses",
-    "ScaleLists.status": "statuses",
-    "MeanLists.status": "statuses",
-    "AxisAlignedLists.status": "statuses",
-    "ScaleLists.mode": "constants",
-    "MeanLists.mode": "constants",
-    "AxisAlignedLists.mode": "constants",
-}
-# A text as the package writes it now -> the text in results.json (names of methods, words for what happened).
-WORDS: dict[str, str] = {"list_decoding": "theory"}
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
 # Fields that were added after most of the file was made: compared where they say something.
@@ -79,10 +66,6 @@ def canonical(result: Any) -> dict[str, Leaf]:
     return dict(_leaves(result, ""))
 
 
-def _name(kind: str, field: str) -> str:
-    return RENAMED.get(f"{kind}.{field}", RENAMED.get(field, field))
-
-
 def _scalar(value: Any) -> Text | Numbers | None:
     """A value that is one word or number, None for all others."""
     if isinstance(value, Fraction):
@@ -93,7 +76,7 @@ def _scalar(value: Any) -> Text | Numbers | None:
     if isinstance(value, float | np.floating):
         return Numbers((float(value),), ("",))
     if isinstance(value, str):
-        return Text(WORDS.get(value, value))
+        return Text(value)
     if isinstance(value, enum.Enum):
         return Text(value.name.lower())
     if isinstance(value, type):
@@ -116,7 +99,7 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Leaf]]:
     else:
         kind, parts = _parts(value)
         kept = {key: part for key, part in parts.items() if part is not None or key not in ADDED}
-        named = {_name(kind, key): part for key, part in kept.items() if key not in LEFT_OUT}
+        named = {key: part for key, part in kept.items() if key not in LEFT_OUT}
         yield from _mapping({"kind": kind, **named} if kind else named, name)
 
 

@@ -38,6 +38,13 @@ def instruction_set(level):
         lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
 
 
+def same_at_every_level(expected, call, /, *arguments, **options):
+    """The call gives these numbers on each instruction set of this machine."""
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(call(*arguments, **options), expected)
+
+
 def hostile_float64():
     """A float64 of any bit pattern, the notorious ones often."""
     bits = st.one_of(st.sampled_from(SPECIAL_BITS), st.integers(0, 2**64 - 1))

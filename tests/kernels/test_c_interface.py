@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.errors import raises
 
 from fastpubpriv.cli import tools
 from fastpubpriv.cli.app import main
@@ -62,8 +63,7 @@ def test_a_stale_extension_is_told_at_its_import(monkeypatch):
     assert _compiled.declared() == _cext.lib.FPP_DECLARATION
     _compiled.check_compiled()
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
-    with pytest.raises(ImportError, match="older than its Python part: run `python setup"):
-        _compiled.check_compiled()
+    raises(ImportError, "older than its Python part: run `python setup", _compiled.check_compiled)
 
 
 def test_the_command_line_says_so_too(monkeypatch):
@@ -84,8 +84,7 @@ def test_an_extension_without_its_sources_is_not_compared(monkeypatch, tmp_path)
 
 def test_a_missing_extension_says_how_to_make_one(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastpubpriv.kernels._cext", None)
-    with pytest.raises(ImportError, match="missing or cannot be loaded"):
-        _compiled.check_compiled()
+    raises(ImportError, "missing or cannot be loaded", _compiled.check_compiled)
 
 
 # ---- C structures and the arrays that they point to -----------------------------------------------------------------

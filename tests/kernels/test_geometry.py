@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c
+from helpers.errors import raises
 from helpers.points import lattice, mixture
 from twins import geometry as twin
 
@@ -180,8 +181,7 @@ def test_bad_points_are_refused(points):
         (geometry.first_terrific, (1.0, 3, 1)),
         (geometry.widest_gap, (1,)),
     ):
-        with pytest.raises(InputError, match="points must be"):
-            search(points, *more)
+        raises(InputError, "points must be", search, points, *more)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -189,8 +189,7 @@ def test_bad_points_are_refused(points):
     ((1.0, 3, 0), "min_count"),
 ])  # fmt: skip
 def test_bad_numbers_are_refused(arguments, message):
-    with pytest.raises(InputError, match=message):
-        geometry.first_terrific(np.zeros((2, 2)), *arguments)
+    raises(InputError, message, geometry.first_terrific, np.zeros((2, 2)), *arguments)
 
 
 def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_compiled_anew(tmp_path):

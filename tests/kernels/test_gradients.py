@@ -6,14 +6,11 @@ from types import FunctionType
 import numpy as np
 import pytest
 from helpers.errors import raises
+from row_cases import same_at_every_level
 from twins import gradients as reference
-from twins import residuals as residuals_twin
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.kernels import gradients as _labelled
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.kernels import gradients as residuals
-from fastpubpriv.kernels._cext import lib
 from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
 from fastpubpriv.row_maps import GradientMap, ResidualMap
 
@@ -87,14 +84,6 @@ def test_equal_integers(dim, dtype):
         np.testing.assert_array_equal(found, summed(reference.gradient_sum, rows, slow))
 
 
-def at_each_level(function, *arguments):
-    """What a kernel adds up on each instruction set of this machine."""
-    for level in range(lib.FPP_ISA_BASELINE, lib.fpp_isa_detect() + 1):
-        lib.fpp_isa_limit(level)
-        yield summed(function, *arguments)
-    lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("dim", [100, 250, 1030])  # groups of eight rows, of four, and rows that are read a second time
 def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
@@ -104,13 +93,11 @@ def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
         chosen = map_of(rng, shape, residual)
         slow = summed(reference.gradient_sum, rows, chosen)
         assert slow.any()
-        for found in at_each_level(kernels.gradient_sum, rows, chosen):
-            np.testing.assert_array_equal(found, slow)
+        same_at_every_level(slow, summed, kernels.gradient_sum, rows, chosen)
         wanted = summed(reference.gradient_sum, rows[places], chosen)
         wide = np.concatenate([rows, rows], axis=1)[:, : dim + 1]  # rows of a table that is wider
         for table in (rows, wide, np.asfortranarray(rows)):
-            for found in at_each_level(kernels.gradient_sum, table, chosen, places):
-                np.testing.assert_array_equal(found, wanted)
+            same_at_every_level(wanted, summed, kernels.gradient_sum, table, chosen, places)
 
 
 @pytest.mark.parametrize("dim", [15, 257, 4097])  # floats of the last are too wide for groups of eight rows
@@ -161,23 +148,20 @@ def test_a_loss_in_c_has_the_bits_of_the_same_loss_as_a_callback(ours, shape):
     called = replaced(built_in, residual=FunctionType(ours.__code__, ours.__globals__))
     found = summed(kernels.gradient_sum, rows, called)
     assert found.any()
-    for level in range(lib.FPP_ISA_BASELINE, lib.FPP_ISA_AVX512 + 1):
-        lib.fpp_isa_limit(level)
-        np.testing.assert_array_equal(summed(kernels.gradient_sum, rows, built_in), found)
-        np.testing.assert_array_equal(summed(kernels.gradient_sum, rows, called), found)
-    lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
+    for chosen in (built_in, called):
+        same_at_every_level(found, summed, kernels.gradient_sum, rows, chosen)
 
 
 def test_no_loss_of_ours_is_compiled(monkeypatch):
     def refuse(residual, *, outputs):
         raise AssertionError(residual)
 
-    monkeypatch.setattr(_labelled, "callback", refuse)
+    monkeypatch.setattr(kernels, "callback", refuse)
     for loss in [*LOSSES.values(), weighted_logistic(0.5, 1.0)]:
         chosen = map_of(np.random.default_rng(0), (3, 2) if loss.scores else (2,), loss.residual)
         summed(kernels.gradient_sum, np.ones((3, 3)), chosen)
-    with pytest.raises(AssertionError):  # the planted one
-        summed(kernels.gradient_sum, np.ones((3, 3)), replaced(chosen, residual=several))
+    planted = replaced(chosen, residual=several)
+    raises(AssertionError, None, summed, kernels.gradient_sum, np.ones((3, 3)), planted)
 
 
 def test_by_hand():
@@ -201,7 +185,7 @@ def test_a_row_does_not_see_its_neighbours(size):
     rows = rows_of(rng, 50, 9, np.float64)
     for kernel, chosen in (
         (kernels.gradient_sum, map_of(rng, (9,), squared_residual)), (kernels.gradient_sum, map_of(rng, (3, 9), several)),
-        (residuals.residual_sum, residual_map_of(rng, 9, squared_residual)),
+        (kernels.residual_sum, residual_map_of(rng, 9, squared_residual)),
     ):  # fmt: skip
         pieces = [summed(kernel, rows[at : at + size], chosen) for at in range(0, 50, size)]
         np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernel, rows, chosen))
@@ -231,7 +215,7 @@ def test_wrong_arguments():
         (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)), (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
     ):  # fmt: skip
         raises(KernelError, None, kernels.gradient_sum, rows, chosen, sums)
-        raises(KernelError, None, residuals.residual_sum, rows, other, sums)
+        raises(KernelError, None, kernels.residual_sum, rows, other, sums)
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):
         raises(KernelError, None, kernels.gradient_sum, np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
@@ -260,9 +244,9 @@ def test_equal_integers_of_residuals(dim, residual, dtype):
     rng = np.random.default_rng(dim)
     rows, fast = rows_of(rng, 67, dim, dtype), residual_map_of(rng, dim, residual)
     slow = replaced(fast, residual=plain(residual))
-    found = summed(residuals.residual_sum, rows, fast)
+    found = summed(kernels.residual_sum, rows, fast)
     assert found.any()
-    np.testing.assert_array_equal(found, summed(residuals_twin.residual_sum, rows, slow))
+    np.testing.assert_array_equal(found, summed(reference.residual_sum, rows, slow))
 
 
 def test_logistic_residuals_are_those_of_python():
@@ -270,7 +254,7 @@ def test_logistic_residuals_are_those_of_python():
     rows = rng.standard_normal((200, 6))
     rows[:, -1] = rng.integers(0, 3, 200)  # 2 is no class
     chosen = residual_map_of(rng, 5, logistic_residual)
-    found, wanted = (summed(f, rows, chosen) for f in (residuals.residual_sum, residuals_twin.residual_sum))
+    found, wanted = (summed(f, rows, chosen) for f in (kernels.residual_sum, reference.residual_sum))
     # The two exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
     assert np.max(np.abs(found - wanted)) <= 4
 
@@ -281,10 +265,10 @@ def test_by_hand_of_residuals():
         quant_bound=60
     )  # fmt: skip
     # Prediction 1, residual (2 - 1) / 2; |z| = 2 is inside of the radius: 0.5 (2, 0) 10 = (10, 0).
-    assert summed(residuals.residual_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
+    assert summed(kernels.residual_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
     # Prediction 3, residual clipped to -1; |z| = 10 shortened by a half: -(3, 4) 10.
-    assert summed(residuals.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
-    assert summed(residuals.residual_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
+    assert summed(kernels.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
+    assert summed(kernels.residual_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("residual", [squared_residual, raising, dividing], ids=lambda f: f.__name__)
@@ -295,7 +279,7 @@ def test_no_row_passes_the_bound_of_residuals(residual):
         fair = residual_map_of(rng, dim, residual, bound=1000)
         wrong = replaced(fair, inv_step=fair.inv_step * rng.choice([1.0, 1.01, 3.0]))
         for row in rows_of(rng, 40, dim, np.float64):
-            q = summed(residuals.residual_sum, row[None], wrong).astype(object)
+            q = summed(kernels.residual_sum, row[None], wrong).astype(object)
             assert sum(q * q) <= 1000**2
 
 
@@ -303,6 +287,6 @@ def test_the_check_of_the_bound_is_what_holds_it(monkeypatch):
     """A reference without the checks lets a row through that the kernel drops: the test above can fail."""
     chosen = residual_map_of(np.random.default_rng(0), 2, squared_residual, bound=1000)
     long, row = replaced(chosen, inv_step=1e5), np.array([[3.0, 4.0, 50.0]])
-    assert not summed(residuals.residual_sum, row, long).any()
+    assert not summed(kernels.residual_sum, row, long).any()
     loose = replaced(long, quant_bound=2**25)
-    assert np.linalg.norm(summed(residuals.residual_sum, row, loose).astype(float)) > 1000
+    assert np.linalg.norm(summed(kernels.residual_sum, row, loose).astype(float)) > 1000

@@ -5,14 +5,12 @@ import pytest
 from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import LEVELS, instruction_set
+from row_cases import LEVELS, instruction_set, same_at_every_level
 from twins import hypotheses as reference
 from twins import normals as normals_twin
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import densities as kernels
-from fastpubpriv.kernels import densities as normals
-from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.row_maps import MixtureTable
 
@@ -30,6 +28,20 @@ def mixtures(rng, size, components, dim, *, full=False, scale=1.0):
         return weights, means, scale**2 * np.exp(rng.normal(size=(size, components, dim)))
     root = rng.normal(size=(size, components, dim, dim)) + 2.0 * np.eye(dim)
     return weights, means, scale**2 * np.einsum("...ij,...kj->...ik", root, root)
+
+
+def codes_of(rows, table, first=0, capacity=None):
+    """Codes (panels, capacity, PANEL), zero before and after those of the rows."""
+    codes = np.zeros((table.panels, capacity or len(rows), PANEL), dtype=np.int16)
+    kernels.density_codes(np.ascontiguousarray(rows), table, codes, first, kernels.density_room(table))
+    return codes
+
+
+def every_set(*given, **places):
+    """The codes of rows, on which all sets of instructions agree."""
+    found = codes_of(*given, **places)
+    same_at_every_level(found, codes_of, *given, **places)
+    return found
 
 
 def hostile_rows(rng, n, dim, scale=1.0):
@@ -61,19 +73,12 @@ def test_codes_equal_twin(size, components, dim, full):
     rows = hostile_rows(rng, 37, dim)
     want = np.zeros((table.panels, 40, PANEL), dtype=np.int16)
     reference.density_codes(rows, table, want, 2)
-    seen = []
-    for level in LEVELS:
-        with instruction_set(level):
-            codes = np.zeros_like(want)
-            kernels.density_codes(rows, table, codes, 2, kernels.density_room(table))
-            seen.append(codes)
-            # exp and log of the kernel are good to a tenth of a code.
-            assert np.abs(codes.astype(int)[..., : min(size, PANEL)] - want[..., : min(size, PANEL)]).max() <= 1
-            assert (codes[:, :2] == 0).all()
-            assert (codes[:, 39:] == 0).all()
-    for codes in seen[1:]:
-        np.testing.assert_array_equal(codes, seen[0])
-    flat, finite = reference.flattened(seen[0])[:size, 2:39], np.isfinite(rows).all(axis=1)
+    codes = every_set(rows, table, first=2, capacity=40)
+    # exp and log of the kernel are good to a tenth of a code.
+    assert np.abs(codes.astype(int)[..., : min(size, PANEL)] - want[..., : min(size, PANEL)]).max() <= 1
+    assert (codes[:, :2] == 0).all()
+    assert (codes[:, 39:] == 0).all()
+    flat, finite = reference.flattened(codes)[:size, 2:39], np.isfinite(rows).all(axis=1)
     assert (flat[:, ~finite] == 0).all()
     assert (flat[:, finite].max(axis=0) == 32767).all()
 
@@ -82,26 +87,20 @@ def test_codes_of_a_row_do_not_depend_on_the_others():
     rng = np.random.default_rng(3)
     table = kernels.mixture_table(*mixtures(rng, 100, 3, 4))
     rows = hostile_rows(rng, 500, 4)
-    whole = np.empty((table.panels, 500, PANEL), dtype=np.int16)
-    kernels.density_codes(rows, table, whole, 0, kernels.density_room(table))
-    for level in LEVELS:
-        for size in (1, 3, 7, 64):
-            parts = np.empty_like(whole)
-            with instruction_set(level):
-                for first in range(0, 500, size):
-                    kernels.density_codes(
-                        np.ascontiguousarray(rows[first : first + size]), table, parts, first,
-                        kernels.density_room(table),
-                    )  # fmt: skip
-            np.testing.assert_array_equal(parts, whole)
+    whole = codes_of(rows, table)
+
+    def in_parts(size):
+        return np.concatenate([codes_of(rows[at : at + size], table) for at in range(0, 500, size)], axis=1)
+
+    for size in (1, 3, 7, 64):
+        same_at_every_level(whole, in_parts, size)
 
 
 def test_codes_far_from_zero():
     """Means of 1e9 with deviations of 1: differences are taken before anything is squared."""
     means = np.array([[[1e9]], [[1e9 + 1.0]], [[-1e9]]])
     table = kernels.mixture_table(np.ones((3, 1)), means, np.ones((3, 1, 1)))
-    codes = np.empty((1, 1, PANEL), dtype=np.int16)
-    kernels.density_codes(np.array([[1e9 + 0.25]]), table, codes, 0, kernels.density_room(table))
+    codes = codes_of(np.array([[1e9 + 0.25]]), table)
     # log f_0 - log f_1 = (0.75^2 - 0.25^2) / 2 = 1/4
     assert codes[0, 0, :3].tolist() == [32767, 32767 - 512, -32768]
 
@@ -110,8 +109,7 @@ def test_a_code_solved_by_hand():
     weights = np.array([[0.25, 0.75], [1.0, 0.0]])
     means = np.array([[[0.0], [4.0]], [[1.0], [0.0]]])
     table = kernels.mixture_table(weights, means, np.ones((2, 2, 1)))
-    codes = np.empty((1, 1, PANEL), dtype=np.int16)
-    kernels.density_codes(np.array([[1.0]]), table, codes, 0, kernels.density_room(table))
+    codes = codes_of(np.array([[1.0]]), table)
     below = -np.log(0.25 * np.exp(-0.5) + 0.75 * np.exp(-4.5))
     assert codes[0, 0, 1] == 32767
     assert codes[0, 0, 0] == round(32767 - 2048 * below)
@@ -209,15 +207,13 @@ def test_wrong_arguments_are_refused():
     counts = np.zeros((PANEL, PANEL), dtype=np.int32)
     for rows, panel in ((11, 1), (-1, 1), (10, 2), (10, -1)):
         raises(KernelError, None, kernels.pair_counts, codes, rows, panel, counts)
-    with pytest.raises(KernelError):
-        kernels.cell_scores(np.zeros((1, 4, PANEL), dtype=np.int32), 31, 0, np.zeros(PANEL, dtype=np.int32))
+    worst = np.zeros(PANEL, dtype=np.int32)
+    raises(KernelError, None, kernels.cell_scores, np.zeros((1, 4, PANEL), dtype=np.int32), 31, 0, worst)
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
-    with pytest.raises(KernelError):
-        kernels.density_codes(np.zeros((3, 1)), table, codes[:1], 0, kernels.density_room(table))
-    with pytest.raises(KernelError):
-        kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 8, kernels.density_room(table))
-    with pytest.raises(KernelError, match="shorter list"):
-        kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 0, kernels.density_room(table)[:-8])
+    room, codes = kernels.density_room(table), codes[:1].copy()
+    raises(KernelError, None, kernels.density_codes, np.zeros((3, 1)), table, codes, 0, room)
+    raises(KernelError, None, kernels.density_codes, np.zeros((3, 2)), table, codes, 8, room)
+    raises(KernelError, "shorter list", kernels.density_codes, np.zeros((3, 2)), table, codes, 0, room[:-8])
 
 
 # ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
@@ -231,19 +227,6 @@ def table_of(components, dim, panels=1):
         np.zeros((panels, components, dim, PANEL)), np.zeros((panels, components, dim, PANEL)),
         np.full((panels, components, PANEL), -1e300), False,
     )  # fmt: skip
-
-
-def every_set(rows, table):
-    """The codes (panels, n, PANEL) of the rows, on which all sets of instructions agree."""
-    seen = []
-    for level in LEVELS:
-        with instruction_set(level):
-            codes = np.zeros((table.panels, len(rows), PANEL), dtype=np.int16)
-            kernels.density_codes(np.ascontiguousarray(rows), table, codes, 0, kernels.density_room(table))
-            seen.append(codes)
-    for codes in seen[1:]:
-        np.testing.assert_array_equal(codes, seen[0])
-    return seen[0]
 
 
 @pytest.mark.parametrize("components", [1, 2])
@@ -296,17 +279,6 @@ def test_many_hypotheses_near_each_other():
 
 
 # ---- Rows under a mixture: the bits of the plain program, on every instruction set, whatever the numbers.
-@pytest.fixture(params=[0, 1, 2])
-def level(request):
-    """Each instruction set of this machine in turn."""
-    before = lib.fpp_isa_limit(lib.fpp_isa_detect())
-    if request.param > before:
-        pytest.skip("not on this machine")
-    lib.fpp_isa_limit(request.param)
-    yield request.param
-    lib.fpp_isa_limit(before)
-
-
 def same_bits(found, expected):
     return all(
         np.array_equal(one.view(np.int64), other.view(np.int64)) for one, other in zip(found, expected, strict=True)
@@ -324,7 +296,7 @@ def statistic(module, rows, means, stds, share, radii):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("dim", [1, 2, 3, 8, 9, 21])
-def test_statistics_of_rows_equal_those_of_the_twin(level, dtype, dim):
+def test_statistics_of_rows_equal_those_of_the_twin(isa, dtype, dim):
     rng = np.random.default_rng(dim)
     for n in (0, 1, 7, 8, 43):
         rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
@@ -333,19 +305,18 @@ def test_statistics_of_rows_equal_those_of_the_twin(level, dtype, dim):
         means, stds = rng.normal(size=(3, dim)), 10.0 ** rng.uniform(-2, 2, (3, dim))
         share = rng.dirichlet(np.ones(3), n).T.copy()
         for radii in ((1.0, 2.0, 3.0), (0.5, 1.0, 0.0)):
-            found = statistic(normals, rows, means, stds, share, radii)
+            found = statistic(kernels, rows, means, stds, share, radii)
             expected = statistic(normals_twin, rows, means, stds, share, radii)
             whole = expected[1] != 0
             assert same_bits(found[1:], expected[1:])
             assert same_bits([found[0][:, whole]], [expected[0][:, whole]])
             # A row's numbers are its own.
             if n > 1:
-                alone = statistic(normals, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
+                alone = statistic(kernels, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
                 assert same_bits([alone[2]], [found[2][1:2]])
 
 
 def test_wrong_arrays_are_refused():
-    with pytest.raises(KernelError):
-        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 3)))
-    with pytest.raises(KernelError):
-        normals.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances(np.zeros((4, 3)))
+    raises(KernelError, None, kernels.RowStatistic, np.zeros((1, 2)), np.ones((1, 3)))
+    row = kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2)))
+    raises(KernelError, None, row.distances, np.zeros((4, 3)))

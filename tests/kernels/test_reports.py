@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from helpers.errors import raises
+from row_cases import same_at_every_level
 from twins import local as slow
 from twins import wire as slow_wire
 
@@ -119,23 +120,22 @@ def test_words_of_one_book_after_another_are_read_as_alone(book):
 def test_a_code_depends_on_its_number_and_its_row_alone(book):
     rows, whole = odd_rows(book.vectors.dim, 40), np.empty((40, 10), np.uint8)
     noise.report_codes(rows, book, KEY, whole, first=100)
-    try:
-        for level in range(lib.fpp_isa_detect() + 1):
-            lib.fpp_isa_limit(level)
-            for begin, end in ((0, 1), (7, 9), (13, 40)):
-                part = np.empty((end - begin, 10), np.uint8)
-                noise.report_codes(np.array(rows[begin:end]), book, KEY, part, first=100 + begin)
-                assert np.array_equal(part, whole[begin:end])
-    finally:
-        lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
+
+    def part(begin, end):
+        found = np.empty((end - begin, 10), np.uint8)
+        noise.report_codes(np.array(rows[begin:end]), book, KEY, found, first=100 + begin)
+        return found
+
+    for begin, end in ((0, 1), (7, 9), (13, 40)):
+        same_at_every_level(whole[begin:end], part, begin, end)
 
 
 @pytest.mark.parametrize(
     "changes", [{"words": 1}, {"words": 1025}, {"chosen": 0}, {"chosen": 9}, {"miss": 0}, {"miss": 1 << 62}]
 )
 def test_books_out_of_range_are_refused(changes):
-    with pytest.raises(KernelError):
-        noise.report_codes(np.ones((1, 1)), dataclasses.replace(BOOKS[0], **changes), KEY, np.empty((1, 10), np.uint8))
+    book = dataclasses.replace(BOOKS[0], **changes)
+    raises(KernelError, None, noise.report_codes, np.ones((1, 1)), book, KEY, np.empty((1, 10), np.uint8))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
@@ -151,15 +151,14 @@ def test_a_report_depends_on_its_number_and_its_row_alone(case):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
 def test_instruction_sets_give_the_same_bits(case):
-    rows, found = odd_rows(case.dim), []
-    try:
-        for level in range(lib.fpp_isa_detect() + 1):
-            lib.fpp_isa_limit(level)
-            found.append(np.empty(rows.shape, np.int32))
-            noise.report_integers(rows, case, KEY, found[-1])
-    finally:
-        lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
-    assert all(np.array_equal(other, found[0]) for other in found)
+    rows = odd_rows(case.dim)
+
+    def drawn():
+        found = np.empty(rows.shape, np.int32)
+        noise.report_integers(rows, case, KEY, found)
+        return found
+
+    same_at_every_level(drawn(), drawn)
 
 
 def test_rows_without_direction_are_the_first_axis():

@@ -9,21 +9,21 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import (
     DIMS,
     KINDS,
-    LEVELS,
     SIGNALLING_NAN,
     SPECIAL_BITS,
     cases,
     counts_of,
     gram_of,
-    instruction_set,
     integers_of,
     make_map,
     make_rows,
+    same_at_every_level,
     sum_of,
 )
 from twins import rows as reference
@@ -38,21 +38,11 @@ from fastpubpriv.row_maps import MatrixKind, RowMap, RowTree, Rule, Split
 
 @given(cases())
 @settings(max_examples=400, deadline=None)
-def test_quantise_equals_twin(case):
+def test_integers_and_sums_equal_the_twin(case):
     expected = integers_of(case.chunk, case.row_map, reference)
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(integers_of(case.chunk, case.row_map), expected)
+    same_at_every_level(expected, integers_of, case.chunk, case.row_map)
+    same_at_every_level(sum_of(case.chunk, case.row_map, reference), sum_of, case.chunk, case.row_map)
     assert ((expected.astype(np.int64) ** 2).sum(axis=1) <= case.row_map.quant_bound**2).all()
-
-
-@given(cases())
-@settings(max_examples=400, deadline=None)
-def test_sum_equals_twin(case):
-    expected = sum_of(case.chunk, case.row_map, reference)
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(sum_of(case.chunk, case.row_map), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,10 +55,8 @@ def test_every_size_and_kind(dim, kind):
             x = make_rows(rng, 203, dim, [np.nan, np.inf]).astype(dtype)
         expected = integers_of(x, row_map, reference)
         assert expected.any()
-        for level in LEVELS:
-            with instruction_set(level):
-                np.testing.assert_array_equal(integers_of(x, row_map), expected)
-                np.testing.assert_array_equal(sum_of(x, row_map), expected.sum(axis=0, dtype=np.int64))
+        same_at_every_level(expected, integers_of, x, row_map)
+        same_at_every_level(expected.sum(axis=0, dtype=np.int64), sum_of, x, row_map)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -85,10 +73,8 @@ def test_rows_of_identity_maps(dim, dtype):
         apart[:, 1:-2] = x
         expected = integers_of(x, row_map, reference).sum(axis=0, dtype=np.int64)
         assert expected.any()
-        for level in LEVELS:
-            with instruction_set(level):
-                np.testing.assert_array_equal(sum_of(x, row_map), expected)
-                np.testing.assert_array_equal(sum_of(apart[:, 1:-2], row_map), expected)
+        same_at_every_level(expected, sum_of, x, row_map)
+        same_at_every_level(expected, sum_of, apart[:, 1:-2], row_map)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -203,8 +189,7 @@ def good(**changes):
     {"kind": MatrixKind.FULL, "matrix": np.full((3, 3), np.nan)},
 ], ids=str)  # fmt: skip
 def test_map_refuses_bad_public_arguments(changes):
-    with pytest.raises(InputError):
-        RowMap(**good(**changes))
+    raises(InputError, None, RowMap, **good(**changes))
 
 
 def test_map_copies_and_freezes_its_arrays():
@@ -239,14 +224,12 @@ def refused_layouts():
 
 @pytest.mark.parametrize(("name", "chunk"), list(refused_layouts()))
 def test_kernel_refuses_other_layouts(name, chunk):
-    with pytest.raises(KernelError):
-        sum_of(chunk, RowMap(**good()))
+    raises(KernelError, None, sum_of, chunk, RowMap(**good()))
 
 
 @pytest.mark.parametrize("sums", [np.zeros(2, np.int64), np.zeros(3, np.int32), np.zeros(6, np.int64)[::2]])
 def test_kernel_refuses_outputs_it_cannot_write(sums):
-    with pytest.raises(KernelError):
-        kernels.rows_sum(np.ones((4, 3)), RowMap(**good()), sums)
+    raises(KernelError, None, kernels.rows_sum, np.ones((4, 3)), RowMap(**good()), sums)
 
 
 # ---- Values that private rows may hold (1-12 of the catalogue of bad input): none raises, none warns, none escapes the clip.
@@ -257,14 +240,12 @@ PLAIN = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1.0, limit=1990.0)
 def everywhere(x, row_map):
     """Integer rows, after checking that twin, sums and Grams of every instruction set agree with them."""
     q = integers_of(x, row_map, reference)
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(integers_of(x, row_map), q)
-            np.testing.assert_array_equal(sum_of(x, row_map), q.sum(axis=0, dtype=np.int64))
-            wide = q.astype(np.int64)
-            np.testing.assert_array_equal(gram_of(x, row_map), np.tril(wide.T @ wide))
-            # Blocks of nothing else than one of the rows: loops that take 32 rows at once leave fewer to the tiles.
-            np.testing.assert_array_equal(sum_of(np.repeat(x, 32, axis=0), row_map), 32 * wide.sum(axis=0))
+    wide = q.astype(np.int64)
+    same_at_every_level(q, integers_of, x, row_map)
+    same_at_every_level(wide.sum(axis=0), sum_of, x, row_map)
+    same_at_every_level(np.tril(wide.T @ wide), gram_of, x, row_map)
+    # Blocks of nothing else than one of the rows: loops that take 32 rows at once leave fewer to the tiles.
+    same_at_every_level(32 * wide.sum(axis=0), sum_of, np.repeat(x, 32, axis=0), row_map)
     return q
 
 
@@ -282,14 +263,6 @@ def test_one_bad_entry_makes_the_row_neutral_and_no_other(value, column):
     q = everywhere(x, PLAIN)
     assert q[7].tolist() == [0, 0, 0]
     assert (np.delete(q, 7, axis=0) == [100, -200, 300]).all()
-
-
-def test_signalling_bits_survive_until_the_kernel():
-    x = np.zeros((9, 3))
-    x.view(np.uint64)[4, 1] = SIGNALLING_NAN
-    assert x.view(np.uint64)[4, 1] == SIGNALLING_NAN
-    x[:, 0] = 5.0
-    assert sum_of(x, PLAIN).tolist() == [40, 0, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -426,18 +399,6 @@ def planted_rows(dim, place, dtype=np.float64):
     return x
 
 
-def every_set(x, row_map):
-    """Integers of the rows from the reference, after all sets of instructions have agreed with it."""
-    expected = integers_of(x, row_map, reference)
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(integers_of(x, row_map), expected)
-            np.testing.assert_array_equal(sum_of(x, row_map), expected.sum(axis=0, dtype=np.int64))
-            wide = expected.astype(np.int64)
-            np.testing.assert_array_equal(np.tril(gram_of(x, row_map)), np.tril(wide.T @ wide))
-    return expected
-
-
 def test_plants_are_caught():
     """The unfused sum is a half, which rounds to 0; the exact one, and the fused, is above, which would be 1."""
     row_map, x = planted_map(24, MatrixKind.LOWER, 1.0), planted_rows(24, 7)
@@ -446,7 +407,7 @@ def test_plants_are_caught():
     assert exact == Fraction(1, 2) + Fraction(SMALL) * Fraction(LARGE)
     assert float(exact) > 0.5
     assert row[0] + row[7] * (1.0 + LARGE) == 0.5
-    assert every_set(x, row_map)[0, 7] == 0
+    assert everywhere(x, row_map)[0, 7] == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -458,12 +419,12 @@ def test_one_planted_row_alone_and_among_others(dim, kind, dtype):
         row_map = planted_map(dim, kind, sign)
         for place in {1, dim // 2, dim - 1}:
             row = planted_rows(dim, place, dtype)
-            assert every_set(row, row_map)[0, place] == 0
+            assert everywhere(row, row_map)[0, place] == 0
             apart = np.full((67, dim + 3), 9.0, dtype=dtype)
             apart[:, 1:-2] = rng.standard_normal((67, dim))
             for at in (0, 7, 66):
                 apart[at, 1:-2] = row[0]
-            found = every_set(apart[:, 1:-2], row_map)
+            found = everywhere(apart[:, 1:-2], row_map)
             assert not found[[0, 7, 66], place].any()
             assert found.any()
 
@@ -473,7 +434,7 @@ def test_many_planted_rows():
     row_map = planted_map(40, MatrixKind.LOWER, 1.0)
     rows = np.concatenate([planted_rows(40, place) for place in range(1, 40)])
     x = np.concatenate([rows, np.random.default_rng(0).standard_normal((200, 40)), rows])
-    assert not every_set(x, row_map)[np.arange(39), np.arange(1, 40)].any()
+    assert not everywhere(x, row_map)[np.arange(39), np.arange(1, 40)].any()
 
 
 @pytest.mark.parametrize("limit", [2800.0, 40.0])
@@ -487,7 +448,7 @@ def test_products_that_cancel(magnitude, limit):
     row_map = RowMap(
         dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=limit, kind=MatrixKind.FULL, matrix=matrix
     )
-    assert np.unique(every_set(x, row_map)).size > 20
+    assert np.unique(everywhere(x, row_map)).size > 20
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-150, 1e-120, 1e120, 1e150, 1e200])
@@ -501,13 +462,13 @@ def test_columns_and_steps_far_from_one(scale):
             dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0 if by_column else 1.0 / scale, limit=2800.0,
             kind=MatrixKind.LOWER, matrix=plain.matrix * scale,
         )  # fmt: skip
-        every_set(rows / scale if by_column else rows, row_map)
+        everywhere(rows / scale if by_column else rows, row_map)
     mixed = plain.matrix.copy()
     mixed[:, 5] = 0.0
     row_map = RowMap(
         dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, kind=MatrixKind.LOWER, matrix=mixed
     )
-    assert every_set(rows, row_map)[0, 9] == 0
+    assert everywhere(rows, row_map)[0, 9] == 0
 
 
 # ---- The values that describe a pass: they survive a pickle, and their numbers are those of the C header ------------
@@ -568,5 +529,4 @@ def test_numbers_of_kinds_are_those_of_the_header():
 
 @pytest.mark.parametrize("dim", [0, -1, 2**24 + 1])
 def test_a_tree_of_impossible_rows_is_refused(dim):
-    with pytest.raises(InputError, match="columns"):
-        RowTree(dim, [None], [0])
+    raises(InputError, "columns", RowTree, dim, [None], [0])

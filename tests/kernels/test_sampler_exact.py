@@ -236,18 +236,12 @@ def worst_log2_ratio(name, log2_scale, fractions, error=0):
 
 
 @pytest.mark.parametrize("log2_scale", [8, 10])
-def test_laplace_probabilities_are_exact_to_2_100_at_every_output(log2_scale):
+@pytest.mark.parametrize(("name", "fractions"), [("laplace", [0]), ("gaussian", [0, 3 << 250, 2**256 - 1])])
+def test_probabilities_are_exact_to_2_100_at_every_output(name, fractions, log2_scale):
     # weight / 2^64 * 2^-low_bits * kept / 2^u_bits is the probability of a magnitude in one attempt: everything but
     # the alias word, whose weights are exact (above), the uniform offset and the sign. Zero has one sign only, hence
-    # half.
-    assert worst_log2_ratio("laplace", log2_scale, [0]) < -100
-
-
-@pytest.mark.parametrize("log2_scale", [8, 10])
-def test_gaussian_probabilities_are_exact_to_2_100_at_every_output(log2_scale):
-    # For each fraction f the density at k + f; averaging over f keeps the bound, and what f is cut by moves s by
-    # 2^-251 at most.
-    assert worst_log2_ratio("gaussian", log2_scale, [0, 3 << 250, 2**256 - 1]) < -100
+    # half. Gaussian: for each fraction f the density at k + f; averaging over f keeps the bound.
+    assert worst_log2_ratio(name, log2_scale, fractions) < -100
 
 
 def test_enumeration_sees_one_unit_of_one_weight():

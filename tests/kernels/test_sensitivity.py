@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import (
@@ -18,12 +19,14 @@ from row_cases import (
     integers_of,
     make_map,
     make_rows,
+    same_at_every_level,
     sum_of,
 )
 from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.row_maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
@@ -247,9 +250,7 @@ def gram_blas(chunk, row_map):
 def test_gram_equals_twins(case):
     expected = gram_of(case.chunk, case.row_map, reference)
     np.testing.assert_array_equal(gram_blas(case.chunk, case.row_map), expected)
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(gram_of(case.chunk, case.row_map), expected)
+    same_at_every_level(expected, gram_of, case.chunk, case.row_map)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -262,10 +263,8 @@ def test_every_size_and_kind(dim, kind):
     expected = gram_of(x, row_map, reference)
     assert (np.triu(expected, 1) == 0).all()
     assert expected.any()
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(gram_of(x, row_map), expected)
-            np.testing.assert_array_equal(gram_of(x[:0].astype(np.float32), row_map), 0)
+    same_at_every_level(expected, gram_of, x, row_map)
+    same_at_every_level(0, gram_of, x[:0].astype(np.float32), row_map)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -309,9 +308,8 @@ def test_gram_is_added_to_and_wraps_around():
 
 
 def test_gram_refuses_a_large_bound():
-    row_map = RowMap(dim=2, out_dim=2, quant_bound=kernels.GRAM_QUANT_MAX + 1, inv_step=1.0, limit=9.0)
-    with pytest.raises(KernelError):
-        gram_of(np.ones((3, 2)), row_map)
+    row_map = RowMap(dim=2, out_dim=2, quant_bound=lib.FPP_GRAM_QUANT_MAX + 1, inv_step=1.0, limit=9.0)
+    raises(KernelError, None, gram_of, np.ones((3, 2)), row_map)
     assert gram_blas(np.ones((3, 2)), row_map).tolist() == [[3, 0], [3, 3]]  # the BLAS path has no such limit
 
 
@@ -326,9 +324,7 @@ def test_counts_equal_twin(case, edges, unbounded):
     expected = counts_of(case.chunk, case.row_map, edges_sq, reference)
     finite = np.isfinite(case.chunk).all(axis=1)
     assert expected.sum() == finite.sum()
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(counts_of(case.chunk, case.row_map, edges_sq), expected)
+    same_at_every_level(expected, counts_of, case.chunk, case.row_map, edges_sq)
 
 
 @pytest.mark.parametrize("kind", list(MatrixKind))
@@ -341,12 +337,10 @@ def test_membership_does_not_depend_on_the_cut(kind):
     edges_sq = norms[np.isfinite(norms)][::10].copy()
     whole = counts_of(x, row_map, edges_sq, reference)
     for size in (1, 3, 7, 64, 1000):
-        for level in LEVELS:
-            with instruction_set(level):
-                pieces = range(0, 2000 if size > 3 else 300, size)
-                split = sum(counts_of(x[i : i + size], row_map, edges_sq) for i in pieces)
-                end = min(2000, pieces[-1] + size)
-                np.testing.assert_array_equal(split, counts_of(x[:end], row_map, edges_sq))
+        pieces = range(0, 2000 if size > 3 else 300, size)
+        end = counts_of(x[: pieces[-1] + size], row_map, edges_sq)
+        parts = [x[i : i + size] for i in pieces]
+        same_at_every_level(end, lambda parts: sum(counts_of(part, row_map, edges_sq) for part in parts), parts)
     np.testing.assert_array_equal(counts_of(x, row_map, edges_sq), whole)
 
 
@@ -366,8 +360,7 @@ def test_extreme_rows():
 
 @pytest.mark.parametrize("edges", [[2.0, 1.0], [np.nan], [-1.0], [1.0, np.nan, 2.0]])
 def test_refuses_edges_that_do_not_ascend(edges):
-    with pytest.raises(KernelError):
-        counts_of(np.ones((2, 2)), PLAIN, np.array(edges))
+    raises(KernelError, None, counts_of, np.ones((2, 2)), PLAIN, np.array(edges))
 
 
 def test_scale_of_the_map_is_not_read():

@@ -7,13 +7,20 @@ import pytest
 from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_map, make_rows
-from twins import leaves as leaves_twin
+from row_cases import (
+    LAYOUTS,
+    LEVELS,
+    hostile_float64,
+    instruction_set,
+    lay_out,
+    make_map,
+    make_rows,
+    same_at_every_level,
+)
 from twins import tree as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.kernels import tree as leaf_kernels
 from fastpubpriv.kernels.tree import KeptNodes, Members, grouped_rows
 from fastpubpriv.row_maps import MatrixKind, RowTree, Rule, Split, parents_of, path_to
 
@@ -51,9 +58,7 @@ def labels_of(chunk, row_tree, module=kernels):
 
 def agree(chunk, row_tree):
     expected = labels_of(chunk, row_tree, reference)
-    for level in LEVELS:
-        with instruction_set(level):
-            np.testing.assert_array_equal(labels_of(chunk, row_tree), expected)
+    same_at_every_level(expected, labels_of, chunk, row_tree)
     return expected
 
 
@@ -235,11 +240,9 @@ def test_tree_refuses_what_is_none():
         ([one, None, None], [True]),
         ([one, None, None, None], [3]),  # hangs on nothing
     ):
-        with pytest.raises((InputError, KernelError)):
-            RowTree(3, splits, targets)
+        raises((InputError, KernelError), None, RowTree, 3, splits, targets)
     raises(InputError, "does not split rows of 4", RowTree, 4, [one, None, None], [1, 2])
-    with pytest.raises(InputError, match="one node"):
-        Members(RowTree(3, [one, None, None], [1, 2]))
+    raises(InputError, "one node", Members, RowTree(3, [one, None, None], [1, 2]))
 
 
 def test_kernel_refuses_arrays_it_cannot_use():
@@ -247,8 +250,8 @@ def test_kernel_refuses_arrays_it_cannot_use():
     for chunk in (np.ones((4, 2)), np.ones((4, 3), dtype=np.int64), np.asfortranarray(np.ones((4, 3)))):
         raises(KernelError, None, labels_of, chunk, row_tree)
     raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
-    with pytest.raises(KernelError):
-        kernels.rows_group(np.ones((4, 3)), np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64))
+    groups = np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64)
+    raises(KernelError, None, kernels.rows_group, np.ones((4, 3)), *groups)
 
 
 def test_lineage_names_what_decides():
@@ -377,9 +380,9 @@ def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
                     fresh, watched = (RowTree(dim, tree.splits, targets) for _ in range(2))
                     kept.watch(watched)
                     row_maps = some_maps(rng, dim, fresh.n_labels)
-                    expected = answers([small], fresh, row_maps, leaves_twin)
-                    assert answers([small], fresh, row_maps, leaf_kernels) == expected
-                    assert answers([small[:1], small[1:33], small[33:]], watched, row_maps, leaf_kernels) == expected
+                    expected = answers([small], fresh, row_maps, reference)
+                    assert answers([small], fresh, row_maps, kernels) == expected
+                    assert answers([small[:1], small[1:33], small[33:]], watched, row_maps, kernels) == expected
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -395,17 +398,17 @@ def test_blocks_and_layouts(layout):
         kept.watch(tree)
         row_maps = some_maps(rng, dim, tree.n_labels)
         fresh = RowTree(dim, tree.splits, tree.targets)
-        found = answers([base], tree, row_maps, leaf_kernels)
-        assert found == answers([base], fresh, row_maps, leaf_kernels)
+        found = answers([base], tree, row_maps, kernels)
+        assert found == answers([base], fresh, row_maps, kernels)
         assert sum(found[0]) == n - len(x[::501])
-        assert answers([base], tree, row_maps, leaf_kernels) == found  # all have arrived
+        assert answers([base], tree, row_maps, kernels) == found  # all have arrived
 
 
 def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
     row_tree, row_maps = RowTree(2, [None], [0]), [make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
-    found = answers([x], row_tree, row_maps, leaf_kernels)
-    assert found == answers([x], row_tree, row_maps, leaves_twin)
+    found = answers([x], row_tree, row_maps, kernels)
+    assert found == answers([x], row_tree, row_maps, reference)
     assert found[0] == [2]
 
 
@@ -414,8 +417,8 @@ def test_refusals():
     base, tree = rng.standard_normal((20_000, 3)), grown(rng, RowTree(3, [None], [0]))
     wrong, right = make_map(rng, 4, MatrixKind.DIAGONAL), make_map(rng, 3, MatrixKind.DIAGONAL)
     n = tree.n_labels
-    with pytest.raises(InputError, match="as many maps"):
-        leaf_kernels.leaf_sums(base, tree, [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1))
-    raises(KernelError, "total", leaf_kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
-    raises(KernelError, "shape", leaf_kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
-    raises(KernelError, None, leaf_kernels.leaf_counts, base, tree, np.zeros(n, np.int32))
+    more = [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1)
+    raises(InputError, "as many maps", kernels.leaf_sums, base, tree, *more)
+    raises(KernelError, "total", kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
+    raises(KernelError, "shape", kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
+    raises(KernelError, None, kernels.leaf_counts, base, tree, np.zeros(n, np.int32))

@@ -77,12 +77,11 @@ def test_impossible_sums_are_refused():
     total.add(some_reports(RANDOMIZERS[0]))
     body = bytearray(total.to_bytes()[:-32])
     body[72:80] = (2**60).to_bytes(8, "little")
-    with pytest.raises(InputError, match="exceed"):
-        Aggregator.from_bytes(bytes(body) + hashlib.sha256(bytes(body)).digest(), randomizer=RANDOMIZERS[0])
+    data = bytes(body) + hashlib.sha256(body).digest()
+    raises(InputError, "exceed", Aggregator.from_bytes, data, randomizer=RANDOMIZERS[0])
     for randomizer in RANDOMIZERS[1:]:
         raises(InputError, None, Aggregator.from_bytes, total.to_bytes(), randomizer=randomizer)
-        with pytest.raises(InputError):
-            total.merge(Aggregator(randomizer))
+        raises(InputError, None, total.merge, Aggregator(randomizer))
         raises(InputError, None, total.add, some_reports(randomizer))
 
 
@@ -123,8 +122,7 @@ def test_servers_share_users_but_not_reports_of_one():
     assert one.to_bytes() == before
     assert one.add(reports[8:], users=names(6, 8)) == 1
     assert one.count == 7
-    with pytest.raises(InputError, match="reports_per_user"):
-        one.merge(Aggregator(randomizer))
+    raises(InputError, "reports_per_user", one.merge, Aggregator(randomizer))
 
 
 def test_many_users_are_told_apart():
@@ -152,8 +150,7 @@ def test_names_of_users_are_checked():
         raises(InputError, "hash", once.add, reports, users=users)
     assert once.count == 0
     assert once.add(reports, users=names(1, 2)) == 0
-    with pytest.raises(InputError, match="reports_per_user"):
-        Aggregator(randomizer).add(reports, users=names(1, 2))
+    raises(InputError, "reports_per_user", Aggregator(randomizer).add, reports, users=names(1, 2))
     for cap in (0, -1, 2.5, 2**40, "1"):
         raises(InputError, "reports_per_user", Aggregator, randomizer, reports_per_user=cap)
     # Names that do not belong to the sums, with a digest that is right.
@@ -161,8 +158,8 @@ def test_names_of_users_are_checked():
     for place, value in ((-4, 9), (-8, 0), (len(body) - 40, 255)):
         wrong = bytearray(body)
         wrong[place] = value
-        with pytest.raises(InputError):
-            Aggregator.from_bytes(bytes(wrong) + hashlib.sha256(wrong).digest(), randomizer=randomizer)
+        data = bytes(wrong) + hashlib.sha256(wrong).digest()
+        raises(InputError, None, Aggregator.from_bytes, data, randomizer=randomizer)
     newer = bytearray(once.to_bytes())
     newer[4] = 3
     raises(InputError, "another version", Aggregator.from_bytes, bytes(newer), randomizer=randomizer)
@@ -381,12 +378,11 @@ def test_sums_come_back_and_only_whole():
     for bad in (b"", data[:-1], data[:40], data + b"x", data[:50] + bytes([data[50] ^ 1]) + data[51:]):
         raises(InputError, None, Collector.from_bytes, bad, randomizer=FIVE)
     raises(InputError, "another version", Collector.from_bytes, data[:4] + b"\x07" + data[5:], randomizer=FIVE)
-    with pytest.raises(InputError):
-        Collector.from_bytes(data, randomizer=PrivUnit(5, 2.5))
+    raises(InputError, None, Collector.from_bytes, data, randomizer=PrivUnit(5, 2.5))
     body = data[:8] + (2**62).to_bytes(8, "little") + data[16:-32]
     raises(InputError, None, Collector.from_bytes, body + hashlib.sha256(body).digest(), randomizer=FIVE)
-    with pytest.raises(InputError, match="more reports than names"):
-        read(found, batches(FIVE, [3], seed=9)[0], users=iter(names[:2]))
+    (more,) = batches(FIVE, [3], seed=9)
+    raises(InputError, "more reports than names", read, found, more, users=iter(names[:2]))
 
 
 def test_servers_merge_unless_they_read_the_same():

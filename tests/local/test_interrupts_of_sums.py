@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.own_thread import in_own_thread
 
 import fastpubpriv.local as package
@@ -133,5 +134,4 @@ def test_planted_fault_two_assignments_are_seen():
     namespace = {}
     source = "def change(made):\n    made.count += 1\n    [list(range(i)) for i in range(9)]\n    made.total += 1\n"
     exec(compile(source, HERE + "/planted.py", "exec"), namespace)
-    with pytest.raises(AssertionError):
-        same_or_next(Halves, namespace["change"], lambda made: (made.count, made.total))
+    raises(AssertionError, None, same_or_next, Halves, namespace["change"], lambda made: (made.count, made.total))

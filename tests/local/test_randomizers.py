@@ -15,7 +15,7 @@ from fastpubpriv import ApproxDP, InputError, PureDP, SeededNoiseWarning
 from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, Reports, SubsetSelection, estimate_mean, families
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.families import names_near_word
-from fastpubpriv.local.reports import directions, integers
+from fastpubpriv.local.randomizers import directions, integers
 from fastpubpriv.release import reports as door
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -45,19 +45,20 @@ def test_the_density_ratio_is_within_epsilon(family, dim, epsilon, form):
 def test_the_cost_names_the_tails_of_the_normals():
     assert isinstance(PrivUnit(1000, 64.0).cost, ApproxDP)
     assert float(PrivUnit(1000, 64.0).cost.amounts[1]) < 1e-20
-    with pytest.raises(InputError, match="tails"):
-        PrivUnit(1000, 200.0).privatize(np.ones(1000))
+    raises(InputError, "tails", PrivUnit(1000, 200.0).privatize, np.ones(1000))
 
 
-def hits(randomizer, row, n=4000):
+def hits(randomizer, row, n):
     reports = randomizer.privatize(np.tile(row, (n, 1)), random_state=1)
+    if isinstance(randomizer, SubsetSelection):
+        return int(np.count_nonzero(names_near_word(randomizer, reports.payload, row)))
     unit = directions(randomizer, integers(randomizer, reports.payload))
     along = unit @ (row / np.linalg.norm(row))
     return int(np.count_nonzero(along >= randomizer.cap.threshold - 1e-3 * (randomizer.dim < 3)))
 
 
 def off(randomizer, row, n=4000):
-    """Standard deviations between how often a report lies in the cap and how often it should; 6: false alarms 2e-9."""
+    """Standard deviations between how often the cap, or a chosen word, is met and how often it should; 6: false alarms 2e-9."""
     p = randomizer.cap.probability
     return abs(hits(randomizer, row, n) - n * p) / math.sqrt(n * p * (1.0 - p))
 
@@ -146,13 +147,13 @@ def test_given_parameters_are_kept():
 
 
 def test_reports_do_not_depend_on_threads_or_on_company():
-    rows = np.random.default_rng(0).standard_normal((5000, 40))
-    one = PrivUnit(40, 2.0).privatize(rows, random_state=4, threads=1)
-    two = PrivUnit(40, 2.0).privatize(rows, random_state=4, threads=2)
-    assert np.array_equal(one.payload, two.payload)
-    rows[1:] = np.nan
-    alone = PrivUnit(40, 2.0).privatize(rows, random_state=4)
-    assert np.array_equal(alone.payload[0], one.payload[0])
+    for randomizer, n in ((PrivUnit(40, 2.0), 5000), (SubsetSelection(4, 1.0, words=8), 6)):
+        rows = np.random.default_rng(0).standard_normal((n, randomizer.dim))
+        one, two = (randomizer.privatize(rows, random_state=4, threads=threads) for threads in (1, 2))
+        assert np.array_equal(one.payload, two.payload)
+        rows[1:] = np.nan
+        alone = randomizer.privatize(rows, random_state=4)
+        assert np.array_equal(alone.payload[0], one.payload[0])
 
 
 @pytest.mark.parametrize("randomizer", [PrivUnit(5, 2.0), PrivUnit(5, 2.0, form="selection"), SubsetSelection(5, 2.0)])
@@ -189,10 +190,10 @@ def test_one_column_shows_its_sign_alone(family):
 def test_no_row_raises():
     rows = np.full((6, 4), 1.0)
     rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320
-    for form in ("direct", "selection"):
-        for norm_bound in (None, 3.0):
-            reports = PrivUnit(4, 1.0, norm_bound=norm_bound, form=form).privatize(rows)
-            assert np.isfinite(reports.vectors()).all()
+    for norm_bound in (None, 3.0):
+        made = [PrivUnit(4, 1.0, norm_bound=norm_bound, form=form) for form in ("direct", "selection")]
+        for randomizer in (*made, SubsetSelection(4, 1.0, words=8, norm_bound=norm_bound)):
+            assert np.isfinite(randomizer.privatize(rows).vectors()).all()
 
 
 def test_fresh_keys_give_fresh_reports():
@@ -214,6 +215,11 @@ def test_fresh_keys_give_fresh_reports():
     lambda: PrivUnit(2**20, 1e-4), lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
     lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0), lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
     lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]), lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
+    lambda: SubsetSelection(3, 1.0, words=1), lambda: SubsetSelection(3, 1.0, words=1025),
+    lambda: SubsetSelection(3, 1.0, words=8, chosen=5), lambda: SubsetSelection(3, 1.0, words=8, chosen=0),
+    lambda: SubsetSelection(2**20, 1.0, words=32), lambda: SubsetSelection(3, 0.0),
+    lambda: SubsetSelection(3, math.nan), lambda: SubsetSelection(3, 1.0, words=2.5),
+    lambda: SubsetSelection(3, 1.0).privatize(np.ones((2, 4))),
 ])  # fmt: skip
 def test_public_arguments_are_checked(call):
     raises(InputError, None, call)
@@ -253,10 +259,6 @@ def test_no_report_is_longer_than_an_honest_one(family):
 
 
 # ---- Reports of a few bits: their exact privacy, mean and error, bytes, and arguments out of range ------------------
-def drawn(randomizer, row, n=3000):
-    return randomizer.privatize(np.tile(row, (n, 1)), random_state=1)
-
-
 def direction(dim):
     row = np.random.default_rng(dim).standard_normal(dim)
     return row / np.linalg.norm(row)
@@ -274,25 +276,17 @@ def test_the_ratio_of_probabilities_is_within_epsilon(words, chosen, epsilon):
     assert miss == 1 or math.log(one_less) > epsilon - 1e-9 or math.log(one_less) > math.log(ratio)
 
 
-def off_of_codes(randomizer, row, payload):
-    """Standard deviations between how often a chosen word is sent and how often it should; 6: false alarms 2e-9."""
-    p = randomizer.cap.probability
-    hits = np.count_nonzero(names_near_word(randomizer, payload, row))
-    return abs(hits - len(payload) * p) / math.sqrt(len(payload) * p * (1.0 - p))
-
-
 @pytest.mark.parametrize(("dim", "words", "epsilon"), [(2, 8, 2.0), (20, 64, 1.0), (100, 32, 3.0)])
 def test_chosen_words_are_sent_as_often_as_they_should(dim, words, epsilon):
-    randomizer, row = SubsetSelection(dim, epsilon, words=words), direction(dim)
-    assert off_of_codes(randomizer, row, drawn(randomizer, row, 2000).payload) < 6.0
+    assert off(SubsetSelection(dim, epsilon, words=words), direction(dim), 2000) < 6.0
 
 
 def test_a_planted_fault_is_caught_of_codes():
     """Coins that spare the words outside more often than the randomizer says."""
-    randomizer, row = SubsetSelection(20, 1.0, words=64), direction(20)
+    randomizer = SubsetSelection(20, 1.0, words=64)
     greedy = dataclasses.replace(randomizer.book, miss=int(0.7 * randomizer.book.miss))
     object.__setattr__(randomizer, "book", greedy)
-    assert off_of_codes(randomizer, row, drawn(randomizer, row, 2000).payload) > 6.0
+    assert off(randomizer, direction(20), 2000) > 6.0
 
 
 @pytest.mark.parametrize(
@@ -334,38 +328,14 @@ def test_bytes_sums_and_means():
     total.add(data)
     assert np.allclose(total.mean(), reports.vectors().mean(axis=0), atol=1e-6)
     assert estimate_mean(total).mean.shape == (12,)
-    for other in (
-        SubsetSelection(12, 2.0, words=32),
-        SubsetSelection(12, 2.5, words=64),
-        SubsetSelection(12, 2.0, words=64, chosen=1),
-    ):
+    for changes in ({"words": 32}, {"epsilon": 2.5}, {"chosen": 1}):
+        other = SubsetSelection(**{"dim": 12, "epsilon": 2.0, "words": 64, **changes})
         raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
     for bad in (data[:-1], data + b"x", b"", data[:64], data[:70] + b"\1" + data[71:], data[:4] + b"\t" + data[5:]):
         raises(InputError, None, total.add, bad)
     assert total.count == 40
     hostile = Reports(randomizer, np.full((1, 10), 255, dtype=np.uint8))
     assert np.linalg.norm(hostile.vectors()) == pytest.approx(1.0 / randomizer.scale)
-
-
-def test_no_row_raises_and_reports_do_not_depend_on_company():
-    rows = np.full((6, 4), 1.0)
-    rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320
-    randomizer = SubsetSelection(4, 1.0, words=8)
-    whole = randomizer.privatize(rows, random_state=3)
-    assert np.isfinite(whole.vectors()).all()
-    rows[:5] = 1.0
-    assert np.array_equal(randomizer.privatize(rows, random_state=3).payload[5], whole.payload[5])
-
-
-@pytest.mark.parametrize("call", [
-    lambda: SubsetSelection(3, 1.0, words=1), lambda: SubsetSelection(3, 1.0, words=1025),
-    lambda: SubsetSelection(3, 1.0, words=8, chosen=5), lambda: SubsetSelection(3, 1.0, words=8, chosen=0),
-    lambda: SubsetSelection(2**20, 1.0, words=32), lambda: SubsetSelection(3, 0.0),
-    lambda: SubsetSelection(3, math.nan), lambda: SubsetSelection(3, 1.0, words=2.5),
-    lambda: SubsetSelection(3, 1.0).privatize(np.ones((2, 4))),
-])  # fmt: skip
-def test_public_arguments_are_checked_of_codes(call):
-    raises(InputError, None, call)
 
 
 # ---- Caps of local randomizers: the known table, closed forms, and stability from one column to a million -----------

@@ -26,9 +26,10 @@ from fastpubpriv.local import (
     training,
     training_bound,
 )
-from fastpubpriv.local import training as module
 from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms
+from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 TRUTH = np.array([0.4, -0.3, 0.2])
@@ -189,11 +190,11 @@ def test_every_user_reports_once(monkeypatch):
         assert rows.dim == 3
         return honest(self, rows, keys, **more)
 
-    monkeypatch.setattr(module.PrivUnit, "_reported", counted)
+    monkeypatch.setattr(PrivUnit, "_reported", counted)
     learned(1000, 77, batch_rows=10)
     assert sum(seen) == 1000
     for size in (1, 7, 10_000):
-        plan = list(module._plan(1000, 77, size))
+        plan = list(training._plan(1000, 77, size))
         assert [plan[0][0][0], plan[-1][0][1], plan[-1][1][1]] == [0, 1000, 77]
         assert all(one[0][1] == two[0][0] and one[1][1] == two[1][0] for one, two in itertools.pairwise(plan))
 
@@ -203,26 +204,14 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
     x, y = regression(400, 0)
     other = x.copy()
     other[123] = [1e300, math.nan, -1.0]
-    records = []
+    records, honest = [], PrivUnit._reported
 
     def forced(self, rows, keys, **more):
         records.append(np.concatenate(list(rows.chunks())))
         fixed = np.random.default_rng(len(rows)).normal(size=(len(rows), 3))
-        return self.privatize(fixed, random_state=0)
+        return honest(self, private_rows(fixed), report_keys(0), **more)
 
-    monkeypatch.setattr(module.PrivUnit, "privatize", PrivUnit.privatize)
-    honest, depth = PrivUnit._reported, []
-
-    def once(self, rows, keys, **more):
-        if depth:
-            return honest(self, rows, keys, **more)
-        depth.append(1)
-        try:
-            return forced(self, rows, keys, **more)
-        finally:
-            depth.pop()
-
-    monkeypatch.setattr(module.PrivUnit, "_reported", once)
+    monkeypatch.setattr(PrivUnit, "_reported", forced)
     first = train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
     mine, records[:] = list(records), []
     second = train(other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
@@ -245,13 +234,8 @@ def test_hostile_rows_do_not_raise():
     {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]},
 ])  # fmt: skip
 def test_bad_arguments_are_refused(more):
-    with pytest.raises(InputError):
-        learned(50, 20) if not more else train(
-            *regression(50, 0),
-            **{
-                "epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4), **more,
-            },
-        )  # fmt: skip
+    given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4)}
+    raises(InputError, None, train, *regression(50, 0), **given | more)
 
 
 def test_labels_must_fit():
@@ -362,8 +346,8 @@ def test_classes_that_a_plane_divides_have_a_public_start():
 ])  # fmt: skip
 def test_public_choices_that_cannot_be_made(more, why):
     x, y, _ = noisy(100, 3)
-    with pytest.raises(InputError, match=why):
-        train(x[40:], y[40:], **{"x_pub": x[:40].copy(), "y_pub": y[:40].copy(), "epsilon": 4.0, **more})
+    given = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy(), "epsilon": 4.0}
+    raises(InputError, why, train, x[40:], y[40:], **given | more)
 
 
 # ---- What public rows tell in the local model: the norm bound, the error of a mean in a ball, and what shortening takes.

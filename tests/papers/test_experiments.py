@@ -6,20 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.tables import read
 from scipy import stats
 
 from benchmarks import machine
 from benchmarks.papers import coinpress_covariance as experiment
 from benchmarks.papers import example_weighted_mean as example
-from benchmarks.papers import figure_divergence, gradient_cells, public_mixtures, univariate_mixtures
+from benchmarks.papers import figure_divergence, noise_tables, public_mixtures, univariate_mixtures
 from benchmarks.papers import figure_one_public_row as figure
 from benchmarks.papers import figure_public_ratio as public_ratio_figure
 from benchmarks.papers import gradient_cells as cells
 from benchmarks.papers import gradient_tables as tables
 from benchmarks.papers import logistic_figures as figures
 from benchmarks.papers import newton_beyond as beyond
-from benchmarks.papers import noise_tables as noise_tables
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.experiment import Options
 from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, METHODS, TABLES
@@ -46,8 +46,7 @@ def test_the_command_lists_and_runs(tmp_path, capsys):
     ("b-beyond --quick --cell 0.5:3", "no cell 0.5:3"), ("a-figure-1 --runs 1", "runs"),
 ])  # fmt: skip
 def test_the_command_refuses_in_words(words, said, tmp_path, capsys):
-    with pytest.raises(SystemExit, match=r"^2$"):
-        main([*words.split(), "--out", str(tmp_path)])
+    raises(SystemExit, r"^2$", main, [*words.split(), "--out", str(tmp_path)])
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -170,14 +169,9 @@ def test_the_figure(tmp_path):
     rows = read(report.csv)
     reports = [row for row in rows if row["part"] == "report"]
     means = [row for row in rows if row["part"] == "mean"]
-    assert len(reports) == 45
-    assert len(means) == 36
-    for row in reports:
-        gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
-        assert gap < 6 * float(row["standard_error"]) + 1e-3 * float(row["closed_form"])
     bits = [row for row in rows if row["part"] == "bits"]
-    assert len(bits) == 14
-    for row in bits:
+    assert (len(reports), len(means), len(bits)) == (45, 36, 14)
+    for row in reports + bits:
         gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
         assert gap < 6 * float(row["standard_error"]) + 1e-3 * float(row["closed_form"])
     for epsilon in {row["epsilon"] for row in bits}:
@@ -366,7 +360,7 @@ def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
 
 # ---- Figure 6 of paper B, and the logistic counterpart of Figures 15 to 18 ------------------------------------------
 def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(figure_divergence, "SIZE", gradient_cells.Size(50, 1000, 400, 500, 100))
+    monkeypatch.setattr(figure_divergence, "SIZE", cells.Size(50, 1000, 400, 500, 100))
     monkeypatch.setattr(figure_divergence, "KEPT", (1, 10, 100, 400))
     report = EXPERIMENTS["b-figure-6"].run(tmp_path, runs=2, progress=False)
     rows = read(report.csv)

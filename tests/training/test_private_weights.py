@@ -8,7 +8,7 @@ import pytest
 from helpers.errors import raises
 from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
-from twins import residuals as reference
+from twins import gradients as reference
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay

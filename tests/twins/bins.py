@@ -32,21 +32,18 @@ def dyadic_keys(x: FloatArray) -> IntArray:
 
 
 def bins_keys(column: Any, rule: Any) -> IntArray:
-    """Keys (n,) int64 of the numbers of a column (n,), float64 or float32, under a rule."""
     with np.errstate(all="ignore"):
         x = np.asarray(column).astype(np.float64)
     return dyadic_keys(x) if rule.dyadic else width_keys(x, rule.offset, rule.width)
 
 
 def bins_count(column: Any, rule: Any) -> tuple[IntArray, IntArray]:
-    """Occupied keys (b, 1), ascending, and their counts (b,), of a column (n,)."""
     keys = bins_keys(column, rule)
     found, counts = np.unique(keys[keys != NONE], return_counts=True)
     return found[:, None], counts.astype(np.int64)
 
 
 def bins_count_tuples(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Occupied tuples (b, words), in lexical order, and their counts (b,), of keys (n, words); a NONE removes its row."""
     some = keys[(keys != NONE).all(axis=1)]
     found, counts = np.unique(some, axis=0, return_counts=True)
     return found.reshape(-1, keys.shape[1]), counts.astype(np.int64)

@@ -39,10 +39,6 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
 
 
 def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int) -> tuple[int, int] | None:
-    """First (i, j) such that the ball of radius r = radius_max / 2**i around row j of points (m, dim) passes Q_pub, or None.
-
-    Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
-    """
     distances = np.array([squared_distances(points, center) for center in points])
     for i in range(n_radii):  # largest radius first
         radius = float(np.ldexp(radius_max, -i))
@@ -55,11 +51,6 @@ def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, mi
 
 
 def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, float, float] | None:
-    """(j, p, inner_sq, outer_sq): the rank p of the sorted distances from row j of points (m, dim) with the widest gap behind.
-
-    Maximizes outer_sq / inner_sq over p = min_count .. m - min_count, where row j itself has rank 1; the lowest j, then the
-    lowest p on ties. None if there is no such rank, or no gap at all.
-    """
     best, widest = None, 1.0
     for j in range(points.shape[0]):
         distances = np.sort(squared_distances(points, points[j]))

@@ -1,4 +1,4 @@
-"""Gradients of labelled rows, each clipped as a whole, in readable NumPy: equal to `kernels.gradients`, in the same order."""
+"""Gradients of labelled rows as exact integers, in readable NumPy: equal to `kernels.gradients`, each sum in the same order."""
 
 from __future__ import annotations
 
@@ -7,9 +7,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import IntArray
-from fastpubpriv.row_maps import GradientMap
-from twins._integers import add_rounded, sum_by_halves, sum_in_order
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.row_maps import GradientMap, ResidualMap
+
+_ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
+
+
+def sum_in_order(terms: FloatArray) -> np.float64:
+    """((t_1 + t_2) + t_3) + ..."""
+    found = np.float64(0.0)
+    for term in terms:
+        found = found + term
+    return found
+
+
+def sum_by_halves(terms: FloatArray) -> np.float64:
+    """Eight sums of every eighth term, in order, which are then added by halves, as a vector unit folds a register."""
+    lanes = np.zeros(8)
+    for begin in range(0, len(terms), 8):
+        part = terms[begin : begin + 8]
+        lanes[: len(part)] += part
+    halves = lanes[:4] + lanes[4:]
+    quarters = halves[:2] + halves[2:]
+    return np.float64(quarters[0] + quarters[1])
+
+
+def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
+    """sums += steps rounded to integers q, unless an entry or the norm of q is above quant_bound."""
+    with np.errstate(all="ignore"):
+        q = (steps + _ROUNDER) - _ROUNDER
+    if not np.all(np.abs(q) <= quant_bound):  # NaN fails
+        return
+    whole = q.astype(np.int64)
+    if int((whole * whole).sum()) <= quant_bound**2:
+        sums += whole
 
 
 def gradient_sum(
@@ -35,4 +66,21 @@ def gradient_sum(
             if not (np.isfinite(label) and np.all(np.isfinite(s)) and np.all(np.isfinite(factor))):
                 continue
             steps = factor[..., None] * z
+        add_rounded(steps, m.quant_bound, sums)
+
+
+def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
+    m = residual_map
+    for row in chunk.astype(np.float64):
+        z, label = row[: m.dim], float(row[m.dim])
+        weight = min(float(row[-1]), 1.0) if m.weighted and row[-1] > 0.0 else float(not m.weighted)
+        with np.errstate(all="ignore"):
+            weighted = m.spread * z
+            norm = float(np.sqrt(sum_by_halves(weighted * weighted)))
+            residual = float(m.residual(float(sum_by_halves(m.slope * z)), label)) * (1.0 / m.scale)
+            shortened = m.radius / norm if norm > m.radius else 1.0
+            factor = shortened * (min(max(residual, -m.clip), m.clip) / m.clip) * m.inv_step * weight
+            if not (np.isfinite(residual) and np.isfinite(factor)):
+                continue
+            steps = factor * weighted
         add_rounded(steps, m.quant_bound, sums)

@@ -22,7 +22,6 @@ def flattened(panels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def panelled(array: npt.NDArray[Any], fill: float, panel: int = 64) -> npt.NDArray[Any]:
-    """Array (hypotheses, ...) as (panels, ..., panel)."""
     panels = -(-len(array) // panel)
     filler = np.full((panels * panel - len(array), *array.shape[1:]), fill, dtype=array.dtype)
     full = np.concatenate([array, filler]).reshape(panels, panel, *array.shape[1:])
@@ -72,7 +71,6 @@ def log_densities(points: FloatArray, table: MixtureTable) -> FloatArray:
 
 
 def density_codes(points: FloatArray, table: MixtureTable, codes: npt.NDArray[np.int16], first: int) -> None:
-    """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim)."""
     finite: BoolArray = np.asarray(np.isfinite(points).all(axis=1))
     logs = log_densities(np.where(finite[:, None], points, 0.0), table)
     below = logs - logs.max(axis=1, keepdims=True)
@@ -82,7 +80,6 @@ def density_codes(points: FloatArray, table: MixtureTable, codes: npt.NDArray[np
 
 
 def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:
-    """counts (PANEL, (panels - panel) PANEL) += rows in which hypotheses of `panel` have the larger code."""
     flat = flattened(codes)[:, :rows]
     width = codes.shape[2]
     for row in range(width):
@@ -97,7 +94,6 @@ def draw_counts(codes: npt.NDArray[np.int16], own: int, counts: npt.NDArray[np.i
 
 
 def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
-    """worst (panels PANEL,) = larger of itself and what pairs of `panel` with later ones give; table (panels, cells, PANEL)."""
     flat = flattened(table).astype(np.int64)
     width = table.shape[2]
     half = (1 << shift) >> 1

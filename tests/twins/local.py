@@ -175,7 +175,6 @@ def _report(row: npt.NDArray[Any], law: ReportLaw, key: bytes, report: int) -> F
 def report_integers(
     rows: npt.NDArray[Any], law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], *, first: int = 0
 ) -> None:
-    """out (n, dim) int32 = reports number first ... first + n - 1 of a key, of rows (n, dim), float64."""
     for i, row in enumerate(rows):
         out[i] = np.rint(_report(row, law, key, first + i))
 
@@ -195,7 +194,6 @@ def report_seeds(
     first: int = 0,
     most_trials: int = 1 << 24,
 ) -> None:
-    """out (n, 32) uint8 = the same as seeds, each the first proposal that is taken."""
     for i, row in enumerate(rows):
         coins, seeds = report_coins(key, first + i), Coins(key, "rsee", first + i)
         v = direction(row, law, coins)
@@ -210,7 +208,6 @@ def report_seeds(
 
 
 def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
-    """out (n, dim) int32 = the reports of seeds (n, 32) uint8."""
     for i, seed in enumerate(seeds):
         out[i] = np.rint(seed_normals(seed.tobytes(), law.dim) * math.ldexp(1.0, law.log2_grid))
 
@@ -237,7 +234,6 @@ def _below(coins: Coins, bound: int) -> int:
 def report_codes(
     rows: npt.NDArray[Any], law: CodeLaw, key: bytes, out: npt.NDArray[np.uint8], *, first: int = 0
 ) -> None:
-    """out (n, 10) uint8 = for each row the number of a fresh book, and that of one of its words."""
     for i, row in enumerate(rows):
         coins = report_coins(key, first + i)
         v = direction(row, law.vectors, coins)
@@ -252,7 +248,6 @@ def report_codes(
 
 
 def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
-    """out (n, dim) int32 = the words that codes (n, 10) uint8 name."""
     for i, code in enumerate(codes):
         book, word = int.from_bytes(code[:8].tobytes(), "little"), int.from_bytes(code[8:].tobytes(), "little")
         out[i] = np.rint(book_word(book, word, law.dim) * math.ldexp(1.0, law.log2_grid))

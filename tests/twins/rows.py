@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from scipy.linalg.blas import dsyrk
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.row_maps import RowMap
+from fastpubpriv.row_maps import ColumnBox, RowMap
 
 _LANES = 8
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
@@ -17,7 +18,6 @@ _RESCUE_SCALES = (2.0**-256, 2.0**-512, 2.0**-768, 2.0**-1022)
 
 
 def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
-    """out (n, out_dim) int32 = integer rows of chunk (n, dim)."""
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         finite = np.isfinite(x).all(axis=1)
@@ -38,12 +38,10 @@ def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.
 
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
-    """sums (out_dim,) += integer rows of chunk (n, dim), modulo 2**64."""
     sums += _integers(chunk, row_map).sum(axis=0)
 
 
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
-    """gram (out_dim, out_dim), lower triangle with diagonal, += sum of q q^T over chunk (n, dim), modulo 2**64."""
     q = _integers(chunk, row_map)
     gram += np.tril(q.T @ q)
 
@@ -58,7 +56,6 @@ def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> 
 
 
 def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray) -> None:
-    """counts (n_edges + 1,) += rows of chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         norm_sq = _norm_sq(_affine(x, row_map, 1.0))
@@ -115,3 +112,61 @@ def _rescue(row: FloatArray, row_map: RowMap) -> tuple[FloatArray, float]:
         if np.isfinite(norm_sq) and norm_sq > 0.0:
             return z, float(row_map.limit / np.sqrt(norm_sq))
     return np.zeros((1, row_map.out_dim)), 1.0
+
+
+_SIZE = np.uint64(2**63 - 1)
+
+
+def cells_of_column(log2_parts: int) -> int:
+    return 2 * (2047 << log2_parts) + 2
+
+
+def columns_count(
+    chunk: npt.NDArray[Any], center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
+) -> None:
+    with np.errstate(all="ignore"):
+        x = chunk.astype(np.float64)
+        missing = ~np.isfinite(x)
+        if neutral:
+            missing |= np.logical_or.reduce(missing, axis=1).reshape(-1, 1)
+        bits = np.ascontiguousarray(x - center).view(np.uint64)
+    size = bits & _SIZE
+    side = 2047 << log2_parts
+    # For zero the difference wraps around; its cell is put in afterwards.
+    key = ((size - np.uint64(1)) >> np.uint64(52 - log2_parts)).astype(np.int64) + np.where(bits > _SIZE, side, 0)
+    cell = np.where(missing, 2 * side + 1, np.where(size == 0, 2 * side, key))
+    for column in range(x.shape[1]):
+        counts[column, : 2 * side + 2] += np.bincount(cell[:, column], minlength=2 * side + 2)
+
+
+def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
+    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each."""
+    begin = 0
+    for column, cuts in enumerate(edges):
+        with np.errstate(all="ignore"):
+            value = chunk[:, column].astype(np.float64)
+        cell = np.searchsorted(cuts, value[np.isfinite(value)], side="right")
+        counts[begin : begin + len(cuts) + 1] += np.bincount(cell, minlength=len(cuts) + 1)
+        begin += len(cuts) + 1
+
+
+def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
+    with np.errstate(all="ignore"):
+        x = chunk.astype(np.float64)
+        v = x - box.center
+        v = np.where(v < box.lower, box.lower, v)
+        v = np.where(v > box.upper, box.upper, v)
+        y = np.where(np.isfinite(x), (v - box.middle) / box.width, box.absent)
+    if box.neutral:
+        y[~np.isfinite(x).all(axis=1)] = np.nan
+    return np.asarray(y)
+
+
+def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: IntArray) -> None:
+    rows_sum(columns_box(chunk, box), row_map, sums)
+
+
+def boxed_shell_counts(
+    chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, edges_sq: FloatArray, counts: IntArray
+) -> None:
+    rows_shell_counts(columns_box(chunk, box), row_map, edges_sq, counts)

@@ -188,7 +188,6 @@ def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -
 
 
 def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
-    """P(x) proportional to exp(-|x| / 2^log2_scale), (count,) int64."""
     return _draws(key, "lapl", begin, count, lambda w, i: _noise_draw(LAPLACE, key, "llaz", w, i, log2_scale), np.int64)
 
 
@@ -205,7 +204,6 @@ def _below(word: int, bound: int, stream: WordStream) -> int:
 
 
 def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
-    """Uniform on 0 ... bound - 1, (count,) int64."""
     return _draws(key, "belo", begin, count, lambda w, i: _below(w.first[i % DRAW_BLOCK], bound, w), np.int64)
 
 

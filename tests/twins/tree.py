@@ -1,18 +1,19 @@
-"""Rows down a cluster tree, in readable NumPy: equal labels to `kernels.tree`, because each sum has the same order."""
+"""Rows down a cluster tree, in readable NumPy: equal labels and sums to `kernels.tree`, because each sum has the same order."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.row_maps import RowTree, Split
+from fastpubpriv.row_maps import RowMap, RowTree, Split
+from twins import rows
 
 
 def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[np.int32]) -> None:
-    """labels (n,) int32 = label of the target that each row of chunk (n, dim) reaches; -1 for none or a non-finite row."""
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         node = np.where(np.isfinite(x).all(axis=1), 0, -1)
@@ -28,7 +29,6 @@ def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[
 def rows_group(
     chunk: npt.NDArray[Any], labels: npt.NDArray[np.int32], n_groups: int, out: npt.NDArray[Any], begins: IntArray
 ) -> None:
-    """out (n, dim), begins (n_groups + 1,): rows of chunk (n, dim) with label g, in order, at begins[g] ... begins[g + 1]."""
     begins[0] = 0
     for group in range(n_groups):
         members = chunk[labels == group]
@@ -54,3 +54,43 @@ def _child(x: FloatArray, split: Split) -> IntArray:
         nearer = distance[:, c] < best  # the first of equals stays; NaN is never nearer
         best, child = np.where(nearer, distance[:, c], best), np.where(nearer, c, child)
     return child
+
+
+def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) -> None:
+    for label, members in enumerate(_members(chunk, row_tree)):
+        counts[label] += len(members)
+
+
+def leaf_sums(
+    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Sequence[RowMap | None], sums: Sequence[IntArray | None]
+) -> None:
+    for members, row_map, found in zip(_members(chunk, row_tree), maps, sums, strict=True):
+        if row_map is not None and found is not None:
+            rows.rows_sum(members, row_map, found)
+
+
+def leaf_grams(
+    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Sequence[RowMap | None], grams: Sequence[IntArray | None]
+) -> None:
+    for members, row_map, found in zip(_members(chunk, row_tree), maps, grams, strict=True):
+        if row_map is not None and found is not None:
+            rows.rows_gram(members, row_map, found)
+
+
+def leaf_shell_counts(
+    chunk: npt.NDArray[Any],
+    row_tree: RowTree,
+    maps: Sequence[RowMap | None],
+    edges_sq: FloatArray,
+    counts: Sequence[IntArray | None],
+) -> None:
+    for members, row_map, found in zip(_members(chunk, row_tree), maps, counts, strict=True):
+        if row_map is not None and found is not None:
+            rows.rows_shell_counts(members, row_map, edges_sq, found)
+
+
+def _members(chunk: npt.NDArray[Any], row_tree: RowTree) -> list[npt.NDArray[Any]]:
+    """The rows that reach each target."""
+    labels = np.empty(len(chunk), dtype=np.int32)
+    tree_assign(chunk, row_tree, labels)
+    return [chunk[labels == label] for label in range(row_tree.n_labels)]

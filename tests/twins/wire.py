@@ -16,12 +16,10 @@ _TAIL = struct.Struct("<II")
 
 
 def batch_size(header: Any) -> int:
-    """Bytes of the whole batch."""
     return 64 + int(header.count) * ((0, 32, 10)[header.form] or int(header.dim) * int(header.entry_bytes))
 
 
 def batch_write(header: Any, payload: npt.NDArray[Any]) -> bytes:
-    """Bytes of a batch; payload (count, dim) int32 or, of seeds and codes, (count, 32 or 10) uint8."""
     dim, count, *kinds, entry_bytes, threshold, logit, radius, epsilon = astuple(header)
     start = _FIELDS.pack(b"FPPL", 1, *kinds, entry_bytes, 0, dim, count, threshold, logit, radius, epsilon)
     if header.form:
