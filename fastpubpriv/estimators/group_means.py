@@ -406,7 +406,7 @@ def groups_of(by: Any, groups: Any, x_pub: Any) -> Keys:
         else:
             column, _ = public_table_of(x_pub, columns=None if name is None else [name], finite=False)
             groups = np.unique(column[np.isfinite(column[:, -1]), -1]).tolist()
-    keys = listed_keys(name, groups)
+    keys = listed_keys(name, groups, "groups")
     if len(keys.levels) > MOST_GROUPS:
         raise InputError(f"at most {MOST_GROUPS:,} groups, got {len(keys.levels):,}: list those of interest in groups=")
     return keys

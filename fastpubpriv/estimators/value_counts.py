@@ -100,23 +100,24 @@ def code_of(keys: Sequence[Keys]) -> ProductCode:
     return ProductCode(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys))
 
 
-def listed_keys(name: str | None, given: Any) -> Keys:
-    """A list of keys, checked: texts, or finite numbers, each once."""
+def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:
+    """A list of keys, checked: texts, or finite numbers, each once; `word` is the argument that has them."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
-        raise InputError(f"keys must be a list of texts or of numbers, got {type(given).__name__}")
+        raise InputError(f"{word} must be a list of texts or of numbers, got {type(given).__name__}")
     cells = list(given)
     if not cells:
-        raise InputError("keys must have at least one entry")
+        raise InputError(f"{word} must have at least one entry")
     if all(isinstance(cell, str) for cell in cells):
         levels: tuple[str, ...] | tuple[float, ...] = tuple(plain_text(cell) for cell in cells)
         if "" in levels or {OTHER, MISSING} & set(levels):
-            raise InputError(f"keys must not be empty, {OTHER!r} or {MISSING!r}: these stand for cells without a key")
+            one = word.removesuffix("s")
+            raise InputError(f"{word} must not be empty, {OTHER!r} or {MISSING!r}: these stand for cells without a {one}")
     elif any(isinstance(cell, str) for cell in cells):
-        raise InputError("keys must be texts or numbers, not both")
+        raise InputError(f"{word} must be texts or numbers, not both")
     else:
-        levels = tuple(validation.finite("keys", cell) + 0.0 for cell in cells)
+        levels = tuple(validation.finite(word, cell) + 0.0 for cell in cells)
     if len(set(levels)) < len(levels):
-        raise InputError("keys must not have an entry twice (texts are compared without the blanks around them)")
+        raise InputError(f"{word} must not have an entry twice (texts are compared without the blanks around them)")
     return Keys(name=name, levels=levels)
 
 

@@ -317,6 +317,8 @@ def deviations(law: str, level: float, together: int = 1) -> float:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, float | np.floating):
         return f"{value:.6g}"
     if isinstance(value, tuple):
@@ -327,7 +329,7 @@ def _cell(value: Any) -> str:
 def _entry(column: Column, row: int) -> str:
     """A cell of a column, rounded to its meaningful digits, with its spread."""
     value = column.values[row]
-    text = _cell(value) if column.scale is None else number(float(value), float(column.scale[row]))
+    text = _cell(value) if column.scale is None or value is None else number(float(value), float(column.scale[row]))
     return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
 
 
@@ -670,7 +672,7 @@ class Result(Value):
             ("Rows", f"{self.n_priv:,} private, {f'{self.n_pub:,}' if self.n_pub else 'no'} public"),
             *self._details(),
             ("Spent", explain(self.spent, self.releases)),
-            ("Neighbours", self.relation),
+            ("Neighbors", self.relation),
         ]
         if self.provenance:
             facts.append(

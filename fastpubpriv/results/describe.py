@@ -163,7 +163,7 @@ class Description(Result):
         return "texts", len(self.texts)
 
     def _table(self, level: float = LEVEL) -> Table:
-        blank = np.full(len(self.texts), np.nan)
+        blank = [None] * len(self.texts)
         first: list[Column] = []
         last: list[Column] = []
         absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
@@ -171,9 +171,9 @@ class Description(Result):
 
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
             """A column for the estimates, and further right one for each end."""
-            scale = np.append(np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0), blank)
+            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
             names = name, f"{name}_lower", f"{name}_upper"
-            found = [Column(each, np.append(of, blank), scale) for each, of in zip(names, (values, *ends), strict=True)]
+            found = [Column(each, [*of.tolist(), *blank], scale) for each, of in zip(names, (values, *ends), strict=True)]
             first.extend(found[: 3 if name == "mean" else 1])
             last.extend(found[3 if name == "mean" else 1 :])
 

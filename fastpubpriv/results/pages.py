@@ -138,7 +138,7 @@ def page(described: Any, level: float = LEVEL) -> str:
     spent = [
         ("Spent", explain(described.spent, described.releases)),
         *((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items())),
-        ("Neighbours", described.relation),
+        ("Neighbors", described.relation),
         ("Private", "yes" if described.private else "NO: the noise came from a seed, so these values are not private"),
     ]
     head = (
