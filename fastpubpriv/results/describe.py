@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,43 +19,25 @@ from fastpubpriv.results.base import (
     LEVEL,
     Column,
     Form,
+    IntervalResult,
+    OrNull,
     Result,
     Table,
     deviations,
+    explained,
     percent,
-    read_array,
     read_numbers,
+    read_value,
+    read_values,
+    with_ends,
 )
 from fastpubpriv.results.estimates import STATUSES, MeanResult
 from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.results.ranks import QUANTILE_STATUSES, QuantileResult
 
 
-def _read(kind: type[Result]) -> Form:
-    """How a result within a result is read."""
-
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise InputError(f"this JSON text cannot be read: a {kind.__name__} must be an object")
-        found = kind(**kind._fields_of(dict(value)))
-        found._refuse_nonsense()
-        return found
-
-    return read
-
-
-def _read_texts(value: Any) -> tuple[CountResult, ...]:
-    if type(value) is not list:
-        raise InputError("this JSON text cannot be read: texts must be a list")
-    return tuple(_read(CountResult)(item) for item in value)  # type: ignore[operator]
-
-
-def _read_variances(missing: float) -> Form:
-    return lambda value: read_array("variance", value, ("numbers",), {}, missing=missing)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Description(Result):
+class Description(IntervalResult):
     """What `describe` says of a table: d columns of numbers, then columns of text.
 
     Attributes
@@ -90,12 +74,11 @@ class Description(Result):
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "means": _read(MeanResult),
-        "quantiles": _read(QuantileResult),
-        "variance": _read_variances(math.nan),
-        "variance_std": _read_variances(math.inf),
-        "variance_tail": _read_variances(math.inf),
-        "texts": _read_texts,
+        "means": partial(read_value, MeanResult),
+        "quantiles": partial(read_value, QuantileResult),
+        "variance": OrNull(("numbers",), math.nan),
+        **dict.fromkeys(("variance_std", "variance_tail"), OrNull(("numbers",), math.inf)),
+        "texts": partial(read_values, CountResult),
         "shares": read_numbers,
     }
 
@@ -172,8 +155,8 @@ class Description(Result):
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
             """A column for the estimates, and further right one for each end."""
             scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
-            names = name, f"{name}_lower", f"{name}_upper"
-            found = [Column(each, [*of.tolist(), *blank], scale) for each, of in zip(names, (values, *ends), strict=True)]
+            found = with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
+            found = [each._replace(values=[*each.values.tolist(), *blank]) for each in found]
             first.extend(found[: 3 if name == "mean" else 1])
             last.extend(found[3 if name == "mean" else 1 :])
 
@@ -194,14 +177,8 @@ class Description(Result):
     def _details(self) -> list[tuple[str, str]]:
         return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        rows, *facts = self._facts()
-        words = [] if self.means is None else [word for word in dict.fromkeys(self.means.status) if word != "resolved"]
-        told = [(word, STATUSES[word]) for word in words]
-        odd = [] if self.quantiles is None else [word for line in self.quantiles.status for word in line]
-        told += [
-            (f"Quantiles: {word}", QUANTILE_STATUSES[word])
-            for word in dict.fromkeys(odd)
-            if word not in ("resolved", "unresolved")
-        ]
-        return self._table(level), [rows, ("Interval", f"{percent(level)} each"), *told, *facts]
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        told = [] if self.means is None else explained(self.means.status, STATUSES)
+        odd = [] if self.quantiles is None else explained(chain(*self.quantiles.status), QUANTILE_STATUSES)
+        told += [(f"Quantiles: {word}", meaning) for word, meaning in odd if word != "unresolved"]
+        return [("Interval", f"{percent(level)} each"), *told]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,14 +20,19 @@ from fastpubpriv.results.base import (
     LEVEL,
     Column,
     Form,
+    IntervalResult,
+    OrNull,
     Result,
     Table,
     Value,
-    of_columns,
+    deviations,
+    explained,
     percent,
+    read_value,
     refuse_no_covariances,
     tally,
     told_bounds,
+    with_ends,
 )
 from fastpubpriv.results.gaussians import (
     KINDS,
@@ -36,7 +42,6 @@ from fastpubpriv.results.gaussians import (
     ellipse,
     factor_of,
     log_density,
-    read_gaussian_report,
 )
 
 # What released counts say about each column of a mean: a status, what could not be seen, and how far clipping may mislead.
@@ -93,15 +98,11 @@ class ColumnReport(Value):
     highest: FloatArray
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        **{
-            name: ("dim",)
-            for name in (
-                "resolved_from", "resolved_to", "undetected_rows", "clipping_std", "tail_below", "tail_above",
-            )
-        },
-        "missing": of_columns("missing", math.nan),
-        "lowest": of_columns("lowest", -math.inf),
-        **{name: of_columns(name, math.inf) for name in ("worst_below", "worst_above", "highest")},
+        **dict.fromkeys(("resolved_from", "resolved_to", "undetected_rows"), ("dim",)),
+        **dict.fromkeys(("clipping_std", "tail_below", "tail_above"), ("dim",)),
+        "missing": OrNull(("dim",), math.nan),
+        "lowest": OrNull(("dim",), -math.inf),
+        **dict.fromkeys(("worst_below", "worst_above", "highest"), OrNull(("dim",), math.inf)),
     }  # fmt: skip
 
     def _refuse_nonsense(self) -> None:
@@ -132,17 +133,8 @@ class ColumnReport(Value):
         return Table("column", [str(place) for place in range(len(self.status))], numbers)
 
 
-def read_report(value: Any) -> ColumnReport:
-    """Read a report from its JSON value."""
-    if not isinstance(value, dict):
-        raise InputError("this JSON text cannot be read: field 'report' must be an object or null")
-    report = ColumnReport(**ColumnReport._fields_of(value))
-    report._refuse_nonsense()
-    return report
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MeanResult(Result):
+class MeanResult(IntervalResult):
     """A released mean.
 
     Attributes
@@ -180,8 +172,8 @@ class MeanResult(Result):
     report: ColumnReport | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std", "clipping_std")},
-        "report": read_report,
+        **dict.fromkeys(("mean", "noise_std", "sampling_std", "clipping_std"), ("dim",)),
+        "report": partial(read_value, ColumnReport),
     }
 
     def _refuse_nonsense(self) -> None:
@@ -209,9 +201,7 @@ class MeanResult(Result):
         with missing entries. Under pure DP the quantile is a Laplace law's, on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
-        normal = normal_quantile(0.5 + level / 2.0)
-        laplace = -math.log1p(-level) / math.sqrt(2.0)
-        width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
+        width = deviations(self.noise_law, level) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
     def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -251,23 +241,19 @@ class MeanResult(Result):
         return "mean", self.mean
 
     def _table(self, level: float = LEVEL) -> Table:
-        lower, upper = self.confidence_interval(level)
-        error = self.standard_error
-        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error)]
-        noise = Column("noise_std", self.noise_std, self.noise_std)
-        if self.report is None:
-            return Table("column", self.labels, [*ends, noise])
-        counted = not np.isnan(self.report.missing).all()
-        missing = [Column("missing", self.report.missing.round())] if counted else []
-        return Table("column", self.labels, [*ends, noise, *missing, Column("status", self.report.status)])
+        columns = with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
+        columns.append(Column("noise_std", self.noise_std, self.noise_std))
+        if self.report is not None:
+            if not np.isnan(self.report.missing).all():
+                columns.append(Column("missing", self.report.missing.round()))
+            columns.append(Column("status", self.report.status))
+        return Table("column", self.labels, columns)
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+    def _about(self, level: float) -> list[tuple[str, str]]:
         told = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if told else "noise and sampling"
-        flagged = [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
-        rows, *facts = self._facts()
         interval = ("Interval", f"{percent(level)}, from {self.noise_law} {parts}")
-        return self._table(level), [rows, interval, *flagged, *facts]
+        return [interval, *explained(self.status, STATUSES)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -411,21 +397,18 @@ class PCAResult(Result):
         return "eigenvalues", self.eigenvalues
 
     def _table(self) -> Table:
-        loadings = list(zip(self.labels, self.components.T, strict=True))
-        said = [Column("status", self.status)] if self.status else []
-        ends: list[Column | tuple[str, Any]] = []
-        if self.along is not None:
-            lower, upper = self.confidence_interval()
-            ends = [("lower", lower), ("upper", upper), Column("reason", self.reasons)]
-        values = [("eigenvalue", self.eigenvalues), *ends, *said, *loadings]
-        return Table("component", range(len(self.components)), values)
+        columns = with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
+        columns = columns[:1] if self.along is None else [*columns, Column("reason", self.reasons)]
+        columns += [Column("status", self.status)] if self.status else []
+        columns += [Column(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
+        return Table("component", range(len(self.components)), columns)
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GaussianResult(Result):
+class GaussianResult(IntervalResult):
     """A released Gaussian: mean and covariance in data units.
 
     Attributes
@@ -485,7 +468,8 @@ class GaussianResult(Result):
     report: GaussianReport | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",), "report": read_gaussian_report,
+        "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",),
+        "report": partial(read_value, GaussianReport),
     }  # fmt: skip
 
     @property
@@ -583,32 +567,23 @@ class GaussianResult(Result):
         return "mean", self.mean
 
     def _table(self, level: float = LEVEL) -> Table:
-        deviations = np.sqrt(np.diag(self.covariance))
-        error = np.hypot(self.mean_noise_std, deviations / math.sqrt(max(1, self.n_priv)))
+        spread = np.sqrt(np.diag(self.covariance))
+        error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
         noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         if self.report is None:
-            spread = "standard_deviation", deviations
-            return Table("column", self.labels, [Column("mean", self.mean, error), noise, spread])
-        lower, upper = self.confidence_interval(level)
+            alone = [Column("mean", self.mean, error), noise, Column("standard_deviation", spread)]
+            return Table("column", self.labels, alone)
+        means = with_ends("mean", self.mean, self.confidence_interval(level), error)
         least, most = self.confidence_interval(level, of="standard_deviation")
-        width = (most - least) / 4.0
-        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error), noise]
-        spreads = [
-            Column(name, values, width)
-            for name, values in (
-                ("standard_deviation", deviations), ("deviation_lower", least), ("deviation_upper", most),
-            )
-        ]  # fmt: skip
-        return Table("column", self.labels, [*ends, *spreads, Column("reason", self.report.reasons)])
+        names = "deviation_lower", "deviation_upper"
+        spreads = with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
+        return Table("column", self.labels, [*means, noise, *spreads, Column("reason", self.report.reasons)])
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        rows, *facts = self._facts()
+    def _about(self, level: float) -> list[tuple[str, str]]:
         if self.report is None:
-            return self._table(), [rows, *facts]
+            return []
         parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
-        interval = ("Interval", f"{percent(level)}: {parts}")
-        flagged = [(reason, REASONS[reason]) for reason in dict.fromkeys(self.reasons) if reason != "ok"]
-        return self._table(level), [rows, interval, *flagged, *facts]
+        return [("Interval", f"{percent(level)}: {parts}"), *explained(self.reasons, REASONS, "ok")]
 
     def _details(self) -> list[tuple[str, str]]:
         text = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -92,15 +92,6 @@ class GaussianReport(Value):
         deviations = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         numbers = [("mean", self.mean), ("standard_deviation", deviations), ("reason", self.reasons)]
         return Table("column", [str(place) for place in range(len(self.reasons))], numbers)
-
-
-def read_gaussian_report(value: Any) -> GaussianReport:
-    """Read a report from its JSON value."""
-    if not isinstance(value, dict):
-        raise InputError("this JSON text cannot be read: field 'report' must be an object or null")
-    report = GaussianReport(**GaussianReport._fields_of(value))
-    report._refuse_nonsense()
-    return report
 
 
 def correlation_of(covariance: FloatArray) -> FloatArray:

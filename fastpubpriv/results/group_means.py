@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,13 +19,15 @@ from fastpubpriv.results.base import (
     LEVEL,
     Column,
     Form,
-    Result,
+    IntervalResult,
+    OrNull,
     Table,
     deviations,
-    of_columns,
+    explained,
     percent,
-    read_array,
+    read_lines,
     tally,
+    with_ends,
 )
 
 Group = str | float
@@ -43,21 +47,8 @@ def _read_groups(value: Any) -> tuple[Group, ...]:
     return tuple(key if type(key) is str else float(key) for key in value)
 
 
-def _read_statuses(value: Any) -> tuple[tuple[str, ...], ...]:
-    if type(value) is not list or not all(
-        type(line) is list and all(type(word) is str and word in GROUP_STATUSES for word in line) for line in value
-    ):
-        raise InputError("this JSON text cannot be read: status must be lists of known words")
-    return tuple(tuple(line) for line in value)
-
-
-def _of_groups(name: str, missing: float | None = None) -> Form:
-    """How an array with one number for each group and column is read; `missing` stands for null."""
-    return lambda value: read_array(name, value, ("groups", "dim"), {}, missing=missing)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GroupMeans(Result):
+class GroupMeans(IntervalResult):
     """Released means of groups; arrays are (groups, dim), in data units.
 
     Attributes
@@ -114,28 +105,17 @@ class GroupMeans(Result):
 
     _forms: ClassVar[Mapping[str, Form]] = {
         "groups": _read_groups,
-        "mean": _of_groups("mean", math.nan),
-        **{name: _of_groups(name) for name in ("count", "noise_std", "sampling_std", "clipping_std")},
-        **{name: _of_groups(name, math.inf) for name in ("tail_below", "tail_above")},
-        "status": _read_statuses,
-        "lowest": of_columns("lowest", -math.inf),
-        "highest": of_columns("highest", math.inf),
+        "mean": OrNull(("groups", "dim"), math.nan),
+        **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std"), ("groups", "dim")),
+        **dict.fromkeys(("tail_below", "tail_above"), OrNull(("groups", "dim"), math.inf)),
+        "status": partial(read_lines, GROUP_STATUSES),
+        "lowest": OrNull(("dim",), -math.inf),
+        "highest": OrNull(("dim",), math.inf),
     }
 
     def _refuse_nonsense(self) -> None:
-        shape = len(self.groups), self.dim
-        arrays = [
-            self.mean,
-            self.count,
-            self.noise_std,
-            self.sampling_std,
-            self.clipping_std,
-            self.tail_below,
-            self.tail_above,
-        ]
-        fine = all(each.shape == shape for each in arrays) and self.noise_law in ("gaussian", "laplace")
-        fine = fine and len(self.lowest) == len(self.highest) == self.dim
-        if not fine or [len(line) for line in self.status] != [shape[1]] * shape[0]:
+        fine = len(self.mean) == len(self.groups) and self.noise_law in ("gaussian", "laplace")
+        if not fine or [len(line) for line in self.status] != [self.dim] * len(self.groups):
             raise InputError("this JSON text is not a GroupMeans: it needs a mean for each group and column")
 
     def __getitem__(self, group: Group) -> Any:
@@ -189,23 +169,19 @@ class GroupMeans(Result):
 
     def _table(self, level: float = LEVEL) -> Table:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        error, count = self.standard_error.reshape(-1), self.count.reshape(-1)
-        names = [] if self.dim == 1 else [Column("column", list(self.labels) * len(self.groups))]
+        count = self.count.reshape(-1)
         columns = [
-            Column("mean", self.mean.reshape(-1), error),
-            Column("lower", lower, error),
-            Column("upper", upper, error),
+            *([] if self.dim == 1 else [Column("column", list(self.labels) * len(self.groups))]),
+            *with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
             Column("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
-            Column("status", [word for line in self.status for word in line]),
+            Column("status", [*chain(*self.status)]),
         ]
-        return Table(self.by, [group for group in self.groups for _ in range(self.dim)], [*names, *columns])
+        return Table(self.by, [group for group in self.groups for _ in range(self.dim)], columns)
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Rows of a group", f"released with noise of {self.count_noise_std:.3g}")]
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        words = [word for line in self.status for word in line]
-        told = [(word, GROUP_STATUSES[word]) for word in dict.fromkeys(words) if word != "resolved"]
-        rows, *facts = self._facts()
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        words = [*chain(*self.status)]
         interval = ("Interval", f"{percent(level)} each, from {self.noise_law} noise, sampling and clipping")
-        return self._table(level), [rows, interval, ("Status", tally(words)), *told, *facts]
+        return [interval, ("Status", tally(words)), *explained(words, GROUP_STATUSES)]

@@ -12,7 +12,18 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import LEVEL, Column, Form, Result, Table, deviations, percent, tally
+from fastpubpriv.results.base import (
+    LEVEL,
+    Column,
+    Form,
+    IntervalResult,
+    Table,
+    deviations,
+    explained,
+    percent,
+    tally,
+    with_ends,
+)
 
 OTHER, MISSING = "(other)", "(missing)"
 Key = tuple[str | float, ...]
@@ -33,7 +44,7 @@ def _read_keys(value: Any) -> tuple[Key, ...]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CountResult(Result):
+class CountResult(IntervalResult):
     """Released counts of keys.
 
     Attributes
@@ -168,17 +179,12 @@ class CountResult(Result):
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         scale = np.full(len(shown), max(self.noise_std, 1.0))
-        columns = [
-            Column("count", self.counts[shown], scale),
-            Column("lower", lower, scale),
-            Column("upper", upper, scale),
-            Column("share", self.share[shown], scale / max(self.n_priv, 1)),
-        ]
+        columns = with_ends("count", self.counts[shown], (lower, upper), scale)
+        columns.append(Column("share", self.share[shown], scale / max(self.n_priv, 1)))
         if self.top is not None:
             first, last = self.rank_interval(level)
             columns += [Column("rank_from", first[shown]), Column("rank_to", last[shown])]
-        status = self.status
-        columns.append(Column("status", [status[place] for place in shown]))
+        columns.append(Column("status", np.array(self.status)[shown].tolist()))
         if len(self.by) == 1:
             return Table(self.by[0], [self.keys[place][0] for place in shown], columns)
         parts = [Column(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
@@ -199,14 +205,9 @@ class CountResult(Result):
 
     def _details(self) -> list[tuple[str, str]]:
         noise = ("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows")
-        hidden = (
-            [("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows")] if self.threshold > 0.0 else []
-        )
-        return [noise, *hidden]
+        hidden = ("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows")
+        return [noise, hidden] if self.threshold > 0.0 else [noise]
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        words = self.status
-        told = [(word, COUNT_STATUSES[word]) for word in dict.fromkeys(words) if word != "resolved"]
-        rows, *facts = self._facts()
+    def _about(self, level: float) -> list[tuple[str, str]]:
         interval = ("Interval", f"{percent(level)} each, of the counts of these rows")
-        return self._table(level), [rows, interval, ("Status", tally(words)), *told, *facts]
+        return [interval, ("Status", tally(self.status)), *explained(self.status, COUNT_STATUSES)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results.base import LEVEL, explain, number, percent
+from fastpubpriv.results.base import LEVEL, explain, listed_facts, number, percent
 from fastpubpriv.results.estimates import STATUSES
 
 WIDTH, LEFT, RIGHT = 300.0, 10.0, 290.0  # of a picture, in its own units; it is as wide as its card
@@ -33,12 +33,6 @@ dl { display: grid; grid-template-columns: auto 1fr; gap: .1rem .8rem; margin: .
 dt { color: var(--soft); } dd { margin: 0; text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .note { color: var(--red); } footer { margin-top: 1rem; } footer dd { text-align: left; }
 """
-
-
-def _facts(pairs: list[tuple[str, str]]) -> str:
-    return (
-        "<dl>" + "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in pairs) + "</dl>"
-    )
 
 
 def _with_ends(value: float, lower: float, upper: float) -> str:
@@ -93,7 +87,11 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
         facts.append(("missing", f"{means.report.missing[j]:,.0f} of {described.n_priv:,}"))
     word = means.status[j]
     note = "" if word == "resolved" else f'<p class="note">{html.escape(f"{word}: {STATUSES[word]}")}</p>'
-    return _picture(parts, 70, f"quantiles above, mean below, with {percent(level)} intervals") + _facts(facts) + note
+    return (
+        _picture(parts, 70, f"quantiles above, mean below, with {percent(level)} intervals")
+        + listed_facts(facts)
+        + note
+    )
 
 
 def _at(values: FloatArray, begin: float, end: float) -> FloatArray:
@@ -120,9 +118,9 @@ def _of_texts(described: Any, place: int, level: float) -> str:
         parts.append(f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--red)" stroke-width="2"/>')
         facts.append((counts._label(key), f"{max(counts.counts[key], 0.0):,.0f} ({share[key]:.1%})"))
     facts.append(("missing", f"{max(counts.counts[-1], 0.0):,.0f} of {described.n_priv:,}"))
-    return _picture(parts, 8 + 16 * max(len(keys), 1), f"shares of texts, with {percent(level)} intervals") + _facts(
-        facts
-    )
+    return _picture(
+        parts, 8 + 16 * max(len(keys), 1), f"shares of texts, with {percent(level)} intervals"
+    ) + listed_facts(facts)
 
 
 def page(described: Any, level: float = LEVEL) -> str:
@@ -148,5 +146,5 @@ def page(described: Any, level: float = LEVEL) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
         f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
         f"<h1>A table under differential privacy</h1><p>{head}</p><main>{''.join(cards)}</main>"
-        f"<footer><section><h2>What was spent</h2>{_facts(spent)}</section></footer></body></html>\n"
+        f"<footer><section><h2>What was spent</h2>{listed_facts(spent)}</section></footer></body></html>\n"
     )

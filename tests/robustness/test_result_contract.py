@@ -20,7 +20,7 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, InputError, MeanResult, PureDP, estimate_mean, weighted_mean
 from fastpubpriv.results.base import Result, Value, percent, plain
 
-ABSTRACT = {"Value", "Result", "Mixture", "_Lists"}
+ABSTRACT = {"Value", "Result", "IntervalResult", "Mixture", "_Lists"}
 
 
 def below(kind):
