@@ -111,7 +111,9 @@ def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:
         levels: tuple[str, ...] | tuple[float, ...] = tuple(plain_text(cell) for cell in cells)
         if "" in levels or {OTHER, MISSING} & set(levels):
             one = word.removesuffix("s")
-            raise InputError(f"{word} must not be empty, {OTHER!r} or {MISSING!r}: these stand for cells without a {one}")
+            raise InputError(
+                f"{word} must not be empty, {OTHER!r} or {MISSING!r}: these stand for cells without a {one}"
+            )
     elif any(isinstance(cell, str) for cell in cells):
         raise InputError(f"{word} must be texts or numbers, not both")
     else:

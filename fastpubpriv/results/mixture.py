@@ -187,10 +187,9 @@ class MixtureResult(Mixture):
         rows = None if x_pub is None else self._public(x_pub)
         words = [f" ({status.replace('_', ' ')})" if status != "ok" else "" for status in self.status]
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
-        drawn = plotting.Drawn(self.weights, self.means, self.covariances, names, self.columns)
         balls = self.diagnostics.get("balls", ())
         bounds = told_bounds(self.diagnostics) if bounds is None else bounds
-        return plotting.plot_mixture(drawn, path=path, level=level, points=rows, balls=balls, bounds=bounds)
+        return plotting.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
     def _status_of_components(self) -> tuple[str, ...]:
         return self.status

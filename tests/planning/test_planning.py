@@ -312,7 +312,8 @@ def test_condition_two_holds_from_the_dimension_that_it_needs():
     flat = np.eye(math.ceil(least) + 1)[None].copy()
     flat[0, 0, 0] = 1e4
     assert condition_two(flat, n_total=1000) == [False]
-    raises(InputError, "stack", condition_two, np.eye(3), n_total=1000)
+    for wrong in (np.eye(3), [np.eye(2), np.eye(3)], "abc", [[[None]]]):
+        raises(InputError, "stack", condition_two, wrong, n_total=1000)
 
 
 # ---- What a plan says of its budget is what the result says that is made with it ------------------------------------
