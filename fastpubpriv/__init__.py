@@ -61,14 +61,14 @@ if _TYPE_CHECKING:  # `as` says that a name is for users too
     from fastpubpriv.privacy import ApproxDP as ApproxDP
     from fastpubpriv.privacy import Ledger as Ledger
     from fastpubpriv.privacy import PureDP as PureDP
+    from fastpubpriv.results.by_key import CountResult as CountResult
+    from fastpubpriv.results.by_key import GroupMeans as GroupMeans
     from fastpubpriv.results.describe import Description as Description
     from fastpubpriv.results.estimates import CovarianceResult as CovarianceResult
     from fastpubpriv.results.estimates import GaussianResult as GaussianResult
     from fastpubpriv.results.estimates import MeanResult as MeanResult
     from fastpubpriv.results.estimates import PCAResult as PCAResult
-    from fastpubpriv.results.group_means import GroupMeans as GroupMeans
     from fastpubpriv.results.histogram import HistogramResult as HistogramResult
-    from fastpubpriv.results.key_counts import CountResult as CountResult
     from fastpubpriv.results.mixture import MixtureResult as MixtureResult
     from fastpubpriv.results.mixture import SelectionResult as SelectionResult
     from fastpubpriv.results.models import DescentResult as DescentResult
@@ -107,8 +107,7 @@ _HOMES = {
         ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
         ("results.histogram", "HistogramResult"),
         ("results.describe", "Description"),
-        ("results.group_means", "GroupMeans"),
-        ("results.key_counts", "CountResult"),
+        ("results.by_key", "CountResult GroupMeans"),
         ("mixtures.select", "Hypotheses select_hypothesis"),
         ("planning", "OrderBounds Plan order_bounds plan"),
         ("privacy", "ZCDP ApproxDP Ledger PureDP"),

@@ -35,9 +35,9 @@ from fastpubpriv.cli import options, streams
 from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, words_of
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
+from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
-from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.results.ranks import QuantileResult
 
 PICTURES = {".png", ".pdf", ".svg"}

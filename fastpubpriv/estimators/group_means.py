@@ -36,8 +36,7 @@ from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.group_means import GroupMeans
-from fastpubpriv.results.key_counts import MISSING, OTHER
+from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import Taken, labelled_rows, public_labelled

@@ -22,7 +22,7 @@ from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory, table_memory
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
+from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory

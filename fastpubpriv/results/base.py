@@ -152,20 +152,18 @@ def _numbers(value: Any, missing: float | None) -> Any:
 
 def refuse_no_covariances(covariances: FloatArray) -> None:
     """InputError unless all of (k, dim, dim) are symmetric and positive definite."""
-    for covariance in covariances:
-        diagonal = np.diag(covariance)
-        try:
-            if not np.all(diagonal > 0.0):
-                raise np.linalg.LinAlgError
-            with np.errstate(all="ignore"):
-                correlation = covariance / np.sqrt(np.outer(diagonal, diagonal))
-            if not np.abs(correlation - correlation.T).max() <= 1e-8:
-                raise np.linalg.LinAlgError
-            np.linalg.cholesky(correlation)
-        except np.linalg.LinAlgError:
-            raise InputError(
-                "this JSON text cannot be read: a covariance must be symmetric and positive definite"
-            ) from None
+    diagonal = np.diagonal(covariances, axis1=1, axis2=2)
+    try:
+        with np.errstate(all="ignore"):
+            correlations = covariances / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
+            apart = np.abs(correlations - np.swapaxes(correlations, 1, 2)).max(initial=0.0)
+        if not np.all(diagonal > 0.0) or not apart <= 1e-8:
+            raise np.linalg.LinAlgError
+        np.linalg.cholesky(correlations)
+    except np.linalg.LinAlgError:
+        raise InputError(
+            "this JSON text cannot be read: a covariance must be symmetric and positive definite"
+        ) from None
 
 
 def _number(value: Any) -> float:

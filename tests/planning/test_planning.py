@@ -482,7 +482,7 @@ def test_out_of_reach():
     ("gaussian", {"pub_priv_gap": 1.0}, "pub_priv_gap"), ("gaussian", {"failure_prob": 2.0}, "failure_prob"),
     ("gaussian", {"dim": 0}, "dim"), ("gaussian", {"error": 0.1}, "exactly two"),
     ("axis_aligned_mixture", {"n_components": None}, "n_components"),
-    ("axis_aligned_mixture", {"n_components": 0}, "n_components"), ("axis_aligned_mixture", {"budget": PureDP(1)}, "PureDP"),
+    ("axis_aligned_mixture", {"n_components": 0}, "n_components"), ("axis_aligned_mixture", {"budget": PureDP(1)}, "need a delta"),
     ("axis_aligned_mixture", {"method": "dp_em"}, "dp_em"), ("axis_aligned_mixture", {"method": "guess"}, "method"),
     ("axis_aligned_mixture", {"candidates": 1}, "candidates"), ("axis_aligned_mixture", {"accuracy": 2.0}, "accuracy"),
     ("separated_mixture", {"n_components": None}, "needs n_components="),
