@@ -591,7 +591,7 @@ def nothing_unfinished(source: Source) -> list[str]:
     return [f"{source.path}: {hit}" for hit in UNFINISHED.findall(source.text)]
 
 
-def tests_and_benchmarks() -> list[Source]:
+def all_our_tests() -> list[Source]:
     return [*ordinary_tests(), *sources("benchmarks/**/*.py")]
 
 
@@ -616,7 +616,7 @@ TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]]
     ),
     (
         chance_without_a_seed,
-        tests_and_benchmarks,
+        all_our_tests,
         planted(
             "def test_a():\n    rng = np.random.default_rng()", "rng = np.random.default_rng(None)",
             "rng = np.random.default_rng(seed=None)", "x = np.random.normal(size=3)", "np.random.seed(3)",
@@ -624,7 +624,7 @@ TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]]
             "from uuid import uuid4", "key = os.urandom(32)",
         ),
     ),
-    (blind_patches, tests_and_benchmarks, planted("monkeypatch.setattr(module, 'gone', None, raising=False)")),
+    (blind_patches, all_our_tests, planted("monkeypatch.setattr(module, 'gone', None, raising=False)")),
     (
         not_too_long,
         lambda: [s for s in package() + c_library() if s.path != "csrc/sampler_tables.h"],
