@@ -376,10 +376,7 @@ def option_of(parameter: Parameter) -> click.Option:
 
 
 def options_of(section: str, function: str, groups: dict[str, str]) -> list[click.Option]:
-    """The options of a command: those of its docstring, and of the function that it calls if it calls one.
-
-    `groups` are the options that stand for a parameter, as in GROUPS.
-    """
+    """The options of a command: those of its docstring, and of the function that it calls; `groups` is as GROUPS."""
     own, made = documented(section), []
     if not function:
         return [option_of(each) for each in own.values()]

@@ -447,6 +447,9 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)
 
+        def page(place: Path) -> None:
+            result.to_html(place, level=level)
+
         def whole() -> str:
             return json_text(result_dict(result, level=level, warned=warned))
 
@@ -454,13 +457,10 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         purchase.attempt("a warning", lambda: list(map(warn, new)))
         if not settings["quiet"] and not is_stdout(json_path):
             purchase.attempt("the table", table)
-        if plot_path is not None:
-            purchase.attempt(repr(str(plot_path)), lambda: replace_file(plot_path, draw))
         html_path = settings.get("html_path")
-        if html_path is not None:
-            purchase.attempt(
-                repr(str(html_path)), lambda: replace_file(html_path, partial(result.to_html, level=level))
-            )
+        for path, write in ((plot_path, draw), (html_path, page)):
+            if path is not None:
+                purchase.attempt(repr(str(path)), partial(replace_file, path, write))
         purchase.finish()
         if not settings["quiet"]:
             written([path for path in (json_path, plot_path, html_path) if path is not None and not is_stdout(path)])

@@ -42,10 +42,7 @@ UNREADABLE = "an input that cannot be read"
 
 
 def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | None = None) -> Any:
-    """The randomizer of the options: family, epsilon, form and words, and norm_bound where rows may lie in a ball.
-
-    `public` rows are those that "public" stands for, in the units that are reported.
-    """
+    """The randomizer of the options; `public` rows, in the units of reports, are what a norm bound of "public" stands for."""
     family, words, bound, form = (settings[name] for name in ("family", "words", "norm_bound", "form"))
     few, by_rows = family == "subset-selection", bound == "public"
     longest = "--norm-bound public needs --public FILE: it is the length of the longest row there"

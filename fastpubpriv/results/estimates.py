@@ -541,10 +541,7 @@ class GaussianResult(IntervalResult):
             rows = None if x_pub is None else self._public(x_pub)
             told = told_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(told, self.dim, endless=True)
-            ends = None if self.report is None else self.confidence_interval(LEVEL, of="correlation")
-            return plotting.plot_ellipses(
-                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box, correlations=ends
-            )
+            return plotting.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
