@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import runner
+from command_cases import runner, said
 
 from benchmarks.papers.mixture_cases import CASES
 from fastpubpriv import CountResult, Description, GroupMeans, HistogramResult, QuantileResult
@@ -277,7 +277,4 @@ REFUSED = [
 
 @pytest.mark.parametrize(("command", "words", "message"), REFUSED)
 def test_refusals_are_one_line(command, words, message):
-    result = call(command, *words.split(), code=2)
-    assert message in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output
-    assert "Alice" not in result.output
+    assert message in said(call(command, *words.split(), code=2))

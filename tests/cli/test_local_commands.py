@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from clocks import PATIENCE
+from command_cases import runner, said
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import main, reports
+from fastpubpriv.cli import reports
 from fastpubpriv.local import collector
 
 DEVICE = ("--epsilon", "4", "--norm-bound", "2")
@@ -37,20 +37,11 @@ def files(tmp_path, monkeypatch):
         Path(name).write_text("age,income\n" + "".join(f"{a:.3f},{b:.2f}\n" for a, b in rows))
 
 
-def invoke(*arguments, code=0):
-    result = CliRunner().invoke(main, ["local", *(str(a) for a in arguments)])
-    assert result.exit_code == code, result.output
-    assert isinstance(result.exception, SystemExit | None), result.exception
-    assert "this is a bug" not in result.output
-    return result
+invoke = runner("local")
 
 
 def privatize(out="r", *more, private="p.npy", code=0):
     return invoke("privatize", "--private", private, *DEVICE, "--out", out, *more, code=code)
-
-
-def said(result):
-    return " ".join(result.stderr.split())
 
 
 def answer(*arguments, **more):

@@ -11,18 +11,12 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 from clocks import PATIENCE
+from command_cases import invoke
 
 import fastpubpriv as fpp
 from fastpubpriv import auditing, local
 from fastpubpriv.cli import app, main, options
-
-
-def invoke(*arguments, code=0):
-    result = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_help_needs_no_numpy():

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from command_cases import runner
+from command_cases import runner, said
 
 import fastpubpriv as fpp
 from fastpubpriv.cli.train import spoken
@@ -42,10 +42,6 @@ def train(suffix, words, code=0):
 
 def predict(words="--out -", code=0, model="model.json"):
     return runner("predict")("--model", model, "--rows", "new.csv", *words.split(), code=code)
-
-
-def said(result):
-    return " ".join(result.stderr.split())
 
 
 def model():
