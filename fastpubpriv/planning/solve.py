@@ -11,16 +11,7 @@ from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.planning.forecasts import (
-    CHECKS,
-    LEAST_AMOUNT,
-    MOST_COUNT,
-    MOST_ROWS,
-    Forecast,
-    Predictor,
-    halve,
-    most_amount,
-)
+from fastpubpriv.planning.forecasts import CHECKS, MOST_COUNT, MOST_ROWS, Forecast, Predictor, amounts_tried, halve
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
@@ -196,7 +187,7 @@ def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[
     def reaches(amount: float) -> bool:
         return predict(n_priv, make(amount))[0] <= error
 
-    low, high = LEAST_AMOUNT, most_amount(make(1.0))
+    low, high = amounts_tried(make(1.0))
     if not reaches(high):
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"

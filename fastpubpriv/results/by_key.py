@@ -15,20 +15,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import (
-    LEVEL,
-    Column,
-    Form,
-    IntervalResult,
-    OrNull,
-    Table,
-    deviations,
-    explained,
-    percent,
-    read_lines,
-    tally,
-    with_ends,
-)
+from fastpubpriv.results import base
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Table
 
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
@@ -142,7 +130,7 @@ class CountResult(IntervalResult):
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population"))
         together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
-        z = deviations(self.noise_law, level, together)
+        z = base.deviations(self.noise_law, level, together)
         n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
         sampling = np.sqrt(n * share * (1.0 - share)) if of == "population" else 0.0
         width = z * np.hypot(self.noise_std, sampling)
@@ -189,7 +177,7 @@ class CountResult(IntervalResult):
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         scale = np.full(len(shown), max(self.noise_std, 1.0))
-        columns = with_ends("count", self.counts[shown], (lower, upper), scale)
+        columns = base.with_ends("count", self.counts[shown], (lower, upper), scale)
         columns.append(Column("share", self.share[shown], scale / max(self.n_priv, 1)))
         if self.top is not None:
             first, last = self.rank_interval(level)
@@ -219,8 +207,8 @@ class CountResult(IntervalResult):
         return [noise, hidden] if self.threshold > 0.0 else [noise]
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        interval = ("Interval", f"{percent(level)} each, of the counts of these rows")
-        return [interval, ("Status", tally(self.status)), *explained(self.status, COUNT_STATUSES)]
+        interval = ("Interval", f"{base.percent(level)} each, of the counts of these rows")
+        return [interval, ("Status", base.tally(self.status)), *base.explained(self.status, COUNT_STATUSES)]
 
 
 # Means of the groups of a column.
@@ -302,7 +290,7 @@ class GroupMeans(IntervalResult):
         "mean": OrNull(("groups", "dim"), math.nan),
         **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std"), ("groups", "dim")),
         **dict.fromkeys(("tail_below", "tail_above"), OrNull(("groups", "dim"), math.inf)),
-        "status": partial(read_lines, GROUP_STATUSES),
+        "status": partial(base.read_lines, GROUP_STATUSES),
         "lowest": OrNull(("dim",), -math.inf),
         "highest": OrNull(("dim",), math.inf),
     }
@@ -335,7 +323,7 @@ class GroupMeans(IntervalResult):
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
         middle = np.where(np.isnan(self.mean), 0.0, self.mean)
         with np.errstate(over="ignore"):
-            width = deviations(self.noise_law, level, together) * self.standard_error
+            width = base.deviations(self.noise_law, level, together) * self.standard_error
             lower, upper = middle - np.hypot(width, self.tail_below), middle + np.hypot(width, self.tail_above)
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
@@ -363,7 +351,7 @@ class GroupMeans(IntervalResult):
         count = self.count.reshape(-1)
         columns = [
             *([] if self.dim == 1 else [Column("column", list(self.labels) * len(self.groups))]),
-            *with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
+            *base.with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
             Column("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
             Column("status", [*chain(*self.status)]),
         ]
@@ -374,5 +362,5 @@ class GroupMeans(IntervalResult):
 
     def _about(self, level: float) -> list[tuple[str, str]]:
         words = [*chain(*self.status)]
-        interval = ("Interval", f"{percent(level)} each, from {self.noise_law} noise, sampling and clipping")
-        return [interval, ("Status", tally(words)), *explained(words, GROUP_STATUSES)]
+        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping")
+        return [interval, ("Status", base.tally(words)), *base.explained(words, GROUP_STATUSES)]

@@ -16,25 +16,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import (
-    LEVEL,
-    Column,
-    Form,
-    IntervalResult,
-    OrNull,
-    Result,
-    Table,
-    deviations,
-    explain,
-    explained,
-    listed_facts,
-    number,
-    percent,
-    read_numbers,
-    read_value,
-    read_values,
-    with_ends,
-)
+from fastpubpriv.results import base
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.estimates import STATUSES, MeanResult
 from fastpubpriv.results.ranks import QUANTILE_STATUSES, QuantileResult
@@ -78,12 +61,12 @@ class Description(IntervalResult):
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "means": partial(read_value, MeanResult),
-        "quantiles": partial(read_value, QuantileResult),
+        "means": partial(base.read_value, MeanResult),
+        "quantiles": partial(base.read_value, QuantileResult),
         "variance": OrNull(("numbers",), math.nan),
         **dict.fromkeys(("variance_std", "variance_tail"), OrNull(("numbers",), math.inf)),
-        "texts": partial(read_values, CountResult),
-        "shares": read_numbers,
+        "texts": partial(base.read_values, CountResult),
+        "shares": base.read_numbers,
     }
 
     def _refuse_nonsense(self) -> None:
@@ -114,7 +97,7 @@ class Description(IntervalResult):
             return np.zeros(0), np.zeros(0)
         middle = np.where(np.isnan(self.variance), 0.0, self.variance)
         with np.errstate(over="ignore"):
-            width = deviations(self.means.noise_law, level) * self.variance_std
+            width = base.deviations(self.means.noise_law, level) * self.variance_std
             high = middle + np.hypot(width, self.variance_tail)
         return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
 
@@ -157,7 +140,7 @@ class Description(IntervalResult):
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
             """A column for the estimates, and further right one for each end."""
             scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
-            found = with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
+            found = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
             found = [each._replace(values=[*each.values.tolist(), *blank]) for each in found]
             first.extend(found[: 3 if name == "mean" else 1])
             last.extend(found[3 if name == "mean" else 1 :])
@@ -180,10 +163,10 @@ class Description(IntervalResult):
         return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        told = [] if self.means is None else explained(self.means.status, STATUSES)
-        odd = [] if self.quantiles is None else explained(chain(*self.quantiles.status), QUANTILE_STATUSES)
+        told = [] if self.means is None else base.explained(self.means.status, STATUSES)
+        odd = [] if self.quantiles is None else base.explained(chain(*self.quantiles.status), QUANTILE_STATUSES)
         told += [(f"Quantiles: {word}", meaning) for word, meaning in odd if word != "unresolved"]
-        return [("Interval", f"{percent(level)} each"), *told]
+        return [("Interval", f"{base.percent(level)} each"), *told]
 
 
 # The page of a description, which opens from disk: a card with a small picture for each column, reasons, and what was spent.
@@ -214,7 +197,7 @@ def _with_ends(value: float, lower: float, upper: float) -> str:
     scale = (upper - lower) / 4.0
     if not math.isfinite(scale):
         return f"{value:.6g} (no interval)" if math.isfinite(value) else "not resolved"
-    return f"{number(value, scale)} ({number(lower, scale)} to {number(upper, scale)})"
+    return f"{base.number(value, scale)} ({base.number(lower, scale)} to {base.number(upper, scale)})"
 
 
 def _picture(parts: list[str], height: float, label: str) -> str:
@@ -262,8 +245,8 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
     word = means.status[j]
     note = "" if word == "resolved" else f'<p class="note">{html.escape(f"{word}: {STATUSES[word]}")}</p>'
     return (
-        _picture(parts, 70, f"quantiles above, mean below, with {percent(level)} intervals")
-        + listed_facts(facts)
+        _picture(parts, 70, f"quantiles above, mean below, with {base.percent(level)} intervals")
+        + base.listed_facts(facts)
         + note
     )
 
@@ -293,8 +276,8 @@ def _of_texts(described: Any, place: int, level: float) -> str:
         facts.append((counts._label(key), f"{max(counts.counts[key], 0.0):,.0f} ({share[key]:.1%})"))
     facts.append(("missing", f"{max(counts.counts[-1], 0.0):,.0f} of {described.n_priv:,}"))
     return _picture(
-        parts, 8 + 16 * max(len(keys), 1), f"shares of texts, with {percent(level)} intervals"
-    ) + listed_facts(facts)
+        parts, 8 + 16 * max(len(keys), 1), f"shares of texts, with {base.percent(level)} intervals"
+    ) + base.listed_facts(facts)
 
 
 def page(described: Any, level: float = LEVEL) -> str:
@@ -308,17 +291,15 @@ def page(described: Any, level: float = LEVEL) -> str:
         )
         cards.append(f"<section><h2>{html.escape(name)}</h2>{body}</section>")
     spent = [
-        ("Spent", explain(described.spent, described.releases)),
+        ("Spent", base.explain(described.spent, described.releases)),
         *((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items())),
         ("Neighbors", described.relation),
         ("Private", "yes" if described.private else "NO: the noise came from a seed, so these values are not private"),
     ]
-    head = (
-        f"{described.n_priv:,} private rows, {described.n_pub:,} public ones; intervals hold with {percent(level)} each"
-    )
+    head = f"{described.n_priv:,} private rows, {described.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
         f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
         f"<h1>A table under differential privacy</h1><p>{head}</p><main>{''.join(cards)}</main>"
-        f"<footer><section><h2>What was spent</h2>{listed_facts(spent)}</section></footer></body></html>\n"
+        f"<footer><section><h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
     )

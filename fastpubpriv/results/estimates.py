@@ -16,24 +16,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
-from fastpubpriv.results.base import (
-    LEVEL,
-    Column,
-    Form,
-    IntervalResult,
-    OrNull,
-    Result,
-    Table,
-    Value,
-    deviations,
-    explained,
-    percent,
-    read_value,
-    refuse_no_covariances,
-    tally,
-    told_bounds,
-    with_ends,
-)
+from fastpubpriv.results import base
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table, Value
 from fastpubpriv.results.gaussians import (
     KINDS,
     REASONS,
@@ -125,7 +109,11 @@ class ColumnReport(Value):
         return found
 
     def __repr__(self) -> str:
-        return f"ColumnReport(status={self.status})" if len(self.status) <= 6 else f"ColumnReport({tally(self.status)})"
+        return (
+            f"ColumnReport(status={self.status})"
+            if len(self.status) <= 6
+            else f"ColumnReport({base.tally(self.status)})"
+        )
 
     def _table(self) -> Table:
         names = ("status", "missing", "resolved_from", "resolved_to", "undetected_rows")
@@ -173,7 +161,7 @@ class MeanResult(IntervalResult):
 
     _forms: ClassVar[Mapping[str, Form]] = {
         **dict.fromkeys(("mean", "noise_std", "sampling_std", "clipping_std"), ("dim",)),
-        "report": partial(read_value, ColumnReport),
+        "report": partial(base.read_value, ColumnReport),
     }
 
     def _refuse_nonsense(self) -> None:
@@ -201,7 +189,7 @@ class MeanResult(IntervalResult):
         with missing entries. Under pure DP the quantile is a Laplace law's, on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
-        width = deviations(self.noise_law, level) * self.standard_error
+        width = base.deviations(self.noise_law, level) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
     def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -241,7 +229,7 @@ class MeanResult(IntervalResult):
         return "mean", self.mean
 
     def _table(self, level: float = LEVEL) -> Table:
-        columns = with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
+        columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
         columns.append(Column("noise_std", self.noise_std, self.noise_std))
         if self.report is not None:
             if not np.isnan(self.report.missing).all():
@@ -252,8 +240,8 @@ class MeanResult(IntervalResult):
     def _about(self, level: float) -> list[tuple[str, str]]:
         told = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if told else "noise and sampling"
-        interval = ("Interval", f"{percent(level)}, from {self.noise_law} {parts}")
-        return [interval, *explained(self.status, STATUSES)]
+        interval = ("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")
+        return [interval, *base.explained(self.status, STATUSES)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -397,7 +385,7 @@ class PCAResult(Result):
         return "eigenvalues", self.eigenvalues
 
     def _table(self) -> Table:
-        columns = with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
+        columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
         columns = columns[:1] if self.along is None else [*columns, Column("reason", self.reasons)]
         columns += [Column("status", self.status)] if self.status else []
         columns += [Column(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
@@ -469,7 +457,7 @@ class GaussianResult(IntervalResult):
 
     _forms: ClassVar[Mapping[str, Form]] = {
         "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",),
-        "report": partial(read_value, GaussianReport),
+        "report": partial(base.read_value, GaussianReport),
     }  # fmt: skip
 
     @property
@@ -539,7 +527,7 @@ class GaussianResult(IntervalResult):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            told = told_bounds(self.diagnostics) if bounds is None else bounds
+            told = base.told_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(told, self.dim, endless=True)
             return plotting.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
@@ -556,7 +544,7 @@ class GaussianResult(IntervalResult):
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
     def _refuse_nonsense(self) -> None:
-        refuse_no_covariances(self.covariance[None])
+        base.refuse_no_covariances(self.covariance[None])
         if self.report is not None and len(self.report.mean) != self.dim:
             raise InputError("this JSON text cannot be read: the report must say something of every column")
 
@@ -570,17 +558,17 @@ class GaussianResult(IntervalResult):
         if self.report is None:
             alone = [Column("mean", self.mean, error), noise, Column("standard_deviation", spread)]
             return Table("column", self.labels, alone)
-        means = with_ends("mean", self.mean, self.confidence_interval(level), error)
+        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
         least, most = self.confidence_interval(level, of="standard_deviation")
         names = "deviation_lower", "deviation_upper"
-        spreads = with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
+        spreads = base.with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
         return Table("column", self.labels, [*means, noise, *spreads, Column("reason", self.report.reasons)])
 
     def _about(self, level: float) -> list[tuple[str, str]]:
         if self.report is None:
             return []
         parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
-        return [("Interval", f"{percent(level)}: {parts}"), *explained(self.reasons, REASONS, "ok")]
+        return [("Interval", f"{base.percent(level)}: {parts}"), *base.explained(self.reasons, REASONS, "ok")]
 
     def _details(self) -> list[tuple[str, str]]:
         text = (

@@ -15,22 +15,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import (
-    LEVEL,
-    Column,
-    Form,
-    IntervalResult,
-    OrNull,
-    Table,
-    Value,
-    deviations,
-    explained,
-    percent,
-    read_lines,
-    read_values,
-    tally,
-    with_ends,
-)
+from fastpubpriv.results import base
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Table, Value
 
 QUANTILE_STATUSES = {
     "resolved": "the rank of the answer is known up to noise_rows",
@@ -140,8 +126,8 @@ class QuantileResult(IntervalResult):
         "q": ("q",),
         "noise_rows": ("dim", "q"),
         "quantile": OrNull(("dim", "q"), math.nan),
-        "status": partial(read_lines, QUANTILE_STATUSES),
-        "ranks": partial(read_values, EdgeRanks),
+        "status": partial(base.read_lines, QUANTILE_STATUSES),
+        "ranks": partial(base.read_values, EdgeRanks),
         "lowest": OrNull(("dim",), -math.inf),
         "highest": OrNull(("dim",), math.inf),
     }
@@ -160,7 +146,7 @@ class QuantileResult(IntervalResult):
         """
         level = validation.confidence_level(level)
         together = self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1
-        z = deviations(self.noise_law, level, together)
+        z = base.deviations(self.noise_law, level, together)
         ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
         low, high = self.lowest[:, None], self.highest[:, None]
         return np.clip(ends[:, :, 0], low, high), np.clip(ends[:, :, 1], low, high)
@@ -191,7 +177,7 @@ class QuantileResult(IntervalResult):
         scale, noise = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0, self.noise_rows.reshape(-1)
         columns = [
             Column("q", np.tile(self.q, self.dim)),
-            *with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
+            *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
             Column("noise_rows", noise, noise),
             Column("status", [*chain(*self.status)]),
         ]
@@ -199,5 +185,5 @@ class QuantileResult(IntervalResult):
 
     def _about(self, level: float) -> list[tuple[str, str]]:
         words = [*chain(*self.status)]
-        interval = ("Interval", f"{percent(level)} each, from {self.noise_law} noise and sampling")
-        return [interval, ("Status", tally(words)), *explained(words, QUANTILE_STATUSES)]
+        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise and sampling")
+        return [interval, ("Status", base.tally(words)), *base.explained(words, QUANTILE_STATUSES)]
