@@ -365,6 +365,8 @@ def option_of(parameter: Parameter) -> click.Option:
     with contextlib.suppress(ValueError, SyntaxError):  # a word is no literal
         default = ast.literal_eval(default) if isinstance(default, str) else default
     more: dict[str, Any] = {"type": type_of(parameter), "multiple": word == "repeated"}
+    if word == "repeated" and parameter.form.startswith("NAME="):
+        more["callback"] = lambda context, option, pairs: dict(pairs) or None
     if parameter.form == "flag":
         more = {"is_flag": True}
     elif default is ...:

@@ -128,10 +128,10 @@ def train(**settings: Any) -> None:
     from fastpubpriv.validation import did_you_mean
 
     label, path = settings["label"], settings["public_path"]
-    given = dict(settings)
-    for name in ("x_bounds", "categories", "class_weight"):  # pairs, or a word
-        given[name] = dict(given[name]) or None if isinstance(given[name], tuple) else given[name]
-    loss, stated = _loss(settings), {name: given[name] for name in STATED if given[name] is not None}
+    loss, stated = _loss(settings), {name: settings[name] for name in STATED if settings[name] is not None}
+    for name in ("categories", "class_weight"):  # pairs, or a word
+        if isinstance(stated.get(name), tuple):
+            stated[name] = dict(stated[name])
     texts = column_texts(stated.get("categories"), path)
     names = class_texts(stated.get("classes"), path, None, label) if settings["loss"] in CLASSES else None
     both = texts if names is None or label is None else {**texts, label: names}
