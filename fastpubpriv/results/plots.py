@@ -489,7 +489,8 @@ def plot_mixture(
     else:
         _plane(axes, result, labels, points, level, balls, box)
     _tidy(axes)
-    _legend(figure, *axes.get_legend_handles_labels(), "lower")
+    handles, names = axes.get_legend_handles_labels()
+    _legend(figure, handles, names, "lower")
     return save(figure, path)
 
 

@@ -253,14 +253,10 @@ def test_a_user_reports_once():
         assert not Path("new").exists()
 
 
-def test_units_of_public_rows():
+def test_units_that_one_end_forgets():
     invoke("privatize", "--private", "p.csv", "--public", "q.csv", "--standardize", "--epsilon", "6", "--norm-bound", "2.5",
            "--out", "r")  # fmt: skip
     common = ("--dim", "2", "--epsilon", "6", "--norm-bound", "2.5")
-    data = json.loads(invoke("aggregate", "r", *common, "--public", "q.csv", "--standardize", "--json", "-").stdout)
-    error = (np.array(data["mean"]) - [50.0, 30_000.0]) / np.array(data["standard_error"])
-    assert np.abs(error).max() < 5.0
-    assert data["columns"] == ["age", "income"]
     # Somebody who forgets the option gets the mean of the rows in other units, and no error can show it.
     plain = json.loads(invoke("aggregate", "r", *common, "--columns", "a,b", "--json", "-").stdout)
     assert plain["columns"] == ["a", "b"]
