@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import json
 import math
@@ -469,15 +470,10 @@ def read_only(value: Any) -> Any:
     return value
 
 
-_FIELDS: dict[type[Any], tuple[str, ...]] = {}  # of each kind of value that has been made
-
-
+@functools.cache
 def _names(kind: type[Value]) -> tuple[str, ...]:
     """Names of the fields."""
-    names = _FIELDS.get(kind)
-    if names is None:
-        names = _FIELDS[kind] = tuple(field.name for field in dataclasses.fields(kind))
-    return names
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _plain_dicts(value: Any) -> Any:
