@@ -400,19 +400,6 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", [rule for rule, _ in FILE_RULES], ids=lambda rule: rule.__name__)
-def test_package_follows(rule):
-    assert [words for source in package() for words in rule(source)] == []
-
-
-@pytest.mark.parametrize(
-    ("rule", "planted"),
-    [pytest.param(rule, text, id=f"{rule.__name__}-{i}") for rule, texts in FILE_RULES for i, text in enumerate(texts)],
-)
-def test_rule_catches(rule, planted):
-    assert rule(Source("fastpubpriv/planted.py", planted))
-
-
 # ---- Rules on imports ------------------------------------------------------------------------------------------------
 def circles(package: str) -> list[list[str]]:
     """Modules that import each other in a circle, imports for type checkers and inside of functions included."""
@@ -649,15 +636,17 @@ TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]]
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rule", "where"), [row[:2] for row in TEXT_RULES], ids=lambda part: getattr(part, "__name__", "")
-)
+RULES = [(rule, package, [Source("fastpubpriv/planted.py", text) for text in texts]) for rule, texts in FILE_RULES]
+RULES += TEXT_RULES
+
+
+@pytest.mark.parametrize(("rule", "where"), [row[:2] for row in RULES], ids=lambda part: getattr(part, "__name__", ""))
 def test_project_follows(rule, where):
     assert [words for source in where() for words in rule(source)] == []
 
 
-@pytest.mark.parametrize(("rule", "planted"), [(row[0], bad) for row in TEXT_RULES for bad in row[2]])
-def test_text_rule_catches(rule, planted):
+@pytest.mark.parametrize(("rule", "planted"), [(row[0], bad) for row in RULES for bad in row[2]])
+def test_rule_catches(rule, planted):
     assert rule(planted)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -207,19 +206,17 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     $ fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
     """
     from fastpubpriv.cli import outputs, streams
+    from fastpubpriv.results.base import read_json, read_value
     from fastpubpriv.results.models import Cells, DescentResult, TrainingResult, as_columns
     from fastpubpriv.sources import private_rows
 
     outputs.check_place("--out", out_path, (model_path, rows_path))
     wrong = f"--model: {str(model_path)!r} is not a model that `train --json` wrote"
     try:
-        kept = json.loads(model_path.read_text(encoding="utf-8"))
+        kept = read_json(model_path, "model")
         kept.pop("warnings", None)
-    except (OSError, ValueError, AttributeError, TypeError):
-        raise InputError(wrong) from None
-    kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
-    try:
-        model = kind.from_json(json.dumps(kept))
+        kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
+        model = read_value(kind, kept)
     except InputError as error:
         raise InputError(f"{wrong}: {error}") from None
     columns = None if rows_path.suffix == ".npy" else model.columns

@@ -151,36 +151,13 @@ def _numbers(value: Any, missing: float | None) -> Any:
     return float(value)
 
 
-def refuse_no_covariances(covariances: FloatArray) -> None:
-    """InputError unless all of (k, dim, dim) are symmetric and positive definite."""
-    diagonal = np.diagonal(covariances, axis1=1, axis2=2)
-    try:
-        with np.errstate(all="ignore"):
-            correlations = covariances / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
-            apart = np.abs(correlations - np.swapaxes(correlations, 1, 2)).max(initial=0.0)
-        if not np.all(diagonal > 0.0) or not apart <= 1e-8:
-            raise np.linalg.LinAlgError
-        np.linalg.cholesky(correlations)
-    except np.linalg.LinAlgError:
-        raise InputError(
-            "this JSON text cannot be read: a covariance must be symmetric and positive definite"
-        ) from None
-
-
 def _number(value: Any) -> float:
     return math.inf if value is None else float(value)  # null, as infinity is not a number of JSON
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        value is None
-        or (type(value) is float and math.isfinite(value))
-        or (type(value) is int and abs(value) < _LARGEST)
-    )
-
-
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is kind
+    whole = type(value) is int and abs(value) < _LARGEST
+    return value is None or whole or (type(value) is float and math.isfinite(value))
 
 
 def _lists(kind: type) -> Callable[[Any], bool]:
@@ -204,9 +181,9 @@ def read_numbers(value: Any) -> dict[str, float]:
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int": (lambda value: type(value) is int and 0 <= value < _LARGEST, "a whole number"),
     "float": (_is_number, "a number, or null for an infinite one"),
-    "bool": (_is(bool), "true or false"),
-    "str": (_is(str), "text"),
-    "Mapping[str, Any]": (_is(dict), "an object"),
+    "bool": (lambda value: type(value) is bool, "true or false"),
+    "str": (lambda value: type(value) is str, "text"),
+    "Mapping[str, Any]": (lambda value: type(value) is dict, "an object"),
     "Mapping[str, str]": (_texts, "an object of texts"),
     "tuple[int, ...]": (_lists(int), "a list of whole numbers"),
     "tuple[str, ...]": (_lists(str), "a list of texts"),
@@ -429,14 +406,6 @@ LEVEL = 0.95
 
 # Types, most of the fields, whose values nobody can change: no slower question need be asked of them.
 _READ_ONLY = frozenset({int, float, str, bool, type(None), Fraction, ZCDP, ApproxDP, PureDP, Cost})
-
-
-def told_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
-    """The argument `bounds` of the call, as diagnostics tell it: (lowest, highest), infinite where an end bounds nothing."""
-    if "bounds" not in diagnostics:
-        return None
-    low, high = diagnostics["bounds"]
-    return [-math.inf if each is None else each for each in low], [math.inf if each is None else each for each in high]
 
 
 def frozen(array: Any) -> FloatArray:

@@ -16,17 +16,9 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
-from fastpubpriv.results import base
+from fastpubpriv.results import base, gaussians
 from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table, Value
-from fastpubpriv.results.gaussians import (
-    KINDS,
-    REASONS,
-    GaussianReport,
-    correlation_of,
-    ellipse,
-    factor_of,
-    log_density,
-)
+from fastpubpriv.results.gaussians import KINDS, REASONS, GaussianReport
 
 # What released counts say about each column of a mean: a status, what could not be seen, and how far clipping may mislead.
 
@@ -283,7 +275,7 @@ class CovarianceResult(Result):
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
-        return correlation_of(self.covariance)
+        return gaussians.correlation_of(self.covariance)
 
     def _estimate(self) -> tuple[str, Any]:
         return "covariance", self.covariance
@@ -484,7 +476,7 @@ class GaussianResult(IntervalResult):
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
-        return correlation_of(self.covariance)
+        return gaussians.correlation_of(self.covariance)
 
     def confidence_ellipse(
         self, first: int = 0, second: int = 1, *, level: float = 0.95
@@ -497,7 +489,7 @@ class GaussianResult(IntervalResult):
             )
         chosen = [first, second]
         center = self.mean[chosen]
-        return center, ellipse(center, self.covariance[np.ix_(chosen, chosen)], level)
+        return center, gaussians.ellipse(center, self.covariance[np.ix_(chosen, chosen)], level)
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draw n synthetic rows (n, dim) from the released Gaussian.
@@ -505,12 +497,12 @@ class GaussianResult(IntervalResult):
         Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
         """
         normals: FloatArray = draw_normals((n, self.dim), random_state=random_state)
-        return self.mean + normals @ factor_of(self.covariance).T
+        return self.mean + normals @ gaussians.factor_of(self.covariance).T
 
     def log_prob(self, rows: Any) -> FloatArray:
         """Log density of the released Gaussian at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
         array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
-        half, constant = log_density(array, self.mean, factor_of(self.covariance))
+        half, constant = gaussians.log_density(array, self.mean, gaussians.factor_of(self.covariance))
         return -half - constant
 
     def plot(
@@ -527,7 +519,7 @@ class GaussianResult(IntervalResult):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            told = base.told_bounds(self.diagnostics) if bounds is None else bounds
+            told = gaussians.told_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(told, self.dim, endless=True)
             return plotting.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
@@ -544,7 +536,7 @@ class GaussianResult(IntervalResult):
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
     def _refuse_nonsense(self) -> None:
-        base.refuse_no_covariances(self.covariance[None])
+        gaussians.refuse_no_covariances(self.covariance[None])
         if self.report is not None and len(self.report.mean) != self.dim:
             raise InputError("this JSON text cannot be read: the report must say something of every column")
 

@@ -17,8 +17,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.results.base import Column, Form, Result, Table, refuse_no_covariances, tally, told_bounds
-from fastpubpriv.results.gaussians import factor_of, log_density
+from fastpubpriv.results.base import Column, Form, Result, Table, tally
+from fastpubpriv.results.gaussians import factor_of, log_density, refuse_no_covariances, told_bounds
 
 # A released mixture of Gaussians, whichever method made it.
 
