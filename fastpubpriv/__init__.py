@@ -8,133 +8,92 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from fastpubpriv.errors import (
-    AccuracyWarning,
-    BudgetError,
-    EntropyError,
-    ExperimentalWarning,
-    FastPubPrivError,
-    InfeasibleError,
-    InputError,
-    KernelError,
-    LedgerError,
-    OutOfMemoryError,
-    PrivacyWarning,
-    ReplayError,
-    SeededNoiseWarning,
-)
-
 if _sys.platform == "win32":
     raise ImportError(
         "fastpubpriv does not run on Windows, as ledgers need POSIX file locks: use it in WSL or in a container"
     )
 
-if _TYPE_CHECKING:
-    from fastpubpriv.estimators.components import private_pca
-    from fastpubpriv.estimators.gaussian import coinpress_covariance, estimate_gaussian
-    from fastpubpriv.estimators.mean import coinpress_mean, estimate_mean
-    from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
-    from fastpubpriv.estimators.quantiles import quantiles
-    from fastpubpriv.estimators.value_counts import crosstab, value_counts
-    from fastpubpriv.estimators.weighted_mean import weighted_mean
-    from fastpubpriv.histograms import BinGrid, DyadicBins, ProductBins, stable_histogram
-    from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
-    from fastpubpriv.mixtures.select import Hypotheses, select_hypothesis
-    from fastpubpriv.mixtures.separated.learn import learn_separated_mixture, no_public_baseline, public_only
-    from fastpubpriv.mixtures.separated.public_shapes import Ball, supercluster, terrific_ball
-    from fastpubpriv.mixtures.separated.search_state import ClusterTree
-    from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
-    from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-    from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
-    from fastpubpriv.results.histogram import HistogramResult
-    from fastpubpriv.results.key_counts import CountResult
-    from fastpubpriv.results.mixture import MixtureResult, SelectionResult
-    from fastpubpriv.results.models import DescentResult, TrainingResult
-    from fastpubpriv.results.ranks import QuantileResult
-    from fastpubpriv.sources import PersonTable, Rows, persons
-    from fastpubpriv.training.train import linear_regression, logistic_regression, train
-    from fastpubpriv.warming import warmup
+if _TYPE_CHECKING:  # `as` says that a name is for users too
+    from fastpubpriv.errors import AccuracyWarning as AccuracyWarning
+    from fastpubpriv.errors import BudgetError as BudgetError
+    from fastpubpriv.errors import EntropyError as EntropyError
+    from fastpubpriv.errors import ExperimentalWarning as ExperimentalWarning
+    from fastpubpriv.errors import FastPubPrivError as FastPubPrivError
+    from fastpubpriv.errors import InfeasibleError as InfeasibleError
+    from fastpubpriv.errors import InputError as InputError
+    from fastpubpriv.errors import KernelError as KernelError
+    from fastpubpriv.errors import LedgerError as LedgerError
+    from fastpubpriv.errors import OutOfMemoryError as OutOfMemoryError
+    from fastpubpriv.errors import PrivacyWarning as PrivacyWarning
+    from fastpubpriv.errors import ReplayError as ReplayError
+    from fastpubpriv.errors import SeededNoiseWarning as SeededNoiseWarning
+    from fastpubpriv.estimators.components import private_pca as private_pca
+    from fastpubpriv.estimators.describe import describe as describe
+    from fastpubpriv.estimators.gaussian import coinpress_covariance as coinpress_covariance
+    from fastpubpriv.estimators.gaussian import estimate_gaussian as estimate_gaussian
+    from fastpubpriv.estimators.mean import coinpress_mean as coinpress_mean
+    from fastpubpriv.estimators.mean import estimate_mean as estimate_mean
+    from fastpubpriv.estimators.preconditioner import Preconditioner as Preconditioner
+    from fastpubpriv.estimators.preconditioner import precondition as precondition
+    from fastpubpriv.estimators.quantiles import quantiles as quantiles
+    from fastpubpriv.estimators.value_counts import crosstab as crosstab
+    from fastpubpriv.estimators.value_counts import value_counts as value_counts
+    from fastpubpriv.estimators.weighted_mean import weighted_mean as weighted_mean
+    from fastpubpriv.histograms import BinGrid as BinGrid
+    from fastpubpriv.histograms import DyadicBins as DyadicBins
+    from fastpubpriv.histograms import ProductBins as ProductBins
+    from fastpubpriv.histograms import stable_histogram as stable_histogram
+    from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture as learn_axis_aligned_mixture
+    from fastpubpriv.mixtures.select import Hypotheses as Hypotheses
+    from fastpubpriv.mixtures.select import select_hypothesis as select_hypothesis
+    from fastpubpriv.mixtures.separated.learn import learn_separated_mixture as learn_separated_mixture
+    from fastpubpriv.mixtures.separated.learn import no_public_baseline as no_public_baseline
+    from fastpubpriv.mixtures.separated.learn import public_only as public_only
+    from fastpubpriv.mixtures.separated.public_shapes import Ball as Ball
+    from fastpubpriv.mixtures.separated.public_shapes import supercluster as supercluster
+    from fastpubpriv.mixtures.separated.public_shapes import terrific_ball as terrific_ball
+    from fastpubpriv.mixtures.separated.search_state import ClusterTree as ClusterTree
+    from fastpubpriv.planning import OrderBounds as OrderBounds
+    from fastpubpriv.planning import Plan as Plan
+    from fastpubpriv.planning import order_bounds as order_bounds
+    from fastpubpriv.planning import plan as plan
+    from fastpubpriv.privacy import ZCDP as ZCDP
+    from fastpubpriv.privacy import ApproxDP as ApproxDP
+    from fastpubpriv.privacy import Ledger as Ledger
+    from fastpubpriv.privacy import PureDP as PureDP
+    from fastpubpriv.results.by_key import CountResult as CountResult
+    from fastpubpriv.results.by_key import GroupMeans as GroupMeans
+    from fastpubpriv.results.describe import Description as Description
+    from fastpubpriv.results.estimates import CovarianceResult as CovarianceResult
+    from fastpubpriv.results.estimates import GaussianResult as GaussianResult
+    from fastpubpriv.results.estimates import MeanResult as MeanResult
+    from fastpubpriv.results.estimates import PCAResult as PCAResult
+    from fastpubpriv.results.histogram import HistogramResult as HistogramResult
+    from fastpubpriv.results.mixture import MixtureResult as MixtureResult
+    from fastpubpriv.results.mixture import SelectionResult as SelectionResult
+    from fastpubpriv.results.models import DescentResult as DescentResult
+    from fastpubpriv.results.models import TrainingResult as TrainingResult
+    from fastpubpriv.results.ranks import QuantileResult as QuantileResult
+    from fastpubpriv.sources import Rows as Rows
+    from fastpubpriv.training.train import linear_regression as linear_regression
+    from fastpubpriv.training.train import logistic_regression as logistic_regression
+    from fastpubpriv.training.train import train as train
+    from fastpubpriv.warming import warmup as warmup
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "ZCDP",
-    "AccuracyWarning",
-    "ApproxDP",
-    "Ball",
-    "BinGrid",
-    "BudgetError",
-    "ClusterTree",
-    "CountResult",
-    "CovarianceResult",
-    "DescentResult",
-    "Description",
-    "DyadicBins",
-    "EntropyError",
-    "ExperimentalWarning",
-    "FastPubPrivError",
-    "GaussianResult",
-    "GroupMeans",
-    "HistogramResult",
-    "Hypotheses",
-    "InfeasibleError",
-    "InputError",
-    "KernelError",
-    "Ledger",
-    "LedgerError",
-    "MeanResult",
-    "MixtureResult",
-    "OrderBounds",
-    "OutOfMemoryError",
-    "PCAResult",
-    "PersonTable",
-    "Plan",
-    "Preconditioner",
-    "PrivacyWarning",
-    "ProductBins",
-    "PureDP",
-    "QuantileResult",
-    "ReplayError",
-    "Rows",
-    "SeededNoiseWarning",
-    "SelectionResult",
-    "TrainingResult",
-    "coinpress_covariance",
-    "coinpress_mean",
-    "crosstab",
-    "describe",
-    "estimate_gaussian",
-    "estimate_mean",
-    "learn_axis_aligned_mixture",
-    "learn_separated_mixture",
-    "linear_regression",
-    "logistic_regression",
-    "no_public_baseline",
-    "order_bounds",
-    "persons",
-    "plan",
-    "precondition",
-    "private_pca",
-    "public_only",
-    "quantiles",
-    "select_hypothesis",
-    "stable_histogram",
-    "supercluster",
-    "terrific_ball",
-    "train",
-    "value_counts",
-    "warmup",
-    "weighted_mean",
-]
 
 # Loaded at first use: SciPy and the kernels take longer to import than `fastpubpriv --help` may take to answer.
 _HOMES = {
     name: f"fastpubpriv.{module}"
     for module, names in (
+        (
+            "errors",
+            "AccuracyWarning BudgetError EntropyError ExperimentalWarning FastPubPrivError InfeasibleError InputError "
+            "KernelError LedgerError OutOfMemoryError PrivacyWarning ReplayError SeededNoiseWarning",
+        ),
         ("estimators.describe", "describe"),
-        ("estimators.gaussian", "coinpress_covariance"),
+        ("estimators.gaussian", "coinpress_covariance estimate_gaussian"),
         ("estimators.components", "private_pca"),
-        ("estimators.gaussian", "estimate_gaussian"),
         ("estimators.mean", "coinpress_mean estimate_mean"),
         ("estimators.preconditioner", "Preconditioner precondition"),
         ("estimators.quantiles", "quantiles"),
@@ -148,8 +107,7 @@ _HOMES = {
         ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
         ("results.histogram", "HistogramResult"),
         ("results.describe", "Description"),
-        ("results.group_means", "GroupMeans"),
-        ("results.key_counts", "CountResult"),
+        ("results.by_key", "CountResult GroupMeans"),
         ("mixtures.select", "Hypotheses select_hypothesis"),
         ("planning", "OrderBounds Plan order_bounds plan"),
         ("privacy", "ZCDP ApproxDP Ledger PureDP"),
@@ -162,23 +120,10 @@ _HOMES = {
     )
     for name in names.split()
 }
-_PARTS = (
-    "auditing",
-    "estimators",
-    "histograms",
-    "local",
-    "mechanisms",
-    "mixtures",
-    "planning",
-    "privacy",
-    "release",
-    "results",
-    "sources",
-    "training",
-)
-
-# Those that people call by hand; the others serve whoever reads or extends the package.
+__all__ = sorted(_HOMES)
+# Parts that people call by hand; the others serve whoever reads or extends the package.
 _PUBLIC_PARTS = ("auditing", "local", "mixtures", "planning", "privacy", "sources", "training")
+_PARTS = (*_PUBLIC_PARTS, "errors", "estimators", "histograms", "mechanisms", "release", "results")
 
 
 def __getattr__(name: str) -> object:

@@ -100,15 +100,10 @@ weights_priv : (n_priv,) array-like, optional
     "weight_cap": """\
 weight_cap : float > 0, optional
     The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.""",
-    "mixture_bounds": """\
+    "bounds_of_means": """\
 bounds : (lowest, highest), optional
     What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,
-    and no component stays wider than a column within them can be. A component whose mean lay more than one of its deviations
-    outside says "clipped". Private rows are not clipped, and nothing is spent on it.""",
-    "gaussian_bounds": """\
-bounds : (lowest, highest), optional
-    What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. The mean is clipped to them,
-    and the covariance does not stay wider than a column within them can be. A mean that lay more than one deviation outside says
+    and no Gaussian stays wider than a column within them can be. One whose mean lay more than one of its deviations outside says
     "clipped". Private rows are not clipped, and nothing is spent on it.""",
     "x_bounds": """\
 x_bounds : (lowest, highest), or mapping of a column to such a pair, optional

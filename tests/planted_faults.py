@@ -103,8 +103,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "a module that breaks a rule": "test_rules.py::test_rule_catches",
     },
     "tests": {
-        "a tight clock": "test_rules.py::test_clock_rule_catches",
-        "a generator without a seed": "test_rules.py::test_seed_rule_catches",
+        "a tight clock": "test_rules.py::test_rule_catches",
+        "a generator without a seed": "test_rules.py::test_rule_catches",
         "a process with keys of its own": "test_fixed_keys.py::test_a_planted_process_with_keys_of_its_own_is_caught",
         "fresh keys without a reason": "test_fixed_keys.py::test_fresh_keys_need_a_reason",
     },

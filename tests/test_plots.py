@@ -296,8 +296,7 @@ def test_light_components_and_public_rows_far_off_do_not_stretch_the_plane():
 @pytest.mark.parametrize("dim", [3, 40])
 def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
     result = mixture(dim)
-    drawn = plotting.Drawn(result.weights, result.means, result.covariances, ["", "", ""], result.columns)
-    middle, plane, names = plotting.plane_of(drawn)
+    middle, plane, names = plotting.plane_of(result)
     assert np.allclose(plane @ plane.T, np.eye(2))
     assert names == ("first direction", "second direction")
     # Three means lie in a plane, so none of their distances is lost.

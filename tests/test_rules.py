@@ -400,30 +400,6 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", [rule for rule, _ in FILE_RULES], ids=lambda rule: rule.__name__)
-def test_package_follows(rule):
-    assert [words for source in package() for words in rule(source)] == []
-
-
-@pytest.mark.parametrize(
-    ("rule", "planted"),
-    [pytest.param(rule, text, id=f"{rule.__name__}-{i}") for rule, texts in FILE_RULES for i, text in enumerate(texts)],
-)
-def test_rule_catches(rule, planted):
-    assert rule(Source("fastpubpriv/planted.py", planted))
-
-
-def test_private_name_rule_lets_public_facts_through():
-    fine = 'f"{rows.n} rows, {chunk.shape}, {type(x_priv).__name__}, {len(x_priv)}"'
-    assert no_private_names_in_text(Source("fastpubpriv/fine.py", fine)) == []
-
-
-def test_function_rule_lets_docstrings_and_names_through():
-    long = '"""' + "Words.\n" * 99 + '"""'
-    fine = f"def f(a, b, c, d, e, f, g, h, *, i, j):\n    {long}\n" + "    x = 1\n" * 60
-    assert functions_can_be_read_at_once(Source("fastpubpriv/fine.py", fine)) == []
-
-
 # ---- Rules on imports ------------------------------------------------------------------------------------------------
 def circles(package: str) -> list[list[str]]:
     """Modules that import each other in a circle, imports for type checkers and inside of functions included."""
@@ -498,33 +474,6 @@ def ordinary_tests() -> list[Source]:
     return [s for s in sources("tests/**/*.py") if s.path != "tests/clocks.py"]
 
 
-def test_no_test_has_a_tight_clock():
-    assert [words for source in ordinary_tests() for words in clocks_have_room(source)] == []
-
-
-@pytest.mark.parametrize("planted", [
-    "import time\ndef test_a():\n    started = time.monotonic()\n    assert time.monotonic() - started < 0.5",
-    "from time import perf_counter",
-    "def test_a():\n    subprocess.run(['x'], timeout=60)",
-    "def test_a():\n    child.join(30)",
-    "def test_a():\n    signal.alarm(20)",
-    "def test_a():\n    queue.get(timeout=30)",
-    "@settings(max_examples=9)\n@given(x)\ndef test_a(x): ...",
-    "@given(x)\ndef test_a(x): ...",
-])  # fmt: skip
-def test_clock_rule_catches(planted):
-    assert clocks_have_room(Source("tests/planted.py", planted))
-
-
-def test_clock_rule_lets_through():
-    fine = (
-        "import time\ntime.sleep(0.1)\nsubprocess.run([], timeout=PATIENCE)\n','.join(['a'])\nLedger(timeout=0.05)\n"
-        "@pytest.mark.bench\ndef test_lap():\n    time.perf_counter()\n"
-        "@settings(deadline=None)\n@given(x)\ndef test_a(x): ...\n"
-    )
-    assert clocks_have_room(Source("tests/fine.py", fine)) == []
-
-
 SEEDED_KINDS = {"default_rng", "SeedSequence", "RandomState", "Random", "PCG64", "Philox", "MT19937", "SFC64"}
 
 
@@ -550,27 +499,14 @@ def chance_without_a_seed(source: Source) -> list[str]:
     return bad
 
 
-def test_no_test_draws_without_a_seed():
-    found = [*ordinary_tests(), *sources("benchmarks/**/*.py")]
-    assert [words for source in found for words in chance_without_a_seed(source)] == []
-
-
-@pytest.mark.parametrize("planted", [
-    "def test_a():\n    rng = np.random.default_rng()", "rng = np.random.default_rng(None)",
-    "rng = np.random.default_rng(seed=None)", "x = np.random.normal(size=3)", "np.random.seed(3)",
-    "rng = random.Random()", "random.shuffle(rows)", "from random import randrange", "import secrets",
-    "from uuid import uuid4", "key = os.urandom(32)",
-])  # fmt: skip
-def test_seed_rule_catches(planted):
-    assert chance_without_a_seed(Source("tests/planted.py", planted))
-
-
-def test_seed_rule_lets_through():
-    fine = (
-        "np.random.default_rng(0)\nnp.random.default_rng([seed, 1])\nrandom.Random(seed)\nfrom random import Random\n"
-        "np.random.Generator(np.random.PCG64(3))\nnp.random.default_rng(seed=4)\nrng.normal()\n"
-    )
-    assert chance_without_a_seed(Source("tests/fine.py", fine)) == []
+def blind_patches(source: Source) -> list[str]:
+    """A patch of an attribute that is not there would test nothing."""
+    calls = [node for node in source.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return [
+        source.complaint(call, "setattr(..., raising=False)")
+        for call in calls
+        if call.func.attr in {"setattr", "delattr"} and any(word.arg == "raising" for word in call.keywords)
+    ]
 
 
 # ---- Rules on any text file -----------------------------------------------------------------------------------------
@@ -642,7 +578,40 @@ def nothing_unfinished(source: Source) -> list[str]:
     return [f"{source.path}: {hit}" for hit in UNFINISHED.findall(source.text)]
 
 
+def all_our_tests() -> list[Source]:
+    return [*ordinary_tests(), *sources("benchmarks/**/*.py")]
+
+
+def planted(*texts: str) -> list[Source]:
+    return [Source("tests/planted.py", text) for text in texts]
+
+
 TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]], list[Source]]] = [
+    (
+        clocks_have_room,
+        ordinary_tests,
+        planted(
+            "import time\ndef test_a():\n    started = time.monotonic()\n    assert time.monotonic() - started < 0.5",
+            "from time import perf_counter",
+            "def test_a():\n    subprocess.run(['x'], timeout=60)",
+            "def test_a():\n    child.join(30)",
+            "def test_a():\n    signal.alarm(20)",
+            "def test_a():\n    queue.get(timeout=30)",
+            "@settings(max_examples=9)\n@given(x)\ndef test_a(x): ...",
+            "@given(x)\ndef test_a(x): ...",
+        ),
+    ),
+    (
+        chance_without_a_seed,
+        all_our_tests,
+        planted(
+            "def test_a():\n    rng = np.random.default_rng()", "rng = np.random.default_rng(None)",
+            "rng = np.random.default_rng(seed=None)", "x = np.random.normal(size=3)", "np.random.seed(3)",
+            "rng = random.Random()", "random.shuffle(rows)", "from random import randrange", "import secrets",
+            "from uuid import uuid4", "key = os.urandom(32)",
+        ),
+    ),
+    (blind_patches, all_our_tests, planted("monkeypatch.setattr(module, 'gone', None, raising=False)")),
     (
         not_too_long,
         lambda: [s for s in package() + c_library() if s.path != "csrc/sampler_tables.h"],
@@ -664,19 +633,47 @@ TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]]
         [Source("a.py", f'"""{word}."""') for word in UNFINISHED_WORDS]
         + [Source("a.c", "/* to" + "do */"), Source("a.md", "Slow for\n" + "now.")],
     ),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rule", "where"), [row[:2] for row in TEXT_RULES], ids=lambda part: getattr(part, "__name__", "")
-)
+RULES = [(rule, package, [Source("fastpubpriv/planted.py", text) for text in texts]) for rule, texts in FILE_RULES]
+RULES += TEXT_RULES
+
+
+@pytest.mark.parametrize(("rule", "where"), [row[:2] for row in RULES], ids=lambda part: getattr(part, "__name__", ""))
 def test_project_follows(rule, where):
     assert [words for source in where() for words in rule(source)] == []
 
 
-@pytest.mark.parametrize(("rule", "planted"), [(row[0], bad) for row in TEXT_RULES for bad in row[2]])
-def test_text_rule_catches(rule, planted):
+@pytest.mark.parametrize(("rule", "planted"), [(row[0], bad) for row in RULES for bad in row[2]])
+def test_rule_catches(rule, planted):
     assert rule(planted)
+
+
+LONG_DOCSTRING = '"""' + "Words.\n" * 99 + '"""'
+LET_THROUGH = [
+    (no_private_names_in_text, 'f"{rows.n} rows, {chunk.shape}, {type(x_priv).__name__}, {len(x_priv)}"'),
+    (
+        functions_can_be_read_at_once,
+        f"def f(a, b, c, d, e, f, g, h, *, i, j):\n    {LONG_DOCSTRING}\n" + "    x = 1\n" * 60,
+    ),
+    (
+        clocks_have_room,
+        "import time\ntime.sleep(0.1)\nsubprocess.run([], timeout=PATIENCE)\n','.join(['a'])\nLedger(timeout=0.05)\n"
+        "@pytest.mark.bench\ndef test_lap():\n    time.perf_counter()\n"
+        "@settings(deadline=None)\n@given(x)\ndef test_a(x): ...\n",
+    ),
+    (
+        chance_without_a_seed,
+        "np.random.default_rng(0)\nnp.random.default_rng([seed, 1])\nrandom.Random(seed)\nfrom random import Random\n"
+        "np.random.Generator(np.random.PCG64(3))\nnp.random.default_rng(seed=4)\nrng.normal()\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "fine"), LET_THROUGH)
+def test_rule_lets_through(rule, fine):
+    assert rule(Source("fastpubpriv/fine.py", fine)) == []
 
 
 def test_flag_rule_lets_comments_through():
@@ -834,22 +831,6 @@ def test_twins_stand_by_themselves():
     assert [found for s in sources("tests/twins/*.py") for found in leaning_twins(s)] == []
     for planted in ("from fastpubpriv.kernels import rows", "from fastpubpriv import validation", "import numba"):
         assert leaning_twins(Source("tests/twins/planted.py", planted))
-
-
-def blind_patches(source: Source) -> list[str]:
-    """A patch of an attribute that is not there would test nothing."""
-    calls = [node for node in source.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-    return [
-        source.complaint(call, "setattr(..., raising=False)")
-        for call in calls
-        if call.func.attr in {"setattr", "delattr"} and any(word.arg == "raising" for word in call.keywords)
-    ]
-
-
-def test_patches_are_of_what_is_there():
-    assert [found for s in sources("tests/**/*.py", "benchmarks/**/*.py") for found in blind_patches(s)] == []
-    planted = Source("t.py", "monkeypatch.setattr(module, 'gone', None, raising=False)")
-    assert blind_patches(planted) == ["t.py:1: setattr(..., raising=False)"]
 
 
 def unlisted(files: set[str], build: str) -> set[str]:

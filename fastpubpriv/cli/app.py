@@ -12,22 +12,9 @@ from fastpubpriv import __version__
 from fastpubpriv.cli import estimators, local, tools, train
 from fastpubpriv.cli.streams import hint, in_one_line, prepare, quiet, reason
 
-# The most wanted first. Options are made, and the library is loaded, when a command is asked for.
-COMMANDS: dict[str, click.Command] = {
-    str(command.name): command
-    for command in (
-        *(
-            estimators.mean,
-            estimators.describe,
-            estimators.quantiles,
-            estimators.gaussian,
-            estimators.mixture,
-            estimators.axis_mixture,
-        ),
-        *(estimators.weighted_mean, estimators.coinpress_mean, estimators.histogram, estimators.counts),
-        *(estimators.crosstab, train.train, train.predict, local.local, tools.plan, tools.audit, tools.info),
-    )
-}
+# Options are made, and the library is loaded, when a command is asked for.
+OTHERS = (train.train, train.predict, local.local, tools.plan, tools.audit, tools.info)
+COMMANDS: dict[str, click.Command] = {str(each.name): each for each in (*estimators.COMMANDS, *OTHERS)}
 LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
 
 

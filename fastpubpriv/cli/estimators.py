@@ -6,42 +6,37 @@ The docstring of a command has the options that the function does not have, or t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
 from fastpubpriv.cli.streams import refuse
 
-
-@dataclass(slots=True)
-class Call:
-    """A call of an estimator that is being put together: the files, the options, and the arguments that come from them."""
-
-    opened: Any
-    settings: dict[str, Any]
-    arguments: dict[str, Any]
+Named = dict[str, Any]
+# What a command adds to the arguments, which it is given with the files and the options that they were made from.
+Change = Callable[[Any, Named, Named], None]
+COMMANDS: list[options.Documented] = []  # the most wanted first
 
 
 def estimator(
     function: str, title: str, by_path: bool = False, **groups: str
-) -> Callable[[Callable[[Call], None]], options.Documented]:
+) -> Callable[[Change], options.Documented]:
     """A command that calls a public function; what it decorates has its help, and changes arguments where they differ.
 
     `by_path`: as for `prepare`; `groups` are the options that stand for a parameter, none for "".
     """
 
-    def made(change: Callable[[Call], None]) -> options.Documented:
+    def made(change: Change) -> options.Documented:
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
 
             opened = prepare(settings, by_path or settings.get("by") is not None)
             stand_for = options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
-            call = Call(opened, settings, {name: settings[name] for name in own if name in settings})
-            change(call)
+            arguments = {name: settings[name] for name in own if name in settings}
+            change(opened, settings, arguments)
             public = {} if opened.public is None else {"x_pub": opened.public}
-            given = {**public, **call.arguments, **common(settings)}
+            given = {**public, **arguments, **common(settings)}
             n = getattr(opened.private, "n", None)  # a path has not been counted
             heading = title.partition(" of ")[0] if n is None else title.format(n=n)
             estimate = getattr(fpp, function)
@@ -49,12 +44,13 @@ def estimator(
                 lambda ledger: estimate(opened.private, ledger=ledger, **given), heading, settings, **public
             )
 
-        return options.Documented(change, run, function, groups)
+        COMMANDS.append(options.Documented(change, run, function, groups))
+        return COMMANDS[-1]
 
     return made
 
 
-def prepare(settings: dict[str, Any], by_path: bool = False, **reading: Any) -> Any:
+def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     """Make the budget, and refuse all that can be refused before it is touched; returns the opened files.
 
     `by_path`: the function opens them itself, because its arguments say how columns are read. `reading`: as for `open_files`.
@@ -71,7 +67,7 @@ def prepare(settings: dict[str, Any], by_path: bool = False, **reading: Any) -> 
     return opened
 
 
-def common(settings: dict[str, Any]) -> dict[str, Any]:
+def common(settings: Named) -> Named:
     """Arguments that every estimator takes."""
     return {
         "budget": settings["budget"],
@@ -82,7 +78,7 @@ def common(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @estimator("estimate_mean", "Private mean of {n:,} rows")
-def mean(call: Call) -> None:
+def mean(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean of private rows in any unit and of any shape, from one public row or more.
 
     Part of the budget counts where the values of each column lie and end, the rest goes into one clipped sum. Missing values
@@ -105,17 +101,15 @@ def mean(call: Call) -> None:
     """
     from fastpubpriv.cli import outputs
 
-    if call.arguments["by"] is not None:
-        call.arguments["by"] = -1 if call.arguments["by"] == "-1" else call.arguments["by"]
-        call.arguments["columns"] = call.settings["columns"]
+    if arguments["by"] is not None:
+        arguments["by"] = -1 if arguments["by"] == "-1" else arguments["by"]
+        arguments["columns"] = settings["columns"]
         return
-    n_pub, dim = call.opened.public.shape
-    if call.arguments["clipping"] != "gaussian" or any(
-        call.settings[name] is not None for name in ("covariance", "variance")
-    ):
+    n_pub, dim = opened.public.shape
+    if arguments["clipping"] != "gaussian" or any(settings[name] is not None for name in ("covariance", "variance")):
         return
     if n_pub > dim:
-        call.arguments["covariance"] = "public"
+        arguments["covariance"] = "public"
         return
     few = "1 public row is" if n_pub == 1 else f"{n_pub} public rows are"
     text = (
@@ -125,11 +119,29 @@ def mean(call: Call) -> None:
     )
     # Not silenced by --quiet, and part of the JSON: the answer depends on it.
     outputs.note(text)
-    call.settings["caveats"] = [text]
+    settings["caveats"] = [text]
+
+
+@estimator("describe", "A private table", by_path=True, columns="columns html_path")
+def describe(opened: Any, settings: Named, arguments: Named) -> None:
+    """A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of the others.
+
+    All of it is one release that pays once. A column in which the public rows have text is counted.
+
+    columns : A,B,..., optional :: Columns of the table, of text or numbers, with commas between them. Default: all.
+    keys : NAME=a,b,..., repeated
+        Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are
+        those of the public rows. Every other text counts as "(other)", and a missing one as "(missing)".
+    html_path : file, optional :: Write one page that opens in a browser, with a picture for each column.
+
+    $ fastpubpriv describe --private flights.parquet --public few.csv --rho 0.5 --html report.html
+    """
+    columns = settings["columns"]
+    arguments["columns"] = None if columns is None else list(columns)
 
 
 @estimator("quantiles", "Private quantiles of {n:,} rows")
-def quantiles(call: Call) -> None:
+def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     """Medians, quartiles and other quantiles of private columns in any unit, from one public row or more.
 
     Counts between edges close in on each quantile. A number that many rows have is found as it is. The interval counts noise and
@@ -140,8 +152,65 @@ def quantiles(call: Call) -> None:
     """
 
 
+@estimator("estimate_gaussian", "Private mean and covariance of {n:,} rows", cond_max="", require_precondition="")
+def gaussian(opened: Any, settings: Named, arguments: Named) -> None:
+    """Mean and covariance of private rows, with ranges taken from public rows.
+
+    Two distinct public rows are enough to begin. What is learnt privately is decided before anything is spent, by what public
+    numbers predict to be best. A private row with a missing value adds nothing, but counts.
+
+    $ fastpubpriv gaussian --private visits.parquet --public volunteers.csv --rho 0.5 --plot ellipses.png
+    $ fastpubpriv gaussian --private p.npy --public other_town.npy --gap 0.9 --epsilon 1 --delta 1e-7 --json out.json
+    """
+
+
+@estimator("learn_separated_mixture", "Private groups of {n:,} rows", weight_floor="")
+def mixture(opened: Any, settings: Named, arguments: Named) -> None:
+    """Groups of private rows: weight, mean and covariance of each.
+
+    For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
+    group. Fewer groups than asked for are found if the rest cannot be told apart.
+
+    min_weight : float, optional :: Share of the rows in the smallest group. Default: half an equal share.
+
+    $ fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
+    $ fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json
+    """
+    if arguments["min_weight"] is None:
+        arguments["min_weight"] = 0.5 / arguments["n_components"]
+
+
+@estimator("learn_axis_aligned_mixture", "Private mixture of {n:,} rows", covariance="", min_weight="")
+def axis_mixture(opened: Any, settings: Named, arguments: Named) -> None:
+    """Mixture of Gaussians with independent columns, and no range given.
+
+    Values may lie anywhere. Without public rows the budget must have a delta; several columns then need groups that are
+    apart in some of them.
+
+    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
+
+    $ fastpubpriv axis-mixture --private delays.parquet --columns minutes --components 3 --epsilon 1 --delta 1e-7 --plot out.png
+    $ fastpubpriv axis-mixture --private p.npy --public q.npy --components 4 --epsilon 1 --json out.json
+    """
+
+
+@estimator("weighted_mean", "Weighted mean of {n:,} private rows and the public ones", project="")
+def weighted_mean(opened: Any, settings: Named, arguments: Named) -> None:
+    """Mean of bounded rows, private and public ones weighted so that the error is least.
+
+    bounds : LOW,HIGH :: Instead of --norm-bound: two numbers between which all values of all columns are known to lie.
+    row_weight : W|WORD
+        optimal, throw_away (public rows only), gaussian (all rows alike), private, or the weight of a private row.
+    center : public|V|V,...|FILE.npy :: ...
+
+    $ fastpubpriv weighted-mean --private p.npy --public q.npy --norm-bound 3 --center public --epsilon 1
+    """
+    both_or_none = (arguments["norm_bound"] is None) == (arguments["bounds"] is None)
+    refuse(both_or_none, "pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH")
+
+
 @estimator("coinpress_mean", "Private mean of {n:,} rows (CoinPress)", bounds="")
-def coinpress_mean(call: Call) -> None:
+def coinpress_mean(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean of private rows without public rows (CoinPress), from a public centre and radius.
 
     The centre and the radius must not come from the private rows. Too small a radius costs accuracy, never privacy.
@@ -156,65 +225,8 @@ def coinpress_mean(call: Call) -> None:
     """
 
 
-@estimator("weighted_mean", "Weighted mean of {n:,} private rows and the public ones", project="")
-def weighted_mean(call: Call) -> None:
-    """Mean of bounded rows, private and public ones weighted so that the error is least.
-
-    bounds : LOW,HIGH :: Instead of --norm-bound: two numbers between which all values of all columns are known to lie.
-    row_weight : W|WORD
-        optimal, throw_away (public rows only), gaussian (all rows alike), private, or the weight of a private row.
-    center : public|V|V,...|FILE.npy :: ...
-
-    $ fastpubpriv weighted-mean --private p.npy --public q.npy --norm-bound 3 --center public --epsilon 1
-    """
-    both_or_none = (call.arguments["norm_bound"] is None) == (call.arguments["bounds"] is None)
-    refuse(both_or_none, "pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH")
-
-
-@estimator("estimate_gaussian", "Private mean and covariance of {n:,} rows", cond_max="", require_precondition="")
-def gaussian(call: Call) -> None:
-    """Mean and covariance of private rows, with ranges taken from public rows.
-
-    Two distinct public rows are enough to begin. What is learnt privately is decided before anything is spent, by what public
-    numbers predict to be best. A private row with a missing value adds nothing, but counts.
-
-    $ fastpubpriv gaussian --private visits.parquet --public volunteers.csv --rho 0.5 --plot ellipses.png
-    $ fastpubpriv gaussian --private p.npy --public other_town.npy --gap 0.9 --epsilon 1 --delta 1e-7 --json out.json
-    """
-
-
-@estimator("learn_separated_mixture", "Private groups of {n:,} rows", weight_floor="")
-def mixture(call: Call) -> None:
-    """Groups of private rows: weight, mean and covariance of each.
-
-    For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
-    group. Fewer groups than asked for are found if the rest cannot be told apart.
-
-    min_weight : float, optional :: Share of the rows in the smallest group. Default: half an equal share.
-
-    $ fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
-    $ fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json
-    """
-    if call.arguments["min_weight"] is None:
-        call.arguments["min_weight"] = 0.5 / call.arguments["n_components"]
-
-
-@estimator("learn_axis_aligned_mixture", "Private mixture of {n:,} rows", covariance="", min_weight="")
-def axis_mixture(call: Call) -> None:
-    """Mixture of Gaussians with independent columns, and no range given.
-
-    Values may lie anywhere. Without public rows the budget must have a delta; several columns then need groups that are
-    apart in some of them.
-
-    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
-
-    $ fastpubpriv axis-mixture --private delays.parquet --columns minutes --components 3 --epsilon 1 --delta 1e-7 --plot out.png
-    $ fastpubpriv axis-mixture --private p.npy --public q.npy --components 4 --epsilon 1 --json out.json
-    """
-
-
 @estimator("stable_histogram", "Private histogram of {n:,} rows", bins="width offset levels dyadic joint")
-def histogram(call: Call) -> None:
+def histogram(opened: Any, settings: Named, arguments: Named) -> None:
     """Histograms of private columns, with no range given: only bins with enough rows show, with noisy counts.
 
     The bins must not be chosen by looking at the private rows. --delta is needed: it is what a bin of a single row may show.
@@ -229,16 +241,16 @@ def histogram(call: Call) -> None:
     $ fastpubpriv histogram --private flights.parquet --columns arr_delay --width 10 --epsilon 1 --delta 1e-7
     $ fastpubpriv histogram --private p.npy --dyadic --epsilon 1 --delta 1e-7 --json out.json --plot out.png
     """
-    width, offset, levels = (call.settings[name] for name in ("width", "offset", "levels"))
-    refuse(call.settings["dyadic"] == (width is not None), "pass either --width W or --dyadic")
-    refuse(call.settings["dyadic"] and (levels > 1 or offset), "--levels and --offset belong to --width")
+    width, offset, levels = (settings[name] for name in ("width", "offset", "levels"))
+    refuse(settings["dyadic"] == (width is not None), "pass either --width W or --dyadic")
+    refuse(settings["dyadic"] and (levels > 1 or offset), "--levels and --offset belong to --width")
     grid = fpp.DyadicBins() if width is None else fpp.BinGrid(width=width, offset=offset, levels=levels)
-    joint = call.settings["joint"]
-    call.arguments["bins"] = fpp.ProductBins(grids=[grid] * call.opened.private.dim) if joint else grid
+    joint = settings["joint"]
+    arguments["bins"] = fpp.ProductBins(grids=[grid] * opened.private.dim) if joint else grid
 
 
 @estimator("value_counts", "Private counts", by_path=True)
-def counts(call: Call) -> None:
+def counts(opened: Any, settings: Named, arguments: Named) -> None:
     """How many rows have each value of a column, of text or numbers.
 
     Values are listed by --keys, or are those of the public rows; all others count together. Without both, texts that many rows
@@ -256,7 +268,7 @@ def counts(call: Call) -> None:
 
 
 @estimator("crosstab", "Private counts", by_path=True, columns="columns")
-def crosstab(call: Call) -> None:
+def crosstab(opened: Any, settings: Named, arguments: Named) -> None:
     """How many rows have each combination of the values of several columns.
 
     Values of a column are listed by --keys, once for each column, or are those of the public rows; all others count together.
@@ -269,23 +281,3 @@ def crosstab(call: Call) -> None:
     $ fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\
         --keys month=1,2,3 --rho 0.1
     """
-    call.arguments["keys"] = dict(call.arguments["keys"])
-
-
-@estimator("describe", "A private table", by_path=True, columns="columns html_path")
-def describe(call: Call) -> None:
-    """A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of the others.
-
-    All of it is one release that pays once. A column in which the public rows have text is counted.
-
-    columns : A,B,..., optional :: Columns of the table, of text or numbers, with commas between them. Default: all.
-    keys : NAME=a,b,..., repeated
-        Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are
-        those of the public rows. Every other text counts as "(other)", and a missing one as "(missing)".
-    html_path : file, optional :: Write one page that opens in a browser, with a picture for each column.
-
-    $ fastpubpriv describe --private flights.parquet --public few.csv --rho 0.5 --html report.html
-    """
-    call.arguments["keys"] = dict(call.arguments["keys"])
-    columns = call.settings["columns"]
-    call.arguments["columns"] = None if columns is None else list(columns)

@@ -76,10 +76,7 @@ def _numeric(schema: Schema) -> list[str]:
 def chosen_columns(
     private: Path, public: Path | None, joined: bool, texts: Mapping[str, Any], without: Sequence[str], hint: str
 ) -> tuple[list[str] | None, list[str]]:
-    """Columns to read where none are named, those that are numeric or among `texts`, and notes on those left out.
-
-    They are in the order of the public table. What is decided here depends on the form of the files and on public values.
-    """
+    """Columns to read where none are named, by the form of the files and public values alone, and notes on those left out."""
     theirs = _public_schema(public) if public is not None and _is_table(public) else None
     ours = _typed_schema(private)
     if not _is_table(private):

@@ -365,6 +365,8 @@ def option_of(parameter: Parameter) -> click.Option:
     with contextlib.suppress(ValueError, SyntaxError):  # a word is no literal
         default = ast.literal_eval(default) if isinstance(default, str) else default
     more: dict[str, Any] = {"type": type_of(parameter), "multiple": word == "repeated"}
+    if word == "repeated" and parameter.form.startswith("NAME="):
+        more["callback"] = lambda context, option, pairs: dict(pairs) or None
     if parameter.form == "flag":
         more = {"is_flag": True}
     elif default is ...:
@@ -376,10 +378,7 @@ def option_of(parameter: Parameter) -> click.Option:
 
 
 def options_of(section: str, function: str, groups: dict[str, str]) -> list[click.Option]:
-    """The options of a command: those of its docstring, and of the function that it calls if it calls one.
-
-    `groups` are the options that stand for a parameter, as in GROUPS.
-    """
+    """The options of a command: those of its docstring, and of the function that it calls; `groups` is as GROUPS."""
     own, made = documented(section), []
     if not function:
         return [option_of(each) for each in own.values()]

@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import io
 import json
-import math
 import os
 import signal
 import stat
@@ -36,9 +35,9 @@ from fastpubpriv.cli import options, streams
 from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, words_of
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
+from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
-from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.results.ranks import QuantileResult
 
 PICTURES = {".png", ".pdf", ".svg"}
@@ -116,16 +115,7 @@ def need_matplotlib() -> None:
 
 def json_text(data: dict[str, Any]) -> str:
     """The text to write; numbers that JSON does not have are null."""
-    return json.dumps(finite_or_null(data), indent=2, allow_nan=False) + "\n"
-
-
-def finite_or_null(value: Any) -> Any:
-    """The same in the same order, with None for infinities and NaN."""
-    if isinstance(value, dict):
-        return {name: finite_or_null(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_or_null(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps({name: plain(value) for name, value in data.items()}, indent=2, allow_nan=False) + "\n"
 
 
 def write_json(data: dict[str, Any], path: Path | None) -> bool:
@@ -457,6 +447,9 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         def draw(place: Path) -> None:
             result.plot(place, level=level, **drawing)
 
+        def page(place: Path) -> None:
+            result.to_html(place, level=level)
+
         def whole() -> str:
             return json_text(result_dict(result, level=level, warned=warned))
 
@@ -464,13 +457,10 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         purchase.attempt("a warning", lambda: list(map(warn, new)))
         if not settings["quiet"] and not is_stdout(json_path):
             purchase.attempt("the table", table)
-        if plot_path is not None:
-            purchase.attempt(repr(str(plot_path)), lambda: replace_file(plot_path, draw))
         html_path = settings.get("html_path")
-        if html_path is not None:
-            purchase.attempt(
-                repr(str(html_path)), lambda: replace_file(html_path, partial(result.to_html, level=level))
-            )
+        for path, write in ((plot_path, draw), (html_path, page)):
+            if path is not None:
+                purchase.attempt(repr(str(path)), partial(replace_file, path, write))
         purchase.finish()
         if not settings["quiet"]:
             written([path for path in (json_path, plot_path, html_path) if path is not None and not is_stdout(path)])

@@ -42,10 +42,7 @@ UNREADABLE = "an input that cannot be read"
 
 
 def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | None = None) -> Any:
-    """The randomizer of the options: family, epsilon, form and words, and norm_bound where rows may lie in a ball.
-
-    `public` rows are those that "public" stands for, in the units that are reported.
-    """
+    """The randomizer of the options; `public` rows, in the units of reports, are what a norm bound of "public" stands for."""
     family, words, bound, form = (settings[name] for name in ("family", "words", "norm_bound", "form"))
     few, by_rows = family == "subset-selection", bound == "public"
     longest = "--norm-bound public needs --public FILE: it is the length of the longest row there"
@@ -283,7 +280,7 @@ class Server:
         bar = Progress(len(places), False if self.settings["quiet"] else None)
         try:
             for number, path in enumerate(places):
-                self._read_checked(path, users)
+                self._read(path, users)
                 bar.at(number + 1)
         except KeyboardInterrupt:
             kept = "nothing was kept" if self.state is None else f"run it again to go on from {str(self.state)!r}"
@@ -302,25 +299,22 @@ class Server:
             text = f"{self.collector.total.refused:,} reports were left out: their users had sent enough"
             warn(text)
 
-    def _read_checked(self, path: Path, users: Iterator[bytes] | None) -> None:
-        reason = self._read(path, users)
+    def _read(self, path: Path, users: Iterator[bytes] | None) -> None:
+        limits = {"users": users, "most": self.settings["most_per_input"], "threads": self.settings["threads"]}
+        try:
+            with contextlib.nullcontext(sys.stdin.buffer) if is_stdout(path) else open(path, "rb") as stream:
+                reason = self.collector.read(stream, after=self._after, **limits)
+        except OSError as error:
+            if is_stdout(path):
+                raise
+            self.collector.refused[UNREADABLE] = self.collector.refused.get(UNREADABLE, 0) + 1
+            reason = words_of(error)
         place = named(path, "the standard input")
         if reason is not None and users is not None:
             raise InputError(f"{place}: {reason}; with --users the lines after it belong to nobody: nothing was kept")
         if reason is not None and self.settings["strict"]:
             self.save()
             raise InputError(f"{place}: {reason}; --strict stops here, and --state keeps what was read before")
-
-    def _read(self, path: Path, users: Iterator[bytes] | None) -> str | None:
-        limits = {"users": users, "most": self.settings["most_per_input"], "threads": self.settings["threads"]}
-        try:
-            with contextlib.nullcontext(sys.stdin.buffer) if is_stdout(path) else open(path, "rb") as stream:
-                return self.collector.read(stream, after=self._after, **limits)
-        except OSError as error:
-            if is_stdout(path):
-                raise
-            self.collector.refused[UNREADABLE] = self.collector.refused.get(UNREADABLE, 0) + 1
-            return words_of(error)
 
     def _after(self, taken: int) -> None:
         # With names of users, only whole runs are kept: a wrong number of lines shows at the end.

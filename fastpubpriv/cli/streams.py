@@ -94,10 +94,7 @@ def output_is_gone(seconds: float = 0.0) -> bool:
 
 
 def wait_for_reader() -> None:
-    """An OutputError if the reader of a pipe leaves before the end: `| head -1` has taken a line and no more.
-
-    What the pipe holds has been written without an error, whether anybody reads it or not.
-    """
+    """An OutputError if the reader of a pipe leaves before the end: what the pipe holds was written, whether it is read or not."""
     if output_is_gone(LINGER_SECONDS):
         raise OutputError("the standard output was closed before its end was read")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,10 +127,10 @@ def train(**settings: Any) -> None:
     from fastpubpriv.validation import did_you_mean
 
     label, path = settings["label"], settings["public_path"]
-    given = dict(settings)
-    for name in ("x_bounds", "categories", "class_weight"):  # pairs, or a word
-        given[name] = dict(given[name]) or None if isinstance(given[name], tuple) else given[name]
-    loss, stated = _loss(settings), {name: given[name] for name in STATED if given[name] is not None}
+    loss, stated = _loss(settings), {name: settings[name] for name in STATED if settings[name] is not None}
+    for name in ("categories", "class_weight"):  # pairs, or a word
+        if isinstance(stated.get(name), tuple):
+            stated[name] = dict(stated[name])
     texts = column_texts(stated.get("categories"), path)
     names = class_texts(stated.get("classes"), path, None, label) if settings["loss"] in CLASSES else None
     both = texts if names is None or label is None else {**texts, label: names}
@@ -207,19 +206,17 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     $ fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
     """
     from fastpubpriv.cli import outputs, streams
+    from fastpubpriv.results.base import read_json, read_value
     from fastpubpriv.results.models import Cells, DescentResult, TrainingResult, as_columns
     from fastpubpriv.sources import private_rows
 
     outputs.check_place("--out", out_path, (model_path, rows_path))
     wrong = f"--model: {str(model_path)!r} is not a model that `train --json` wrote"
     try:
-        kept = json.loads(model_path.read_text(encoding="utf-8"))
+        kept = read_json(model_path, "model")
         kept.pop("warnings", None)
-    except (OSError, ValueError, AttributeError, TypeError):
-        raise InputError(wrong) from None
-    kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
-    try:
-        model = kind.from_json(json.dumps(kept))
+        kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
+        model = read_value(kind, kept)
     except InputError as error:
         raise InputError(f"{wrong}: {error}") from None
     columns = None if rows_path.suffix == ".npy" else model.columns

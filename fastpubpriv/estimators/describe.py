@@ -38,9 +38,9 @@ from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
+from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.describe import Description
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows

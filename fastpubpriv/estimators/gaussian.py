@@ -110,7 +110,7 @@ def estimate_gaussian(
         The other methods' bound on the condition of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
-    {gaussian_bounds, matched_columns, ledger, random_state, threads, progress}
+    {bounds_of_means, matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -44,8 +44,7 @@ from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.group_means import GroupMeans
-from fastpubpriv.results.key_counts import MISSING, OTHER
+from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import Taken, labelled_rows, public_labelled
@@ -386,7 +385,7 @@ def groups_of(by: Any, groups: Any, x_pub: Any) -> Keys:
         else:
             column, _ = public_table_of(x_pub, columns=None if name is None else [name], finite=False)
             groups = np.unique(column[np.isfinite(column[:, -1]), -1]).tolist()
-    keys = listed_keys(name, groups)
+    keys = listed_keys(name, groups, "groups")
     if len(keys.levels) > MOST_GROUPS:
         raise InputError(f"at most {MOST_GROUPS:,} groups, got {len(keys.levels):,}: list those of interest in groups=")
     return keys

@@ -39,8 +39,8 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibration import Grid, gaussian_sum_grid, laplace_sum_grid
+from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.group_means import GroupMeans
 from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 

@@ -17,7 +17,8 @@ from fastpubpriv.estimators.linalg import lower_inverse, symmetric
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
-from fastpubpriv.results.base import Form, Table, Value, explain, frozen, refuse_no_covariances
+from fastpubpriv.results.base import Form, Table, Value, explain, frozen
+from fastpubpriv.results.gaussians import refuse_no_covariances
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
 

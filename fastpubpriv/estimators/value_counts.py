@@ -23,7 +23,7 @@ from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.key_counts import MISSING, OTHER, CountResult
+from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
@@ -103,23 +103,26 @@ def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
     return KeyCodes(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys), joint)
 
 
-def listed_keys(name: str | None, given: Any) -> Keys:
-    """A list of keys, checked: texts, or finite numbers, each once."""
+def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:
+    """A list of keys, checked: texts, or finite numbers, each once; `word` is the argument that has them."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
-        raise InputError(f"keys must be a list of texts or of numbers, got {type(given).__name__}")
+        raise InputError(f"{word} must be a list of texts or of numbers, got {type(given).__name__}")
     cells = list(given)
     if not cells:
-        raise InputError("keys must have at least one entry")
+        raise InputError(f"{word} must have at least one entry")
     if all(isinstance(cell, str) for cell in cells):
         levels: tuple[str, ...] | tuple[float, ...] = tuple(plain_text(cell) for cell in cells)
         if "" in levels or {OTHER, MISSING} & set(levels):
-            raise InputError(f"keys must not be empty, {OTHER!r} or {MISSING!r}: these stand for cells without a key")
+            one = word.removesuffix("s")
+            raise InputError(
+                f"{word} must not be empty, {OTHER!r} or {MISSING!r}: these stand for cells without a {one}"
+            )
     elif any(isinstance(cell, str) for cell in cells):
-        raise InputError("keys must be texts or numbers, not both")
+        raise InputError(f"{word} must be texts or numbers, not both")
     else:
-        levels = tuple(validation.finite("keys", cell) + 0.0 for cell in cells)
+        levels = tuple(validation.finite(word, cell) + 0.0 for cell in cells)
     if len(set(levels)) < len(levels):
-        raise InputError("keys must not have an entry twice (texts are compared without the blanks around them)")
+        raise InputError(f"{word} must not have an entry twice (texts are compared without the blanks around them)")
     return Keys(name=name, levels=levels)
 
 

@@ -10,22 +10,13 @@ from typing import Any, TypeVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
-from fastpubpriv.estimators.radii import (
-    MAX_AUTO_STEPS,
-    Mode,
-    best_steps,
-    expected_normal_norm,
-    failure_probability,
-    gap_radius,
-    predict_steps,
-    size,
-    step_count,
-)
+from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, failure_probability, step_count
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.session import Noise, allowance_of
@@ -55,9 +46,9 @@ class Forecast:
     gaussian: Callable[[int, Budget], bool] = lambda n_priv, budget: True
 
 
-def most_amount(budget: Budget) -> float:
-    """The largest rho or epsilon that is tried for budgets like this one."""
-    return MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
+def amounts_tried(budget: Budget) -> tuple[float, float]:
+    """The smallest and the largest rho or epsilon that are tried for budgets like this one."""
+    return LEAST_AMOUNT, MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
 
 
 Number = TypeVar("Number", int, float)
@@ -116,7 +107,7 @@ def plan_mean(
     if n_pub < 1:
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
     if validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian":
-        radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
+        radius = radii.gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
         return _from_ball(dim, radius, step_count(steps), mode, failure_prob, n_pub)
     if (pub_priv_gap, steps, mode, failure_prob) != (0.0, 2, "practical", FAILURE_PROB):
         raise InputError("pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out")
@@ -147,22 +138,22 @@ def plan_coinpress_mean(
     """Expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
     if radius is None:
         raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
-    return _from_ball(dim, size("radius", radius), step_count(steps), mode, failure_prob, 0)
+    return _from_ball(dim, radii.size("radius", radius), step_count(steps), mode, failure_prob, 0)
 
 
 def _from_ball(dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int) -> Forecast:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         noise = partial(Noise(*allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
         settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
-        number = best_steps(dim, n_priv, radius, steps, **settings)
-        last = predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
-        public = {"public_rows_alone": expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
+        number = radii.best_steps(dim, n_priv, radius, steps, **settings)
+        last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
+        public = {"public_rows_alone": radii.expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
         return last.error, {
             "steps": float(number),
             "radius": radius,
             "clip_radius": last.clip_radius,
             "noise_std": last.noise_std,
-            "without_privacy": expected_normal_norm(dim) / math.sqrt(n_priv),
+            "without_privacy": radii.expected_normal_norm(dim) / math.sqrt(n_priv),
             **public,
         }
 
@@ -181,8 +172,8 @@ def plan_weighted_mean(
     """Root mean squared error of `weighted_mean`, in data units."""
     if norm_bound is None:
         raise InputError("plan('weighted_mean') needs norm_bound=, the radius to which rows are clipped")
-    bound = size("norm_bound", norm_bound)
-    spread = bound**2 if variance is None else size("variance", variance)
+    bound = radii.size("norm_bound", norm_bound)
+    spread = bound**2 if variance is None else radii.size("variance", variance)
     validation.choice("noise", noise, ("laplace",))
     if n_pub == 0 and row_weight == "throw_away":
         raise InputError("row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1")

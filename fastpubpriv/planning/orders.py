@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,8 +15,6 @@ from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, read_numbers
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
-
-# The sample sizes that paper A's regularity conditions ask for.
 
 WORST_CASE = "worst case"
 
@@ -166,18 +164,16 @@ def condition_two(covariances: Any, *, n_total: int, failure_prob: float = FAILU
     >>> condition_two([np.eye(50), np.eye(50)], n_total=100_000)
     [False, False]
     """
-    array = np.asarray(covariances, dtype=np.float64)
+    try:
+        array = np.asarray(covariances, dtype=np.float64)
+    except (ValueError, TypeError):
+        array = np.empty(0)
     if array.ndim != 3 or array.shape[1] != array.shape[2] or not np.isfinite(array).all() or not array.size:
         raise InputError("covariances must be a stack (k, dim, dim) of finite matrices")
     n = validation.integer("n_total", n_total, minimum=1)
     tail = math.log(n * len(array) / failure_probability(failure_prob))
-    answers: Sequence[bool] = [
-        bool(
-            max(np.linalg.norm(matrix) * math.sqrt(tail), np.linalg.norm(matrix, 2) * tail**2) <= np.trace(matrix) / 8.0
-        )
-        for matrix in array
-    ]
-    return list(answers)
+    sizes = [max(np.linalg.norm(each) * math.sqrt(tail), np.linalg.norm(each, 2) * tail**2) for each in array]
+    return [bool(size <= np.trace(each) / 8.0) for size, each in zip(sizes, array, strict=True)]
 
 
 # The sample sizes of paper A's theorems, term by term: orders of growth with unknown constants, never a recommendation.
@@ -264,6 +260,11 @@ class _Setting:
     w_min: float | None
 
     @property
+    def tail(self) -> float:
+        """log(1/beta)."""
+        return math.log(1.0 / self.beta)
+
+    @property
     def price(self) -> tuple[str, float]:
         """Name and value of what the private terms are divided by."""
         amount = float(self.budget.amounts[0])
@@ -290,36 +291,25 @@ def _loglog(value: float) -> float:
 Answer = tuple[str, dict[str, float], float]
 
 
-def _identity_mean(s: _Setting) -> Answer:
-    d, a, tail = s.d, s.alpha, math.log(1.0 / s.beta)
-    name, price = s.price
-    terms = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}
-    if isinstance(s.budget, ZCDP):
+def _mean(s: _Setting, *, ranged: bool) -> Answer:
+    """Of a known covariance, from a range or from a public row."""
+    d, a, tail, (name, price) = s.d, s.alpha, s.tail, s.price
+    reach = s.given("B.1 depends on a range", mean_radius=s.radius)[0] if ranged else max(tail, 1.0)
+    terms, label = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}, "(1), clip and noise"
+    if not isinstance(s.budget, ZCDP):
+        label, inside = "(2), BKSW19, inefficient", "d R" if ranged else "d log(1/beta)"
+        most = d * _log(d, reach, 1.0 / a) + tail
+        terms[f"(d log({inside} / alpha) + log(1/beta)) / (alpha {name})"] = most / (a * price)
+    elif ranged:
+        wide = math.sqrt(d) * (reach + math.sqrt(d)) * tail
+        terms[f"sqrt(d) (R + sqrt(d)) log(1/beta) / (alpha {name})"] = wide / (a * price)
+    else:
         terms[f"d log^1.5(1/beta) / (alpha {name})"] = d * tail**1.5 / (a * price)
-        return "Theorem B.2 (1), clip and noise", terms, 1.0
-    terms[f"(d log(d log(1/beta) / alpha) + log(1/beta)) / (alpha {name})"] = (
-        d * _log(d, max(tail, 1.0), 1.0 / a) + tail
-    ) / (a * price)
-    return "Theorem B.2 (2), BKSW19, inefficient", terms, 1.0
-
-
-def _ranged_mean(s: _Setting) -> Answer:
-    d, a, tail = s.d, s.alpha, math.log(1.0 / s.beta)
-    (radius,) = s.given("B.1 depends on a range", mean_radius=s.radius)
-    name, price = s.price
-    terms = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}
-    if isinstance(s.budget, ZCDP):
-        terms[f"sqrt(d) (R + sqrt(d)) log(1/beta) / (alpha {name})"] = (
-            math.sqrt(d) * (radius + math.sqrt(d)) * tail / (a * price)
-        )
-        return "Lemma B.1 (1), clip and noise, no public row", terms, 0.0
-    terms[f"(d log(d R / alpha) + log(1/beta)) / (alpha {name})"] = (d * _log(d, radius, 1.0 / a) + tail) / (a * price)
-    return "Lemma B.1 (2), BKSW19, inefficient, no public row", terms, 0.0
+    return (f"Lemma B.1 {label}, no public row", terms, 0.0) if ranged else (f"Theorem B.2 {label}", terms, 1.0)
 
 
 def _sum_of_squares_mean(s: _Setting) -> Answer:
-    d, a, tail = s.d, s.alpha, math.log(1.0 / s.beta)
-    name, price = s.price
+    d, a, tail, (name, price) = s.d, s.alpha, s.tail, s.price
     terms = {
         "(d + log(1/beta)) / alpha^2": (d + tail) / a**2,
         f"(d + log(1/beta)) / (alpha^2 {name})": (d + tail) / (a * a * price),
@@ -332,10 +322,8 @@ def _sum_of_squares_mean(s: _Setting) -> Answer:
 
 
 def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
-    d, a, b = s.d, s.alpha, s.beta
-    name, price = s.price
-    far = 1.0 / (1.0 - gamma)
-    terms = {"(d^2 + log(1/beta)) / alpha^2": (d * d + math.log(1.0 / b)) / a**2}
+    d, a, b, (name, price), far = s.d, s.alpha, s.beta, s.price, 1.0 / (1.0 - gamma)
+    terms = {"(d^2 + log(1/beta)) / alpha^2": (d * d + s.tail) / a**2}
     if isinstance(s.budget, ZCDP):
         rho = 1.0 / price**2
         terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = d * d * _log(d, 1 / a, 1 / b, rho) / (a * price)
@@ -382,8 +370,8 @@ def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
 
 # Theorem: the budgets it is about, and its terms.
 THEOREMS: dict[str, tuple[tuple[type[Budget], ...], Callable[[_Setting], Answer]]] = {
-    "B.1": ((ZCDP, PureDP), _ranged_mean),
-    "B.2": ((ZCDP, PureDP), _identity_mean),
+    "B.1": ((ZCDP, PureDP), lambda s: _mean(s, ranged=True)),
+    "B.2": ((ZCDP, PureDP), lambda s: _mean(s, ranged=False)),
     "HKM22": ((PureDP,), _sum_of_squares_mean),
     "B.5": ((ZCDP, PureDP), lambda s: _far_gaussian(s, 0.0, "B.5")),
     "B.12": ((ZCDP, PureDP), lambda s: _far_gaussian(s, s.gamma, "B.12")),

@@ -11,16 +11,7 @@ from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.planning.forecasts import (
-    CHECKS,
-    LEAST_AMOUNT,
-    MOST_COUNT,
-    MOST_ROWS,
-    Forecast,
-    Predictor,
-    halve,
-    most_amount,
-)
+from fastpubpriv.planning.forecasts import CHECKS, MOST_COUNT, MOST_ROWS, Forecast, Predictor, amounts_tried, halve
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
@@ -193,20 +184,15 @@ def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
     """Least budget, to a relative 1e-9, with a predicted error of at most `error`."""
 
-    def reaches(log_amount: float) -> bool:
-        return predict(n_priv, make(math.exp(log_amount)))[0] <= error
+    def reaches(amount: float) -> bool:
+        return predict(n_priv, make(amount))[0] <= error
 
-    low, high = math.log(LEAST_AMOUNT), math.log(most_amount(make(1.0)))
+    low, high = amounts_tried(make(1.0))
     if not reaches(high):
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"
         )
-    if reaches(low):
-        high = low
-    while high - low > 1e-9:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if reaches(middle) else (middle, high)
-    return make(math.exp(high))
+    return make(low if reaches(low) else halve(low, high, reaches, 1.0 + 1e-9))
 
 
 def task_arguments(task: str) -> tuple[str, ...]:
@@ -349,12 +335,5 @@ def plan(
     predicted, details = predict(n_priv, budget)
     details |= forecast.more(n_priv, budget)
     details[EPSILON] = readers_epsilon(budget, all_gaussian=forecast.gaussian(n_priv, budget))
-    return Plan(
-        task=task,
-        n_priv=n_priv,
-        budget=budget,
-        error=predicted,
-        unit=forecast.unit,
-        solved_for=solved_for,
-        details=details,
-    )
+    triple: dict[str, Any] = {"n_priv": n_priv, "budget": budget, "error": predicted}
+    return Plan(task=task, **triple, unit=forecast.unit, solved_for=solved_for, details=details)

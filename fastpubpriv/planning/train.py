@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.planning.forecasts import LEAST_AMOUNT, MOST_ROWS, Forecast, most_amount, turning_point
+from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
@@ -185,10 +185,7 @@ class _Call:
             "without_privacy": self._without_privacy(n_priv),
             "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(n, budget)),
             "worth_budget": turning_point(
-                float(amount),
-                LEAST_AMOUNT,
-                most_amount(budget),
-                lambda each: self._worth(n_priv, type(budget)(each, *delta)),
+                float(amount), *amounts_tried(budget), lambda each: self._worth(n_priv, type(budget)(each, *delta))
             ),
             **minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget),
         }

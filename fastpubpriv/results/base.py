@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import json
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -29,7 +30,17 @@ from fastpubpriv.sources import Rows, public_rows
 # Results read back from JSON: every field has the type and shape that was written, or an InputError says which has not.
 
 Shape = tuple[str, ...]
-Form = Shape | Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OrNull:
+    """The shape of an array in which null stands for the number `missing`."""
+
+    shape: Shape
+    missing: float
+
+
+Form = Shape | OrNull | Callable[[Any], Any]
 
 _LARGEST = 2**63
 
@@ -67,19 +78,42 @@ def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes:
         return None
     if isinstance(form, tuple):
         return read_array(name, value, form, sizes)
+    if isinstance(form, OrNull):
+        return read_array(name, value, form.shape, sizes, missing=form.missing)
     if form is not None:
         return form(value)
-    if annotation not in _READERS:
+    kind = annotation.removesuffix(" | None")
+    if kind not in _KINDS or (value is None and kind != annotation):
         return value
-    found = _READERS[annotation](value)
-    if found is _WRONG:
-        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {_WORDS[annotation]}")
+    holds, words = _KINDS[kind]
+    if not holds(value):
+        words = words if kind == annotation else f"{words.partition(',')[0]} or null"
+        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {words}")
+    return _number(value) if kind == "float" else tuple(value) if type(value) is list else value
+
+
+def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
+    """A value within a value, from its JSON object."""
+    if type(value) is not dict:
+        raise InputError(f"this JSON text cannot be read: a {kind.__name__} must be an object")
+    found = kind(**kind._fields_of(dict(value)))
+    found._refuse_nonsense()
     return found
 
 
-def of_columns(name: str, missing: float) -> Form:
-    """How an array with one number for each column is read; `missing` stands for null."""
-    return lambda value: read_array(name, value, ("dim",), {}, missing=missing)
+def read_values(kind: type[_AnyValue], value: Any) -> tuple[_AnyValue, ...]:
+    """Values within a value, from a list of their JSON objects."""
+    if type(value) is not list:
+        raise InputError(f"this JSON text cannot be read: a field must be a list, each entry of it a {kind.__name__}")
+    return tuple(read_value(kind, item) for item in value)
+
+
+def read_lines(known: Container[str], value: Any) -> tuple[tuple[str, ...], ...]:
+    """The statuses of a table, from a list of lists of words."""
+    lists = type(value) is list and all(type(line) is list for line in value)
+    if not lists or not all(type(word) is str and word in known for line in value for word in line):
+        raise InputError("this JSON text cannot be read: status must be lists of known words")
+    return tuple(tuple(line) for line in value)
 
 
 def read_array(
@@ -89,6 +123,8 @@ def read_array(
     wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
     try:
         array = np.array(_numbers(value, missing), dtype=np.float64)
+        if value == [] and missing is not None:  # JSON has no shape for an empty list
+            array = array.reshape(0, *(sizes.get(axis, 0) for axis in shape[1:]))
         fine = array.ndim == len(shape) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
         fine = fine and (missing is not None or bool(np.isfinite(array).all()))
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -116,95 +152,45 @@ def _numbers(value: Any, missing: float | None) -> Any:
     return float(value)
 
 
-def refuse_no_covariances(covariances: FloatArray) -> None:
-    """InputError unless all of (k, dim, dim) are symmetric and positive definite."""
-    for covariance in covariances:
-        diagonal = np.diag(covariance)
-        try:
-            if not np.all(diagonal > 0.0):
-                raise np.linalg.LinAlgError
-            with np.errstate(all="ignore"):
-                correlation = covariance / np.sqrt(np.outer(diagonal, diagonal))
-            if not np.abs(correlation - correlation.T).max() <= 1e-8:
-                raise np.linalg.LinAlgError
-            np.linalg.cholesky(correlation)
-        except np.linalg.LinAlgError:
-            raise InputError(
-                "this JSON text cannot be read: a covariance must be symmetric and positive definite"
-            ) from None
+def _number(value: Any) -> float:
+    return math.inf if value is None else float(value)  # null, as infinity is not a number of JSON
 
 
-class _Wrong:
-    """What a reader returns for a value of another type."""
+def _is_number(value: Any) -> bool:
+    whole = type(value) is int and abs(value) < _LARGEST
+    return value is None or whole or (type(value) is float and math.isfinite(value))
 
 
-_WRONG = _Wrong()
+def _lists(kind: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) is list and all(type(item) is kind for item in value)
 
 
-def _whole(value: Any) -> Any:
-    return value if type(value) is int and 0 <= value < _LARGEST else _WRONG
-
-
-def _number(value: Any) -> Any:
-    if value is None:
-        return math.inf  # not a number of JSON
-    fine = type(value) is float or (type(value) is int and abs(value) < _LARGEST)
-    return float(value) if fine and math.isfinite(value) else _WRONG
-
-
-def _of(kind: type) -> Callable[[Any], Any]:
-    return lambda value: value if type(value) is kind else _WRONG
-
-
-def _tuple_of(kind: type) -> Callable[[Any], Any]:
-    return lambda value: tuple(value) if type(value) is list and all(type(item) is kind for item in value) else _WRONG
-
-
-def _texts(value: Any) -> Any:
-    return value if type(value) is dict and all(type(item) is str for item in value.values()) else _WRONG
+def _texts(value: Any) -> bool:
+    return type(value) is dict and all(type(item) is str for item in value.values())
 
 
 def read_numbers(value: Any) -> dict[str, float]:
     """An object of numbers by name, null for an infinite one."""
-    found: dict[str, Any] = (
-        {name: _number(each) for name, each in value.items()} if type(value) is dict else {"": _WRONG}
-    )
-    if any(each is _WRONG for each in found.values()):
+    if type(value) is not dict or not all(map(_is_number, value.values())):
         raise InputError(
             "this JSON text cannot be read: details and terms must be objects of numbers, null for infinite ones"
         )
-    return found
+    return {name: _number(each) for name, each in value.items()}
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "int": _whole,
-    "float": _number,
-    "bool": _of(bool),
-    "str": _of(str),
-    "int | None": lambda value: None if value is None else _whole(value),
-    "float | None": lambda value: None if value is None else _number(value),
-    "Mapping[str, Any]": _of(dict),
-    "Mapping[str, str]": _texts,
-    "tuple[str, ...]": _tuple_of(str),
-    "tuple[str, ...] | None": lambda value: None if value is None else _tuple_of(str)(value),
-    "tuple[Mapping[str, Any], ...]": _tuple_of(dict),
-}
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number, or null for an infinite one",
-    "bool": "true or false",
-    "str": "text",
-    "int | None": "a whole number or null",
-    "float | None": "a number or null",
-    "Mapping[str, Any]": "an object",
-    "Mapping[str, str]": "an object of texts",
-    "tuple[str, ...]": "a list of texts",
-    "tuple[str, ...] | None": "null or a list of texts",
-    "tuple[Mapping[str, Any], ...]": "a list of objects",
+# By the annotation of a field: whether a value of JSON is one, and what an error calls those that are.
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "int": (lambda value: type(value) is int and 0 <= value < _LARGEST, "a whole number"),
+    "float": (_is_number, "a number, or null for an infinite one"),
+    "bool": (lambda value: type(value) is bool, "true or false"),
+    "str": (lambda value: type(value) is str, "text"),
+    "Mapping[str, Any]": (lambda value: type(value) is dict, "an object"),
+    "Mapping[str, str]": (_texts, "an object of texts"),
+    "tuple[int, ...]": (_lists(int), "a list of whole numbers"),
+    "tuple[str, ...]": (_lists(str), "a list of texts"),
+    "tuple[Mapping[str, Any], ...]": (_lists(dict), "a list of objects"),
 }
 
-
-# What all results share: read-only fields, JSON, a summary in words, a table for pandas.
 
 # Results in words: numbers rounded to their meaningful digits, budgets explained, tables as text, HTML and data frames.
 
@@ -240,6 +226,18 @@ class Table:
         if rounded:
             return given
         return [Column(*pair) for each in given for pair in ((each.name, each.values), each.spread) if pair is not None]
+
+
+def with_ends(
+    name: str, values: Any, ends: tuple[Any, Any], scale: Any, names: tuple[str, str] = ("lower", "upper")
+) -> list[Column]:
+    """The columns of an estimate and of the ends of its interval."""
+    return [Column(each, of, scale) for each, of in zip((name, *names), (values, *ends), strict=True)]
+
+
+def explained(words: Iterable[str], meanings: Mapping[str, str], usual: str = "resolved") -> list[tuple[str, str]]:
+    """Each word, but for the usual one, once with its meaning."""
+    return [(word, meanings[word]) for word in dict.fromkeys(words) if word != usual]
 
 
 def number(value: float, scale: float) -> str:
@@ -318,6 +316,8 @@ def deviations(law: str, level: float, together: int = 1) -> float:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, float | np.floating):
         return f"{value:.6g}"
     if isinstance(value, tuple):
@@ -328,7 +328,7 @@ def _cell(value: Any) -> str:
 def _entry(column: Column, row: int) -> str:
     """A cell of a column, rounded to its meaningful digits, with its spread."""
     value = column.values[row]
-    text = _cell(value) if column.scale is None else number(float(value), float(column.scale[row]))
+    text = _cell(value) if column.scale is None or value is None else number(float(value), float(column.scale[row]))
     return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
 
 
@@ -369,11 +369,16 @@ def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
 
     body = "".join(line(row, "td") for row in rows)
     notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
-    told = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts)
     return (
         f"<div><strong>{html.escape(title)}</strong><table><thead>{line(names, 'th')}</thead><tbody>{body}</tbody></table>"
-        f"{notes}<dl>{told}</dl></div>"
+        f"{notes}{listed_facts(facts)}</div>"
     )
+
+
+def listed_facts(facts: list[tuple[str, str]]) -> str:
+    """Pairs as an HTML list, escaped."""
+    pairs = (f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts)
+    return f"<dl>{''.join(pairs)}</dl>"
 
 
 def as_frame(table: Table) -> Any:
@@ -402,14 +407,6 @@ LEVEL = 0.95
 
 # Types, most of the fields, whose values nobody can change: no slower question need be asked of them.
 _READ_ONLY = frozenset({int, float, str, bool, type(None), Fraction, ZCDP, ApproxDP, PureDP, Cost})
-
-
-def told_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
-    """The argument `bounds` of the call, as diagnostics tell it: (lowest, highest), infinite where an end bounds nothing."""
-    if "bounds" not in diagnostics:
-        return None
-    low, high = diagnostics["bounds"]
-    return [-math.inf if each is None else each for each in low], [math.inf if each is None else each for each in high]
 
 
 def frozen(array: Any) -> FloatArray:
@@ -443,15 +440,10 @@ def read_only(value: Any) -> Any:
     return value
 
 
-_FIELDS: dict[type[Any], tuple[str, ...]] = {}  # of each kind of value that has been made
-
-
+@functools.cache
 def _names(kind: type[Value]) -> tuple[str, ...]:
     """Names of the fields."""
-    names = _FIELDS.get(kind)
-    if names is None:
-        names = _FIELDS[kind] = tuple(field.name for field in dataclasses.fields(kind))
-    return names
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _plain_dicts(value: Any) -> Any:
@@ -547,9 +539,7 @@ class Value:
     @classmethod
     def from_json(cls, text: str | os.PathLike[str]) -> Self:
         """Read back what `to_json` returned, or wrote to a path; InputError for anything else."""
-        found = cls(**cls._fields_of(read_json(text, cls.__name__)))
-        found._refuse_nonsense()
-        return found
+        return read_value(cls, read_json(text, cls.__name__))
 
     def _refuse_nonsense(self) -> None:
         """Raise InputError if fields read from JSON, each of the right form, contradict each other."""
@@ -558,16 +548,14 @@ class Value:
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
         """The fields in a JSON object of this class, each in its type."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        optional = {
-            name
-            for name, field in fields.items()
-            if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        }
+        no_default = (dataclasses.MISSING, dataclasses.MISSING)
+        needed = {name for name, field in fields.items() if (field.default, field.default_factory) == no_default}
         for name in [*data, *fields]:
-            if name not in fields or (name not in data and name not in optional):
+            if name not in fields or (name not in data and name in needed):
                 word = "lacks" if name in fields else "has an unknown"
                 raise InputError(f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}")
         sizes = {"dim": data["dim"]} if "dim" in data else {}
+        sizes |= {"columns": len(data["columns"])} if type(data.get("columns")) is list else {}
         found = {}
         for name in fields:  # in this order, so that a wrong dim is found before it is used
             if name in data:
@@ -596,6 +584,9 @@ class Value:
 
     def _repr_html_(self) -> str:
         return as_html(type(self).__name__, *self._shown(LEVEL))
+
+
+_AnyValue = TypeVar("_AnyValue", bound=Value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -667,19 +658,16 @@ class Result(Value):
         return []
 
     def _facts(self) -> list[tuple[str, str]]:
-        facts = [
-            ("Rows", f"{self.n_priv:,} private, {f'{self.n_pub:,}' if self.n_pub else 'no'} public"),
+        public = f"{self.n_pub:,}" if self.n_pub else "no"
+        ranges = "; ".join(f"{name} from {source}" for name, source in sorted(self.provenance.items()))
+        return [
+            ("Rows", f"{self.n_priv:,} private, {public} public"),
             *self._details(),
             ("Spent", explain(self.spent, self.releases)),
-            ("Neighbours", self.relation),
+            ("Neighbors", self.relation),
+            *([("Ranges", ranges)] if ranges else []),
+            ("Private", "yes" if self.private else "NO: the noise came from a seed, so these values are not private"),
         ]
-        if self.provenance:
-            facts.append(
-                ("Ranges", "; ".join(f"{name} from {source}" for name, source in sorted(self.provenance.items())))
-            )
-        if self.private:
-            return [*facts, ("Private", "yes")]
-        return [*facts, ("Private", "NO: the noise came from a seed, so these values are not private")]
 
     @abstractmethod
     def _estimate(self) -> tuple[str, Any]:
@@ -693,3 +681,20 @@ class Result(Value):
             shown = f"dim={self.dim}, {name}={value}"
         flag = "" if self.private else ", private=False"
         return f"{type(self).__name__}({shown}, n_priv={self.n_priv}, spent={self.spent!r}{flag})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class IntervalResult(Result):
+    """A result whose table has intervals, and a status for each estimate."""
+
+    @abstractmethod
+    def _table(self, level: float = LEVEL) -> Table:
+        """The table with intervals at this level."""
+
+    @abstractmethod
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        """What the intervals count, and what the statuses mean; told behind the numbers of rows."""
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        rows, *facts = self._facts()
+        return self._table(level), [rows, *self._about(level), *facts]

@@ -1,10 +1,13 @@
-"""The released description of a table."""
+"""The released description of a table, and its page."""
 
 from __future__ import annotations
 
 import dataclasses
+import html
 import math
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,47 +16,15 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import (
-    LEVEL,
-    Column,
-    Form,
-    Result,
-    Table,
-    deviations,
-    percent,
-    read_array,
-    read_numbers,
-)
+from fastpubpriv.results import base
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table
+from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.estimates import STATUSES, MeanResult
-from fastpubpriv.results.key_counts import CountResult
 from fastpubpriv.results.ranks import QUANTILE_STATUSES, QuantileResult
 
 
-def _read(kind: type[Result]) -> Form:
-    """How a result within a result is read."""
-
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise InputError(f"this JSON text cannot be read: a {kind.__name__} must be an object")
-        found = kind(**kind._fields_of(dict(value)))
-        found._refuse_nonsense()
-        return found
-
-    return read
-
-
-def _read_texts(value: Any) -> tuple[CountResult, ...]:
-    if type(value) is not list:
-        raise InputError("this JSON text cannot be read: texts must be a list")
-    return tuple(_read(CountResult)(item) for item in value)  # type: ignore[operator]
-
-
-def _read_variances(missing: float) -> Form:
-    return lambda value: read_array("variance", value, ("numbers",), {}, missing=missing)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Description(Result):
+class Description(IntervalResult):
     """What `describe` says of a table: d columns of numbers, then columns of text.
 
     Attributes
@@ -90,13 +61,12 @@ class Description(Result):
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "means": _read(MeanResult),
-        "quantiles": _read(QuantileResult),
-        "variance": _read_variances(math.nan),
-        "variance_std": _read_variances(math.inf),
-        "variance_tail": _read_variances(math.inf),
-        "texts": _read_texts,
-        "shares": read_numbers,
+        "means": partial(base.read_value, MeanResult),
+        "quantiles": partial(base.read_value, QuantileResult),
+        "variance": OrNull(("numbers",), math.nan),
+        **dict.fromkeys(("variance_std", "variance_tail"), OrNull(("numbers",), math.inf)),
+        "texts": partial(base.read_values, CountResult),
+        "shares": base.read_numbers,
     }
 
     def _refuse_nonsense(self) -> None:
@@ -127,7 +97,7 @@ class Description(Result):
             return np.zeros(0), np.zeros(0)
         middle = np.where(np.isnan(self.variance), 0.0, self.variance)
         with np.errstate(over="ignore"):
-            width = deviations(self.means.noise_law, level) * self.variance_std
+            width = base.deviations(self.means.noise_law, level) * self.variance_std
             high = middle + np.hypot(width, self.variance_tail)
         return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
 
@@ -152,8 +122,6 @@ class Description(Result):
 
     def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:
         """Return one page that opens from disk, with a picture for each column, and write it to `path` if one is given."""
-        from fastpubpriv.results.pages import page
-
         text = page(self, validation.confidence_level(level))
         if path is not None:
             Path(validation.path_name(path)).write_text(text, encoding="utf-8")
@@ -163,7 +131,7 @@ class Description(Result):
         return "texts", len(self.texts)
 
     def _table(self, level: float = LEVEL) -> Table:
-        blank = np.full(len(self.texts), np.nan)
+        blank = [None] * len(self.texts)
         first: list[Column] = []
         last: list[Column] = []
         absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
@@ -171,9 +139,9 @@ class Description(Result):
 
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
             """A column for the estimates, and further right one for each end."""
-            scale = np.append(np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0), blank)
-            names = name, f"{name}_lower", f"{name}_upper"
-            found = [Column(each, np.append(of, blank), scale) for each, of in zip(names, (values, *ends), strict=True)]
+            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
+            found = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
+            found = [each._replace(values=[*each.values.tolist(), *blank]) for each in found]
             first.extend(found[: 3 if name == "mean" else 1])
             last.extend(found[3 if name == "mean" else 1 :])
 
@@ -194,14 +162,144 @@ class Description(Result):
     def _details(self) -> list[tuple[str, str]]:
         return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        rows, *facts = self._facts()
-        words = [] if self.means is None else [word for word in dict.fromkeys(self.means.status) if word != "resolved"]
-        told = [(word, STATUSES[word]) for word in words]
-        odd = [] if self.quantiles is None else [word for line in self.quantiles.status for word in line]
-        told += [
-            (f"Quantiles: {word}", QUANTILE_STATUSES[word])
-            for word in dict.fromkeys(odd)
-            if word not in ("resolved", "unresolved")
-        ]
-        return self._table(level), [rows, ("Interval", f"{percent(level)} each"), *told, *facts]
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        told = [] if self.means is None else base.explained(self.means.status, STATUSES)
+        odd = [] if self.quantiles is None else base.explained(chain(*self.quantiles.status), QUANTILE_STATUSES)
+        told += [(f"Quantiles: {word}", meaning) for word, meaning in odd if word != "unresolved"]
+        return [("Interval", f"{base.percent(level)} each"), *told]
+
+
+# The page of a description, which opens from disk: a card with a small picture for each column, reasons, and what was spent.
+# It holds released and public values only, no script, and nothing from elsewhere. Every text is escaped.
+
+WIDTH, LEFT, RIGHT = 300.0, 10.0, 290.0  # of a picture, in its own units; it is as wide as its card
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2733; --paper: #f5f6f8; --card: #fff; --line: #d5dae1; --soft: #5a6775;
+  --blue: #2f6db5; --red: #b5462f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --paper: #14181d; --card: #1d232b; --line: #36404c;
+  --soft: #9aa7b5; --blue: #6aa5e8; --red: #ec8a72; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.2rem; max-width: 76rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.45 system-ui, sans-serif; }
+main { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(19rem, 100%), 1fr)); gap: 1rem; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .9rem 1rem; min-width: 0; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.05rem; margin: 0 0 .4rem; overflow-wrap: anywhere; }
+p { margin: .4rem 0; color: var(--soft); } svg { display: block; width: 100%; height: auto; }
+svg text { font-size: 11px; fill: var(--soft); }
+dl { display: grid; grid-template-columns: auto 1fr; gap: .1rem .8rem; margin: .5rem 0 0; }
+dt { color: var(--soft); } dd { margin: 0; text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.note { color: var(--red); } footer { margin-top: 1rem; } footer dd { text-align: left; }
+"""
+
+
+def _with_ends(value: float, lower: float, upper: float) -> str:
+    """A number and its interval, rounded to what the interval shows."""
+    scale = (upper - lower) / 4.0
+    if not math.isfinite(scale):
+        return f"{value:.6g} (no interval)" if math.isfinite(value) else "not resolved"
+    return f"{base.number(value, scale)} ({base.number(lower, scale)} to {base.number(upper, scale)})"
+
+
+def _picture(parts: list[str], height: float, label: str) -> str:
+    inside = "".join(parts)
+    return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{html.escape(label, quote=True)}">{inside}</svg>'
+
+
+def _line(x: float, low: float, high: float, y: float, color: str) -> str:
+    """An interval, and on it the estimate as a tick."""
+    return (
+        f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--{color})" stroke-width="7" opacity=".35"/>'
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 9}" y2="{y + 9}" stroke="var(--{color})" stroke-width="2"/>'
+    )
+
+
+def _of_numbers(described: Any, j: int, level: float) -> str:
+    """The card of a column of numbers."""
+    means, quantiles = described.means, described.quantiles
+    lower, upper = means.confidence_interval(level)
+    low, high = described.confidence_interval(level)
+    first, last = quantiles.confidence_interval(level)
+    values = np.append(quantiles.quantile[j], means.mean[j])
+    lows, highs = np.append(first[j], lower[j]), np.append(last[j], upper[j])
+    known = np.concatenate([each[np.isfinite(each)] for each in (values, lows, highs)])
+    parts: list[str] = []
+    if len(known):
+        begin, end = float(known.min()), float(known.max())
+        places, starts, stops = (_at(each, begin, end) for each in (values, lows, highs))
+        for k in np.flatnonzero(np.isfinite(values)).tolist():
+            mean = k == len(values) - 1
+            parts.append(_line(places[k], starts[k], stops[k], 42 if mean else 16, "red" if mean else "blue"))
+        parts.append(
+            f'<text x="{LEFT}" y="66">{begin:.6g}</text><text x="{RIGHT}" y="66" text-anchor="end">{end:.6g}</text>'
+        )
+    facts = [
+        (f"{100 * q:g} % below", _with_ends(*each))
+        for q, *each in zip(
+            quantiles.q.tolist(), quantiles.quantile[j].tolist(), first[j].tolist(), last[j].tolist(), strict=True
+        )
+    ]
+    facts.append(("mean", _with_ends(float(means.mean[j]), float(lower[j]), float(upper[j]))))
+    facts.append(("deviation", _with_ends(float(described.standard_deviation[j]), float(low[j]), float(high[j]))))
+    if means.report is not None:
+        facts.append(("missing", f"{means.report.missing[j]:,.0f} of {described.n_priv:,}"))
+    word = means.status[j]
+    note = "" if word == "resolved" else f'<p class="note">{html.escape(f"{word}: {STATUSES[word]}")}</p>'
+    return (
+        _picture(parts, 70, f"quantiles above, mean below, with {base.percent(level)} intervals")
+        + base.listed_facts(facts)
+        + note
+    )
+
+
+def _at(values: FloatArray, begin: float, end: float) -> FloatArray:
+    """Places in the picture of values between two ends; those beyond are at its margin."""
+    with np.errstate(all="ignore"):
+        part = (values / 2.0 - begin / 2.0) / max(end / 2.0 - begin / 2.0, 5e-324)
+    return LEFT + (RIGHT - LEFT) * np.clip(np.nan_to_num(part), 0.0, 1.0)
+
+
+def _of_texts(described: Any, place: int, level: float) -> str:
+    """The card of a column of text."""
+    counts = described.texts[place]
+    keys = counts.named[: counts.top].tolist()
+    lower, upper = (ends / max(counts.n_priv, 1) for ends in counts.confidence_interval(level))
+    share, parts, facts = counts.share, [], []
+    for line, key in enumerate(keys):
+        y = 14 + 16 * line
+        low, high, end = (
+            LEFT + (RIGHT - LEFT) * min(max(float(each[key]), 0.0), 1.0) for each in (lower, upper, share)
+        )
+        parts.append(
+            f'<rect x="{LEFT}" y="{y - 5}" width="{end - LEFT:.1f}" height="10" fill="var(--blue)" opacity=".5"/>'
+        )
+        parts.append(f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--red)" stroke-width="2"/>')
+        facts.append((counts._label(key), f"{max(counts.counts[key], 0.0):,.0f} ({share[key]:.1%})"))
+    facts.append(("missing", f"{max(counts.counts[-1], 0.0):,.0f} of {described.n_priv:,}"))
+    return _picture(
+        parts, 8 + 16 * max(len(keys), 1), f"shares of texts, with {base.percent(level)} intervals"
+    ) + base.listed_facts(facts)
+
+
+def page(described: Any, level: float = LEVEL) -> str:
+    """The page as HTML."""
+    cards = []
+    for j, name in enumerate(described.labels):
+        body = (
+            _of_numbers(described, j, level)
+            if j < described.numbers
+            else _of_texts(described, j - described.numbers, level)
+        )
+        cards.append(f"<section><h2>{html.escape(name)}</h2>{body}</section>")
+    spent = [
+        ("Spent", base.explain(described.spent, described.releases)),
+        *((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items())),
+        ("Neighbors", described.relation),
+        ("Private", "yes" if described.private else "NO: the noise came from a seed, so these values are not private"),
+    ]
+    head = f"{described.n_priv:,} private rows, {described.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
+        f"<h1>A table under differential privacy</h1><p>{head}</p><main>{''.join(cards)}</main>"
+        f"<footer><section><h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,29 +16,9 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
-from fastpubpriv.results.base import (
-    LEVEL,
-    Column,
-    Form,
-    Result,
-    Table,
-    Value,
-    of_columns,
-    percent,
-    refuse_no_covariances,
-    tally,
-    told_bounds,
-)
-from fastpubpriv.results.gaussians import (
-    KINDS,
-    REASONS,
-    GaussianReport,
-    correlation_of,
-    ellipse,
-    factor_of,
-    log_density,
-    read_gaussian_report,
-)
+from fastpubpriv.results import base, gaussians
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table, Value
+from fastpubpriv.results.gaussians import KINDS, REASONS, GaussianReport
 
 # What released counts say about each column of a mean: a status, what could not be seen, and how far clipping may mislead.
 
@@ -93,15 +74,11 @@ class ColumnReport(Value):
     highest: FloatArray
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        **{
-            name: ("dim",)
-            for name in (
-                "resolved_from", "resolved_to", "undetected_rows", "clipping_std", "tail_below", "tail_above",
-            )
-        },
-        "missing": of_columns("missing", math.nan),
-        "lowest": of_columns("lowest", -math.inf),
-        **{name: of_columns(name, math.inf) for name in ("worst_below", "worst_above", "highest")},
+        **dict.fromkeys(("resolved_from", "resolved_to", "undetected_rows"), ("dim",)),
+        **dict.fromkeys(("clipping_std", "tail_below", "tail_above"), ("dim",)),
+        "missing": OrNull(("dim",), math.nan),
+        "lowest": OrNull(("dim",), -math.inf),
+        **dict.fromkeys(("worst_below", "worst_above", "highest"), OrNull(("dim",), math.inf)),
     }  # fmt: skip
 
     def _refuse_nonsense(self) -> None:
@@ -124,7 +101,11 @@ class ColumnReport(Value):
         return found
 
     def __repr__(self) -> str:
-        return f"ColumnReport(status={self.status})" if len(self.status) <= 6 else f"ColumnReport({tally(self.status)})"
+        return (
+            f"ColumnReport(status={self.status})"
+            if len(self.status) <= 6
+            else f"ColumnReport({base.tally(self.status)})"
+        )
 
     def _table(self) -> Table:
         names = ("status", "missing", "resolved_from", "resolved_to", "undetected_rows")
@@ -132,17 +113,8 @@ class ColumnReport(Value):
         return Table("column", [str(place) for place in range(len(self.status))], numbers)
 
 
-def read_report(value: Any) -> ColumnReport:
-    """Read a report from its JSON value."""
-    if not isinstance(value, dict):
-        raise InputError("this JSON text cannot be read: field 'report' must be an object or null")
-    report = ColumnReport(**ColumnReport._fields_of(value))
-    report._refuse_nonsense()
-    return report
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MeanResult(Result):
+class MeanResult(IntervalResult):
     """A released mean.
 
     Attributes
@@ -180,8 +152,8 @@ class MeanResult(Result):
     report: ColumnReport | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std", "clipping_std")},
-        "report": read_report,
+        **dict.fromkeys(("mean", "noise_std", "sampling_std", "clipping_std"), ("dim",)),
+        "report": partial(base.read_value, ColumnReport),
     }
 
     def _refuse_nonsense(self) -> None:
@@ -209,9 +181,7 @@ class MeanResult(Result):
         with missing entries. Under pure DP the quantile is a Laplace law's, on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
-        normal = normal_quantile(0.5 + level / 2.0)
-        laplace = -math.log1p(-level) / math.sqrt(2.0)
-        width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
+        width = base.deviations(self.noise_law, level) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
     def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -251,23 +221,19 @@ class MeanResult(Result):
         return "mean", self.mean
 
     def _table(self, level: float = LEVEL) -> Table:
-        lower, upper = self.confidence_interval(level)
-        error = self.standard_error
-        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error)]
-        noise = Column("noise_std", self.noise_std, self.noise_std)
-        if self.report is None:
-            return Table("column", self.labels, [*ends, noise])
-        counted = not np.isnan(self.report.missing).all()
-        missing = [Column("missing", self.report.missing.round())] if counted else []
-        return Table("column", self.labels, [*ends, noise, *missing, Column("status", self.report.status)])
+        columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
+        columns.append(Column("noise_std", self.noise_std, self.noise_std))
+        if self.report is not None:
+            if not np.isnan(self.report.missing).all():
+                columns.append(Column("missing", self.report.missing.round()))
+            columns.append(Column("status", self.report.status))
+        return Table("column", self.labels, columns)
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+    def _about(self, level: float) -> list[tuple[str, str]]:
         told = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if told else "noise and sampling"
-        flagged = [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
-        rows, *facts = self._facts()
-        interval = ("Interval", f"{percent(level)}, from {self.noise_law} {parts}")
-        return self._table(level), [rows, interval, *flagged, *facts]
+        interval = ("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")
+        return [interval, *base.explained(self.status, STATUSES)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -309,7 +275,7 @@ class CovarianceResult(Result):
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
-        return correlation_of(self.covariance)
+        return gaussians.correlation_of(self.covariance)
 
     def _estimate(self) -> tuple[str, Any]:
         return "covariance", self.covariance
@@ -411,21 +377,18 @@ class PCAResult(Result):
         return "eigenvalues", self.eigenvalues
 
     def _table(self) -> Table:
-        loadings = list(zip(self.labels, self.components.T, strict=True))
-        said = [Column("status", self.status)] if self.status else []
-        ends: list[Column | tuple[str, Any]] = []
-        if self.along is not None:
-            lower, upper = self.confidence_interval()
-            ends = [("lower", lower), ("upper", upper), Column("reason", self.reasons)]
-        values = [("eigenvalue", self.eigenvalues), *ends, *said, *loadings]
-        return Table("component", range(len(self.components)), values)
+        columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
+        columns = columns[:1] if self.along is None else [*columns, Column("reason", self.reasons)]
+        columns += [Column("status", self.status)] if self.status else []
+        columns += [Column(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
+        return Table("component", range(len(self.components)), columns)
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GaussianResult(Result):
+class GaussianResult(IntervalResult):
     """A released Gaussian: mean and covariance in data units.
 
     Attributes
@@ -485,7 +448,8 @@ class GaussianResult(Result):
     report: GaussianReport | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",), "report": read_gaussian_report,
+        "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",),
+        "report": partial(base.read_value, GaussianReport),
     }  # fmt: skip
 
     @property
@@ -512,7 +476,7 @@ class GaussianResult(Result):
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
-        return correlation_of(self.covariance)
+        return gaussians.correlation_of(self.covariance)
 
     def confidence_ellipse(
         self, first: int = 0, second: int = 1, *, level: float = 0.95
@@ -525,7 +489,7 @@ class GaussianResult(Result):
             )
         chosen = [first, second]
         center = self.mean[chosen]
-        return center, ellipse(center, self.covariance[np.ix_(chosen, chosen)], level)
+        return center, gaussians.ellipse(center, self.covariance[np.ix_(chosen, chosen)], level)
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draw n synthetic rows (n, dim) from the released Gaussian.
@@ -533,12 +497,12 @@ class GaussianResult(Result):
         Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
         """
         normals: FloatArray = draw_normals((n, self.dim), random_state=random_state)
-        return self.mean + normals @ factor_of(self.covariance).T
+        return self.mean + normals @ gaussians.factor_of(self.covariance).T
 
     def log_prob(self, rows: Any) -> FloatArray:
         """Log density of the released Gaussian at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
         array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
-        half, constant = log_density(array, self.mean, factor_of(self.covariance))
+        half, constant = gaussians.log_density(array, self.mean, gaussians.factor_of(self.covariance))
         return -half - constant
 
     def plot(
@@ -555,12 +519,9 @@ class GaussianResult(Result):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            told = told_bounds(self.diagnostics) if bounds is None else bounds
+            told = gaussians.told_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(told, self.dim, endless=True)
-            ends = None if self.report is None else self.confidence_interval(LEVEL, of="correlation")
-            return plotting.plot_ellipses(
-                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box, correlations=ends
-            )
+            return plotting.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
@@ -575,7 +536,7 @@ class GaussianResult(Result):
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
     def _refuse_nonsense(self) -> None:
-        refuse_no_covariances(self.covariance[None])
+        gaussians.refuse_no_covariances(self.covariance[None])
         if self.report is not None and len(self.report.mean) != self.dim:
             raise InputError("this JSON text cannot be read: the report must say something of every column")
 
@@ -583,32 +544,23 @@ class GaussianResult(Result):
         return "mean", self.mean
 
     def _table(self, level: float = LEVEL) -> Table:
-        deviations = np.sqrt(np.diag(self.covariance))
-        error = np.hypot(self.mean_noise_std, deviations / math.sqrt(max(1, self.n_priv)))
+        spread = np.sqrt(np.diag(self.covariance))
+        error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
         noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         if self.report is None:
-            spread = "standard_deviation", deviations
-            return Table("column", self.labels, [Column("mean", self.mean, error), noise, spread])
-        lower, upper = self.confidence_interval(level)
+            alone = [Column("mean", self.mean, error), noise, Column("standard_deviation", spread)]
+            return Table("column", self.labels, alone)
+        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
         least, most = self.confidence_interval(level, of="standard_deviation")
-        width = (most - least) / 4.0
-        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error), noise]
-        spreads = [
-            Column(name, values, width)
-            for name, values in (
-                ("standard_deviation", deviations), ("deviation_lower", least), ("deviation_upper", most),
-            )
-        ]  # fmt: skip
-        return Table("column", self.labels, [*ends, *spreads, Column("reason", self.report.reasons)])
+        names = "deviation_lower", "deviation_upper"
+        spreads = base.with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
+        return Table("column", self.labels, [*means, noise, *spreads, Column("reason", self.report.reasons)])
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        rows, *facts = self._facts()
+    def _about(self, level: float) -> list[tuple[str, str]]:
         if self.report is None:
-            return self._table(), [rows, *facts]
+            return []
         parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
-        interval = ("Interval", f"{percent(level)}: {parts}")
-        flagged = [(reason, REASONS[reason]) for reason in dict.fromkeys(self.reasons) if reason != "ok"]
-        return self._table(level), [rows, interval, *flagged, *facts]
+        return [("Interval", f"{base.percent(level)}: {parts}"), *base.explained(self.reasons, REASONS, "ok")]
 
     def _details(self) -> list[tuple[str, str]]:
         text = (

@@ -94,13 +94,28 @@ class GaussianReport(Value):
         return Table("column", [str(place) for place in range(len(self.reasons))], numbers)
 
 
-def read_gaussian_report(value: Any) -> GaussianReport:
-    """Read a report from its JSON value."""
-    if not isinstance(value, dict):
-        raise InputError("this JSON text cannot be read: field 'report' must be an object or null")
-    report = GaussianReport(**GaussianReport._fields_of(value))
-    report._refuse_nonsense()
-    return report
+def refuse_no_covariances(covariances: FloatArray) -> None:
+    """InputError unless all of (k, dim, dim) are symmetric and positive definite."""
+    diagonal = np.diagonal(covariances, axis1=1, axis2=2)
+    try:
+        with np.errstate(all="ignore"):
+            correlations = covariances / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
+            apart = np.abs(correlations - np.swapaxes(correlations, 1, 2)).max(initial=0.0)
+        if not np.all(diagonal > 0.0) or not apart <= 1e-8:
+            raise np.linalg.LinAlgError
+        np.linalg.cholesky(correlations)
+    except np.linalg.LinAlgError:
+        raise InputError(
+            "this JSON text cannot be read: a covariance must be symmetric and positive definite"
+        ) from None
+
+
+def told_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
+    """The argument `bounds` of the call, as diagnostics tell it: (lowest, highest), infinite where an end bounds nothing."""
+    if "bounds" not in diagnostics:
+        return None
+    low, high = diagnostics["bounds"]
+    return [-math.inf if each is None else each for each in low], [math.inf if each is None else each for each in high]
 
 
 def correlation_of(covariance: FloatArray) -> FloatArray:

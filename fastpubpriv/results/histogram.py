@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,8 +15,15 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import MOST_IN_REPR, Column, Form, Result, Table, Value, read_array, read_field
+from fastpubpriv.results.base import MOST_IN_REPR, Column, Form, OrNull, Result, Table, Value, read_values
 from fastpubpriv.shared_docs import FAILURE_PROB
+
+
+def _read_keys(value: Any) -> IntArray:
+    rows = value if type(value) is list and all(type(key) is list for key in value) else [[None]]
+    if any(type(word) is not int or abs(word) >= 2**63 for key in rows for word in key) or len(set(map(len, rows))) > 1:
+        raise InputError("this JSON text cannot be read: the keys of a histogram must be lists of whole numbers")
+    return np.array(rows, dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -46,14 +54,25 @@ class Histogram(Value):
     upper: FloatArray
     frequency: FloatArray
 
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "keys": _read_keys,
+        **dict.fromkeys(("counts", "frequency"), ("bins",)),
+        # The ends of the last dyadic bin may be infinite.
+        **dict.fromkeys(("lower", "upper"), OrNull(("bins", "columns"), math.inf)),
+    }
+
     @classmethod
-    def _fields_of(cls, data: Any) -> dict[str, Any]:
-        names = {field.name for field in dataclasses.fields(cls)}
-        if type(data) is not dict or set(data) != names:
+    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
+        found = super(Histogram, cls)._fields_of(data)
+        if not found["keys"].size:  # JSON has no shape for an empty list
+            found["keys"] = np.empty((0, len(found["columns"])), dtype=np.int64)
+        return found
+
+    def _refuse_nonsense(self) -> None:
+        if not self.columns or self.keys.shape != self.lower.shape:
             raise InputError(
-                f"this JSON text is not a Histogram: it is an object with the fields {', '.join(sorted(names))}"
+                "this JSON text cannot be read: a histogram has columns, and for each bin a key in each of them"
             )
-        return _fields(**data)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -92,42 +111,6 @@ class Histogram(Value):
 
     def _facts(self) -> list[tuple[str, str]]:
         return [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
-
-
-def _histograms(value: Any) -> tuple[Histogram, ...]:
-    """Read histograms from their JSON value."""
-    if type(value) is not list:
-        raise InputError("this JSON text cannot be read: histograms must be a list")
-    return tuple(Histogram(**Histogram._fields_of(item)) for item in value)
-
-
-def _fields(columns: Any, level: Any, keys: Any, counts: Any, lower: Any, upper: Any, frequency: Any) -> dict[str, Any]:
-    """The fields of a histogram, checked."""
-    if type(columns) is not list or not columns or not all(type(column) is int for column in columns):
-        raise InputError("this JSON text cannot be read: the columns of a histogram must be a list of column numbers")
-    bad = type(keys) is not list or not all(
-        type(key) is list and len(key) == len(columns) and all(type(word) is int and abs(word) < 2**63 for word in key)
-        for key in keys
-    )
-    if bad:
-        raise InputError("this JSON text cannot be read: the keys of a histogram must be lists of whole numbers")
-    sizes = {"bins": len(keys), "columns": len(columns)}
-
-    def ends(name: str, value: Any) -> FloatArray:
-        if not keys:  # JSON has no shape for an empty list
-            return np.empty((0, len(columns)))
-        # The ends of the last dyadic bin may be infinite.
-        return read_array(name, value, ("bins", "columns"), sizes, missing=math.inf)
-
-    return {
-        "columns": tuple(columns),
-        "level": read_field("level", "int", level, None, sizes),
-        "keys": np.array(keys, dtype=np.int64).reshape(-1, len(columns)),
-        "counts": read_array("counts", counts, ("bins",), sizes),
-        "lower": ends("lower", lower),
-        "upper": ends("upper", upper),
-        "frequency": read_array("frequency", frequency, ("bins",), sizes),
-    }
 
 
 def noise_quantile(law: str, noise_std: float, tail: float) -> float:
@@ -173,7 +156,7 @@ class HistogramResult(Result):
     threshold: float
     singleton_rate: float
 
-    _forms: ClassVar[Mapping[str, Form]] = {"histograms": _histograms}
+    _forms: ClassVar[Mapping[str, Form]] = {"histograms": partial(read_values, Histogram)}
 
     def __getitem__(self, index: int) -> Histogram:
         return self.histograms[index]
@@ -205,13 +188,8 @@ class HistogramResult(Result):
         return plotting.plot_histograms(drawn, noise=noise, level=level, threshold=self.threshold, path=path)
 
     def _refuse_nonsense(self) -> None:
-        numbers = (self.noise_std, self.threshold, self.singleton_rate)
-        if (
-            self.n_priv < 1
-            or not self.histograms
-            or self.noise_law not in ("laplace", "gaussian")
-            or not np.isfinite(numbers).all()
-        ):
+        fine = self.n_priv >= 1 and bool(self.histograms) and self.noise_law in ("laplace", "gaussian")
+        if not fine or not np.isfinite((self.noise_std, self.threshold, self.singleton_rate)).all():
             raise InputError(
                 "this JSON text is not a HistogramResult: it needs n_priv, histograms, a law of noise and its numbers"
             )

@@ -17,8 +17,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.results.base import Column, Form, Result, Table, refuse_no_covariances, tally, told_bounds
-from fastpubpriv.results.gaussians import factor_of, log_density
+from fastpubpriv.results.base import Column, Form, Result, Table, tally
+from fastpubpriv.results.gaussians import factor_of, log_density, refuse_no_covariances, told_bounds
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -185,10 +185,9 @@ class MixtureResult(Mixture):
         rows = None if x_pub is None else self._public(x_pub)
         words = [f" ({status.replace('_', ' ')})" if status != "ok" else "" for status in self.status]
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
-        drawn = plotting.Drawn(self.weights, self.means, self.covariances, names, self.columns)
         balls = self.diagnostics.get("balls", ())
         bounds = told_bounds(self.diagnostics) if bounds is None else bounds
-        return plotting.plot_mixture(drawn, path=path, level=level, points=rows, balls=balls, bounds=bounds)
+        return plotting.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
     def _status_of_components(self) -> tuple[str, ...]:
         return self.status

@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import t_quantile
-from fastpubpriv.results.gaussians import circle, clipped, correlation_of, ellipse
+from fastpubpriv.results.gaussians import circle, clipped, ellipse
 
 # Colours that can be told apart in grey and by colour-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
@@ -266,10 +266,7 @@ def plot_description(described: Any, *, path: str | Path | None = None, level: f
 def plot_histograms(
     drawn: list[Bars], *, noise: float, level: float, threshold: float, path: str | Path | None = None
 ) -> Any:
-    """One panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes where needed.
-
-    Bins without a bar had no row, or fewer than the `threshold`. `path` is written when given; returns the figure.
-    """
+    """One panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes where needed."""
     if not drawn:
         raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
     if len(drawn) > MAX_PANELS:
@@ -333,26 +330,15 @@ def _leave_out(axes: Any, item: Bars) -> None:
 
 
 def plot_ellipses(
-    mean: FloatArray,
-    covariance: FloatArray,
-    names: tuple[str, ...],
-    *,
-    path: str | Path | None,
-    level: float,
-    points: FloatArray | None = None,
-    box: Box | None = None,
-    correlations: tuple[FloatArray, FloatArray] | None = None,
+    result: Any, *, path: str | Path | None, level: float, ends_level: float, points: FloatArray | None, box: Box | None
 ) -> Any:
-    """Ellipses of all pairs of columns that hold a share `level` of a Gaussian each, and on the diagonal the single columns.
-
-    With public rows `points` behind them, cut to the `box` of what the columns can hold, and with intervals of correlations.
-    """
-    dim = len(mean)
+    """Ellipses of all pairs of columns of a Gaussian, cut to the `box` of what they can hold, over the public rows `points`."""
+    dim, mean, covariance, names = result.dim, result.mean, result.covariance, result.labels
     side = max(1.7, (WIDTH - 0.6) / max(dim, 2))
     figure = new_figure(side * dim + 0.6, side * dim + 0.6)
     grid = figure.subplots(dim, dim, squeeze=False)
     spread = np.sqrt(np.diag(covariance))
-    correlation = correlation_of(covariance)
+    correlation, (lower, upper) = result.correlation, result.confidence_interval(ends_level, of="correlation")
     reach = 1.15 * math.sqrt(-2.0 * math.log1p(-level))
     for row in range(dim):
         for column in range(dim):
@@ -360,8 +346,8 @@ def plot_ellipses(
             if column > row:  # what is known of the correlation stands across from its ellipse
                 axes.set_axis_off()
                 text = f"r = {correlation[row, column]:+.2f}"
-                if correlations is not None:
-                    text += f"\n{correlations[0][row, column]:+.2f} to {correlations[1][row, column]:+.2f}"
+                if result.report is not None:
+                    text += f"\n{lower[row, column]:+.2f} to {upper[row, column]:+.2f}"
                 axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=FONT)
                 continue
             chosen = [column, row]
@@ -463,27 +449,8 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
 MOST_POINTS = 5000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """The mixture of a picture: arrays over its components, a name for each of them, names of the columns."""
-
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-    labels: Sequence[str]
-    columns: tuple[str, ...] | None
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return len(self.means[0])
-
-
-def plane_of(result: Drawn) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
-    """Centre (dim,), two orthonormal directions (2, dim) and labels of the plane in which the means lie farthest apart.
-
-    Two columns are drawn as they are. Fewer than three means leave a direction free; the released covariances choose it.
-    """
+def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
+    """Center (dim,), orthonormal directions (2, dim) and labels of the plane in which the means lie farthest apart."""
     middle = result.weights @ result.means
     if result.dim == 2:
         names = result.columns or ("x0", "x1")
@@ -500,7 +467,8 @@ def plane_of(result: Drawn) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
 
 
 def plot_mixture(
-    result: Drawn,
+    result: Any,
+    labels: Sequence[str],
     *,
     path: str | Path | None = None,
     level: float = 0.95,
@@ -508,11 +476,8 @@ def plot_mixture(
     balls: Sequence[Any] = (),
     bounds: Any = None,
 ) -> Any:
-    """Draw a mixture; `path` is written when given. Returns the figure (needs matplotlib).
-
-    One column: the density and its components. More: ellipses that hold a share `level` of each component, in the plane in which
-    the means lie farthest apart, with the public rows `points` if they are given, and the released balls that were cut out in
-    that very space. `bounds` cut the picture of one or two columns.
+    """Densities of one column, else ellipses in the plane in which the means lie farthest apart, over public rows and released
+    balls; `bounds` cut the picture of one or two columns.
     """
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
     if points is not None and len(points) > MOST_POINTS:
@@ -520,16 +485,16 @@ def plot_mixture(
     figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
     axes = figure.subplots()
     if result.dim == 1:
-        _densities(axes, result, points, box)
+        _densities(axes, result, labels, points, box)
     else:
-        _plane(axes, result, points, level, balls, box)
+        _plane(axes, result, labels, points, level, balls, box)
     _tidy(axes)
-    handles, labels = axes.get_legend_handles_labels()
-    _legend(figure, handles, labels, "lower")
+    handles, names = axes.get_legend_handles_labels()
+    _legend(figure, handles, names, "lower")
     return save(figure, path)
 
 
-def _shown_part(result: Drawn, low: FloatArray, high: FloatArray, box: Box | None, j: int = 0) -> tuple[float, float]:
+def _shown_part(result: Any, low: FloatArray, high: FloatArray, box: Box | None, j: int = 0) -> tuple[float, float]:
     """Ends of an axis on which components reach from `low` to `high`: light ones far from all others do not stretch it."""
     light = result.weights < LIGHT * result.weights.max()
     sure, rest = np.append(low[~light], high[~light]), ((low + high)[light] / 2.0, low[light], high[light])
@@ -539,7 +504,7 @@ def _shown_part(result: Drawn, low: FloatArray, high: FloatArray, box: Box | Non
     return (float(begin), float(end)) if begin < end else (first, last)
 
 
-def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | None) -> None:
+def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray | None, box: Box | None) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
     low, high = _shown_part(result, means - 4.0 * spreads, means + 4.0 * spreads, box)
     # Fine enough for the narrowest component, wherever it is.
@@ -555,7 +520,7 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | N
         total += height
         colour = PALETTE[index % len(PALETTE)]
         axes.fill_between(steps, height, color=colour, alpha=0.18, lw=0)
-        axes.plot(steps, height, color=colour, lw=1.2, label=result.labels[index])
+        axes.plot(steps, height, color=colour, lw=1.2, label=labels[index])
     axes.plot(steps, total, color="#222222", lw=1.0, ls="--", label="mixture")
     if points is not None:
         axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label="public rows")
@@ -565,10 +530,7 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | N
 
 
 def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
-    """Outline (len(turn), 2) in the plane of the ball |projection (x - origin) - center| <= radius.
-
-    A projection that scales the columns makes an ellipse of it; directions that it leaves free are not drawn.
-    """
+    """Outline (len(turn), 2) in the plane of a ball |projection (x - origin) - center| <= radius; free directions are not drawn."""
     projection, origin = ball.get("projection"), ball.get("origin")
     shape = plane if projection is None else plane @ np.linalg.pinv(np.asarray(projection, dtype=np.float64))
     values, vectors = np.linalg.eigh(shape @ shape.T)
@@ -579,9 +541,9 @@ def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray)
 
 
 def _plane(
-    axes: Any, result: Drawn, points: FloatArray | None, level: float, balls: Sequence[Any], box: Box | None
+    axes: Any, result: Any, labels: Sequence[str], points: FloatArray | None, level: float, balls: Any, box: Box | None
 ) -> None:
-    middle, plane, labels = plane_of(result)
+    middle, plane, names = plane_of(result)
     if points is not None:
         seen = (points - middle) @ plane.T
         axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label="public rows")
@@ -596,10 +558,9 @@ def _plane(
         extents[:, index] = ellipse.min(axis=0), ellipse.max(axis=0)
         ellipse = ellipse if box is None else clipped(ellipse, *box)
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
-        curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
+        curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=labels[index])
         axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)
-    angle = np.linspace(0.0, 2.0 * math.pi, 181)
-    turn = np.column_stack([np.cos(angle), np.sin(angle)])
+    turn = around / math.sqrt(-2.0 * math.log1p(-level))
     for i, ball in enumerate(balls):
         at = _outline(ball, middle, plane, turn)
         label = "released ball" if i == 0 else None
@@ -612,10 +573,10 @@ def _plane(
         room = (longest - high + low) / 2.0 if result.dim > 2 else 0.0
         (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
         for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)).tolist():
-            curves[far].set_label(f"{result.labels[far]}, far away")
+            curves[far].set_label(f"{labels[far]}, far away")
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
-    axes.set_xlabel(labels[0], fontsize=FONT)
-    axes.set_ylabel(labels[1], fontsize=FONT)
+    axes.set_xlabel(names[0], fontsize=FONT)
+    axes.set_ylabel(names[1], fontsize=FONT)
     axes.grid(alpha=0.3, lw=0.5)
     axes.set_title(f"Ellipses hold {level:.0%} of a component", fontsize=FONT)

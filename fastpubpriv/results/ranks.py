@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,19 +15,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import (
-    LEVEL,
-    Column,
-    Form,
-    Result,
-    Table,
-    Value,
-    deviations,
-    of_columns,
-    percent,
-    read_array,
-    tally,
-)
+from fastpubpriv.results import base
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Table, Value
 
 QUANTILE_STATUSES = {
     "resolved": "the rank of the answer is known up to noise_rows",
@@ -57,7 +48,7 @@ class EdgeRanks(Value):
     std: FloatArray
     total: float
 
-    _forms: ClassVar[Mapping[str, Form]] = {name: ("edges",) for name in ("edges", "below", "std")}
+    _forms: ClassVar[Mapping[str, Form]] = dict.fromkeys(("edges", "below", "std"), ("edges",))
 
     def _refuse_nonsense(self) -> None:
         if not self.total >= 0.0 or np.any(np.diff(self.edges) <= 0.0) or np.any(np.diff(self.below) < 0.0):
@@ -90,30 +81,8 @@ class EdgeRanks(Value):
         return Table("edge", self.edges.tolist(), [Column("below", self.below), Column("std", self.std)])
 
 
-def _read_ranks(value: Any) -> tuple[EdgeRanks, ...]:
-    if type(value) is not list or not all(type(item) is dict for item in value):
-        raise InputError("this JSON text cannot be read: ranks must be a list of objects")
-    found = tuple(EdgeRanks(**EdgeRanks._fields_of(item)) for item in value)
-    for each in found:
-        each._refuse_nonsense()
-    return found
-
-
-def _read_statuses(value: Any) -> tuple[tuple[str, ...], ...]:
-    known = type(value) is list and all(
-        type(line) is list and all(type(word) is str and word in QUANTILE_STATUSES for word in line) for line in value
-    )
-    if not known:
-        raise InputError("this JSON text cannot be read: status must be lists of known words")
-    return tuple(tuple(line) for line in value)
-
-
-def _read_quantiles(value: Any) -> FloatArray:
-    return read_array("quantile", value, ("dim", "q"), {}, missing=math.nan)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class QuantileResult(Result):
+class QuantileResult(IntervalResult):
     """Released quantiles of columns.
 
     Attributes
@@ -156,18 +125,16 @@ class QuantileResult(Result):
     _forms: ClassVar[Mapping[str, Form]] = {
         "q": ("q",),
         "noise_rows": ("dim", "q"),
-        "quantile": _read_quantiles,
-        "status": _read_statuses,
-        "ranks": _read_ranks,
-        "lowest": of_columns("lowest", -math.inf),
-        "highest": of_columns("highest", math.inf),
+        "quantile": OrNull(("dim", "q"), math.nan),
+        "status": partial(base.read_lines, QUANTILE_STATUSES),
+        "ranks": partial(base.read_values, EdgeRanks),
+        "lowest": OrNull(("dim",), -math.inf),
+        "highest": OrNull(("dim",), math.inf),
     }
 
     def _refuse_nonsense(self) -> None:
-        shape = self.dim, len(self.q)
-        fine = self.quantile.shape == self.noise_rows.shape == shape and len(self.ranks) == self.dim
-        fine = fine and len(self.lowest) == len(self.highest) == self.dim and self.noise_law in ("gaussian", "laplace")
-        if not fine or [len(line) for line in self.status] != [shape[1]] * shape[0]:
+        fine = len(self.ranks) == self.dim and self.noise_law in ("gaussian", "laplace")
+        if not fine or [len(line) for line in self.status] != [len(self.q)] * self.dim:
             raise InputError("this JSON text is not a QuantileResult: it needs one estimate for each column and q")
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -179,7 +146,7 @@ class QuantileResult(Result):
         """
         level = validation.confidence_level(level)
         together = self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1
-        z = deviations(self.noise_law, level, together)
+        z = base.deviations(self.noise_law, level, together)
         ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
         low, high = self.lowest[:, None], self.highest[:, None]
         return np.clip(ends[:, :, 0], low, high), np.clip(ends[:, :, 1], low, high)
@@ -207,24 +174,16 @@ class QuantileResult(Result):
 
     def _table(self, level: float = LEVEL) -> Table:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        labels = [label for label in self.labels for _ in self.q]
-        scale = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0
-        return Table(
-            "column",
-            labels,
-            [
-                Column("q", np.tile(self.q, self.dim)),
-                Column("quantile", self.quantile.reshape(-1), scale),
-                Column("lower", lower, scale),
-                Column("upper", upper, scale),
-                Column("noise_rows", self.noise_rows.reshape(-1), self.noise_rows.reshape(-1)),
-                Column("status", [word for line in self.status for word in line]),
-            ],
-        )
+        scale, noise = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0, self.noise_rows.reshape(-1)
+        columns = [
+            Column("q", np.tile(self.q, self.dim)),
+            *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
+            Column("noise_rows", noise, noise),
+            Column("status", [*chain(*self.status)]),
+        ]
+        return Table("column", [label for label in self.labels for _ in self.q], columns)
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        words = [word for line in self.status for word in line]
-        told = [(word, QUANTILE_STATUSES[word]) for word in dict.fromkeys(words) if word != "resolved"]
-        rows, *facts = self._facts()
-        interval = ("Interval", f"{percent(level)} each, from {self.noise_law} noise and sampling")
-        return self._table(level), [rows, interval, ("Status", tally(words)), *told, *facts]
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        words = [*chain(*self.status)]
+        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise and sampling")
+        return [interval, ("Status", base.tally(words)), *base.explained(words, QUANTILE_STATUSES)]

@@ -5,12 +5,21 @@ from click.testing import CliRunner
 from fastpubpriv.cli import main
 
 
+def invoke(*arguments, code=0):
+    """What a command line ends in; it has this exit code, shows no private text and is never an accident."""
+    result = CliRunner().invoke(main, [str(each) for each in arguments])
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    for word in ("Alice-SSN-123", "Traceback", "this is a bug") if code != 1 else ("Alice-SSN-123", "Traceback"):
+        assert word not in result.output
+    return result
+
+
 def runner(command):
-    """invoke(*arguments, code=0) of a command, with its output where the exit code is another."""
+    """`invoke` of one command."""
+    return lambda *arguments, code=0: invoke(command, *arguments, code=code)
 
-    def invoke(*arguments, code=0):
-        result = CliRunner().invoke(main, [command, *(str(argument) for argument in arguments)])
-        assert result.exit_code == code, result.output
-        return result
 
-    return invoke
+def said(result):
+    """The error stream in one line."""
+    return " ".join(result.stderr.split())

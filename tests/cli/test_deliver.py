@@ -61,6 +61,13 @@ def run(monkeypatch, *arguments, out=None):
     return end.value.code, out.getvalue(), " ".join(err.getvalue().split())
 
 
+def ending(wanted, *arguments, **more):
+    """The error stream of a command that ends with this exit code."""
+    code, _, said = run(*arguments, **more)
+    assert code == wanted, said
+    return said
+
+
 def charged():
     """Debits in the ledger; None if there is no file."""
     return len(fpp.Ledger.from_file("l").entries) if Path("l").exists() else None
@@ -107,8 +114,7 @@ def test_planted_fault_an_answer_that_is_not_kept_is_noticed(files, monkeypatch)
 
 
 def test_a_file_that_was_asked_for_is_enough(files, monkeypatch):
-    code, _, said = run(monkeypatch, *MEAN, "--json", "out.json", out=Stream(0))
-    assert code == 1
+    said = ending(1, monkeypatch, *MEAN, "--json", "out.json", out=Stream(0))
     assert "the whole result is in 'out.json'" in said
     assert is_whole(json.loads(Path("out.json").read_text()))
     assert not list(files.glob("fastpubpriv-result-*"))
@@ -205,8 +211,7 @@ def test_a_plot_that_fails_loses_nothing(files, monkeypatch, kind):
         raise kind
 
     monkeypatch.setattr(fpp.MeanResult, "plot", plot)
-    code, _, said = run(monkeypatch, *MEAN, "--plot", "out.png")
-    assert code == 1
+    said = ending(1, monkeypatch, *MEAN, "--plot", "out.png")
     assert "'out.png'" in said
     assert "secret" not in said
     assert is_whole(kept(files)[1])
@@ -219,8 +224,7 @@ def test_what_cannot_be_computed_afterwards_is_left_out(files, monkeypatch):
 
     monkeypatch.setattr(outputs, "result_dict", broken)
     monkeypatch.setattr(outputs, "print_result", broken)
-    code, _, said = run(monkeypatch, *MEAN, "--json", "out.json")
-    assert code == 1
+    said = ending(1, monkeypatch, *MEAN, "--json", "out.json")
     assert "ArithmeticError" in said
     assert "secret" not in said
     assert np.isfinite(json.loads(Path("out.json").read_text())["mean"]).all()
@@ -311,8 +315,7 @@ def test_ctrl_c_after_the_debit(files, monkeypatch):
         raise AssertionError("not reached")
 
     monkeypatch.setattr(fpp, "estimate_mean", pay)
-    code, _, said = run(monkeypatch, *MEAN)
-    assert code == 130
+    said = ending(130, monkeypatch, *MEAN)
     assert "interrupted before there was an answer; the ledger was charged" in said
     assert charged() == 1
 
@@ -327,8 +330,7 @@ def test_ctrl_c_within_the_debit(files, monkeypatch, written):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fpp.Ledger, "debit", half)
-    code, _, said = run(monkeypatch, *MEAN)
-    assert code == 130
+    said = ending(130, monkeypatch, *MEAN)
     assert ("may have been charged" if written else "nothing was charged to the ledger") in said
 
 
@@ -341,8 +343,7 @@ def test_ctrl_c_waits_until_the_answer_is_stored(files, monkeypatch, extra):
         return real(*arguments, **named)
 
     monkeypatch.setattr(outputs, "result_dict", press)
-    code, _, said = run(monkeypatch, *MEAN, *extra)
-    assert code == 130
+    said = ending(130, monkeypatch, *MEAN, *extra)
     assert is_whole(json.loads(Path("out.json").read_text()) if extra else kept(files)[1])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert "the whole result is in" in said
@@ -350,8 +351,7 @@ def test_ctrl_c_waits_until_the_answer_is_stored(files, monkeypatch, extra):
 
 def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
     monkeypatch.setattr(fpp, "plan", interrupt)
-    code, _, said = run(monkeypatch, "plan", "mean", "--dim", 3, "--n-pub", 9, "--n-priv", 99, "--rho", 1)
-    assert code == 130
+    said = ending(130, monkeypatch, "plan", "mean", "--dim", 3, "--n-pub", 9, "--n-priv", 99, "--rho", 1)
     assert "nothing was charged" in said
 
 
@@ -367,8 +367,7 @@ def test_errors_after_the_debit_say_so(files, monkeypatch, error, words):
         raise error
 
     monkeypatch.setattr(fpp, "estimate_mean", pay)
-    code, _, said = run(monkeypatch, *MEAN)
-    assert code == 2
+    said = ending(2, monkeypatch, *MEAN)
     assert words in said
 
 
@@ -389,7 +388,6 @@ def test_an_accident_after_the_debit_says_so(files, monkeypatch):
 
 def test_a_refused_debit_speaks_for_itself(files, monkeypatch):
     assert run(monkeypatch, *MEAN, "-q", "--json", "out.json")[0] == 0
-    code, _, said = run(monkeypatch, *MEAN[:5], "--rho", "0.9", "--ledger", "l")
-    assert code == 2
+    said = ending(2, monkeypatch, *MEAN[:5], "--rho", "0.9", "--ledger", "l")
     assert "larger than what remains" in said
     assert "charged)" not in said

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from command_cases import invoke, said
 from rich.console import Console
 
 import fastpubpriv as fpp
@@ -16,19 +17,6 @@ from fastpubpriv.results.base import number
 from fastpubpriv.results.estimates import STATUSES
 
 SECRET = "Alice-SSN-123"
-
-
-def invoke(*arguments, code=0):
-    result = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    assert SECRET not in result.output
-    assert "Traceback" not in result.output
-    return result
-
-
-def one_line(result):
-    """The error without its usage lines, unwrapped."""
-    return " ".join(result.stderr.split())
 
 
 def table(n, seed):
@@ -72,7 +60,7 @@ def test_two_files_and_a_budget_are_enough(files, private, public, budget):
 
 
 def test_what_was_left_out_is_said(files):
-    text = one_line(invoke("mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1"))
+    text = said(invoke("mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1"))
     assert "numeric columns that both files have: age, income" in text
     assert "not numeric: name" in text
     assert "only in the public file: only_here" in text
@@ -108,12 +96,12 @@ def test_one_public_row_says_what_it_assumes(files):
     ball = ["mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--clipping", "gaussian"]
     quiet = invoke(*ball, "--json", "out.json", "--quiet")
     assert quiet.stdout == ""
-    assert "1 public row is too few" in one_line(quiet)
+    assert "1 public row is too few" in said(quiet)
     data = json.loads(Path("out.json").read_text())
     assert any("standard deviation of 1" in text for text in data["warnings"])
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.3)
     asked = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--variance", "1")
-    assert "too few" not in one_line(asked)
+    assert "too few" not in said(asked)
 
 
 def test_spread_of_a_file(files):
@@ -123,9 +111,9 @@ def test_spread_of_a_file(files):
     assert np.allclose(np.array(data["noise_std"]) ** 2 / data["noise_std"][0] ** 2, [1.0, 2.0, 3.0])
     np.save("m.npy", np.diag([1.0, 2.0, 3.0]))
     assert json.loads(invoke(*arguments, "--covariance", "m.npy").stdout)["provenance"]["covariance"] == "argument"
-    assert "matrix" in one_line(invoke(*arguments, "--covariance", "v.npy", code=2))
+    assert "matrix" in said(invoke(*arguments, "--covariance", "v.npy", code=2))
     np.save("bad.npy", np.array([{"a": SECRET}], dtype=object), allow_pickle=True)
-    assert "not a .npy file of numbers" in one_line(invoke(*arguments, "--covariance", "bad.npy", code=2))
+    assert "not a .npy file of numbers" in said(invoke(*arguments, "--covariance", "bad.npy", code=2))
 
 
 def test_seed_is_shouted_about(files):
@@ -137,11 +125,11 @@ def test_seed_is_shouted_about(files):
 
 def test_ledger_pays_and_refuses(files):
     arguments = ["mean", "--private", "p.npy", "--public", "q.npy", "--ledger", "l", "--rho"]
-    assert "--ledger-total" in one_line(invoke(*arguments, "0.25", code=2))
+    assert "--ledger-total" in said(invoke(*arguments, "0.25", code=2))
     assert not Path("l").exists()
     assert "rho = 0.75 remains of rho = 1" in invoke(*arguments, "0.25", "--ledger-total", "rho=1").stdout
     assert "rho = 0.25 remains of rho = 1" in invoke(*arguments, "0.5").stdout
-    assert "larger than what remains" in one_line(invoke(*arguments, "0.5", "--json", "out.json", code=2))
+    assert "larger than what remains" in said(invoke(*arguments, "0.5", "--json", "out.json", code=2))
     assert not Path("out.json").exists()
     assert len(fpp.Ledger.from_file("l").entries) == 2
 
@@ -184,10 +172,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_refusals_are_one_line(files, case):
+def test_refusals_are_said(files, case):
     arguments, words = BAD[case]
     result = invoke("mean", *arguments, "--json", "out.json", code=2)
-    assert words in one_line(result)
+    assert words in said(result)
     assert result.stderr.strip().splitlines()[-1].startswith("Error: ")
     assert result.stdout == ""
     assert not Path("out.json").exists()
@@ -198,7 +186,7 @@ def test_missing_values_of_public_rows_are_pointed_at(files):
     public.loc[3, "age"] = np.nan
     public.to_csv("gap.csv", index=False)
     result = invoke("mean", "--private", "p.parquet", "--public", "gap.csv", "--rho", "1", code=2)
-    assert "row 3, column 'age' is nan" in one_line(result)
+    assert "row 3, column 'age' is nan" in said(result)
 
 
 def test_private_content_is_never_quoted(files):
@@ -218,7 +206,7 @@ def test_private_content_is_never_quoted(files):
     ):
         public = "q.npy" if name.endswith("npy") else "q.csv"
         result = invoke("mean", "--private", name, "--public", public, "--rho", "1", code=2)
-        assert words in one_line(result), name
+        assert words in said(result), name
         assert "123456789" not in result.output
 
 
@@ -229,8 +217,8 @@ def test_text_in_a_private_cell_changes_nothing_that_is_said(files):
     dirty.loc[7, "age"] = SECRET
     dirty.to_csv("dirty.csv", index=False)
     arguments = ["--public", "q.csv", "--rho", "1", "--clipping", "gaussian"]
-    said = [one_line(invoke("mean", "--private", name, *arguments)) for name in ("clean.csv", "dirty.csv")]
-    assert said[0] == said[1]
+    texts = [said(invoke("mean", "--private", name, *arguments)) for name in ("clean.csv", "dirty.csv")]
+    assert texts[0] == texts[1]
 
 
 def test_each_line_of_a_private_csv_is_a_row_unless_quotes_join_lines(files):
@@ -242,7 +230,7 @@ def test_each_line_of_a_private_csv_is_a_row_unless_quotes_join_lines(files):
     alone = [*bins, "--epsilon", "1", "--delta", "1e-6"]
     assert json.loads(invoke(*alone, "--json", "-", "--join-quoted-lines").stdout)["n_priv"] == 500
     wrong = ["mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1", "--join-quoted-lines"]
-    assert "--join-quoted-lines is about" in one_line(invoke(*wrong, code=2))
+    assert "--join-quoted-lines is about" in said(invoke(*wrong, code=2))
     # A quote that is not closed is one missing row, where lines are rows, and is not said to anybody.
     Path("open.csv").write_text("age,note,income\n" + '40,"open,30000\n' + "40,x,30000\n" * 499)
     arguments[2] = "open.csv"
@@ -254,7 +242,7 @@ def test_accidents_do_not_quote_rows(files, monkeypatch):
         raise ValueError(SECRET)
 
     monkeypatch.setattr(fpp, "estimate_mean", broken)
-    assert "unexpected ValueError" in one_line(invoke("mean", *P, *Q, "--rho", "1", code=1))
+    assert "unexpected ValueError" in said(invoke("mean", *P, *Q, "--rho", "1", code=1))
     monkeypatch.setenv("FASTPUBPRIV_TRACEBACK", "1")
     assert SECRET in str(CliRunner().invoke(main, ["mean", *P, *Q, "--rho", "1"]).exception)
 
@@ -285,9 +273,9 @@ def test_coinpress_mean(files):
     assert data["n_pub"] == 0
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
     arguments[4] = "1,2"
-    assert "center" in one_line(invoke(*arguments, code=2))
+    assert "center" in said(invoke(*arguments, code=2))
     csv = invoke("coinpress-mean", "--private", "p.csv", "--center", "0", "--radius", "5", "--rho", "1", code=2)
-    assert "--columns is needed" in one_line(csv)
+    assert "--columns is needed" in said(csv)
 
 
 def test_weighted_mean(files):
@@ -299,8 +287,8 @@ def test_weighted_mean(files):
     assert away["spent"]["epsilon_float"] == 0.0
     assert np.allclose(away["mean"], np.load("q.npy")[0])
     assert "only public rows" in invoke(*arguments[:-2], "--row-weight", "throw_away").stdout
-    assert "row_weight" in one_line(invoke(*arguments, "--row-weight", "heavy", code=2))
-    assert "row_weight" in one_line(invoke(*arguments, "--row-weight", "0.5", code=2))
+    assert "row_weight" in said(invoke(*arguments, "--row-weight", "heavy", code=2))
+    assert "row_weight" in said(invoke(*arguments, "--row-weight", "0.5", code=2))
 
 
 def test_weighted_mean_within_bounds(files):
@@ -309,7 +297,7 @@ def test_weighted_mean_within_bounds(files):
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
     assert data["provenance"]["bounds"] == "argument"
     for wrong in ([], ["--bounds", "-5,15", "--norm-bound", "6"], ["--bounds", "5"], ["--bounds", "15,-5"]):
-        assert "bound" in one_line(invoke(*arguments, *wrong, code=2))
+        assert "bound" in said(invoke(*arguments, *wrong, code=2))
 
 
 @pytest.mark.parametrize(("value", "scale", "text"), [

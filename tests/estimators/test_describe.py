@@ -112,6 +112,8 @@ def test_a_result_is_read_back_shown_and_drawn(tmp_path):
     assert Description.from_json(result.to_json()).to_dict() == result.to_dict()
     assert sum(result.shares.values()) == pytest.approx(1.0)
     assert "cells" in result.summary()
+    assert "nan" not in result.summary() + result._repr_html_()  # what a column of text has not is blank
+    assert np.isnan(result.to_frame()["mean"]["ward"])
     raises(KeyError, None, result.top, "age")
     result.plot(tmp_path / "table.png")
     assert (tmp_path / "table.png").stat().st_size > 1000

@@ -291,7 +291,7 @@ def learn_axis_aligned_mixture(
         between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
     {failure_prob}
         For `accuracy` and for the sizes of method="list_decoding".
-    {mixture_bounds, matched_columns, ledger, random_state, threads, progress, max_memory}
+    {bounds_of_means, matched_columns, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------

@@ -254,7 +254,7 @@ def learn_separated_mixture(
         The bounds are those derived from the public rows.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
-    {mixture_bounds, matched_columns}
+    {bounds_of_means, matched_columns}
         In any units: in mode "practical", public rows choose the coordinates in which components are looked for
         (`diagnostics["scaling"]`).
     {ledger, random_state, threads, progress}

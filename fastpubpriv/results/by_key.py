@@ -1,0 +1,366 @@
+"""Released counts of rows and means of columns by key: a text or number of a column, or a tuple of them for counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.results import base
+from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Table
+
+OTHER, MISSING = "(other)", "(missing)"
+Part = str | float
+Key = tuple[Part, ...]
+COUNT_STATUSES = {
+    "resolved": "the count stands out of its noise",
+    "faint": "the count is within two deviations of its noise: perhaps no row has this key",
+}
+FAINT_STDS = 2.0
+
+
+def _label(part: Part) -> str:
+    return part if isinstance(part, str) else f"{part:g}"
+
+
+def _read_keys(value: Any) -> tuple[Key, ...]:
+    fine = type(value) is list and all(
+        type(key) is list and key and all(type(part) in (str, int, float) for part in key) for key in value
+    )
+    if not fine or len({len(key) for key in value}) > 1:
+        raise InputError("this JSON text cannot be read: keys must be lists of texts and numbers, of one length")
+    return tuple(tuple(part if type(part) is str else float(part) for part in key) for key in value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CountResult(IntervalResult):
+    """Released counts of keys.
+
+    Attributes
+    ----------
+    by : tuple of str
+        Names of the columns whose cells make a key.
+    keys : tuple of tuples of str or float
+        One entry for each column of `by`. Where keys were listed, "(other)" and "(missing)" are among them, and every row has one;
+        else there are only those whose count reached the threshold.
+    counts : (k,) float64
+        Estimated number of rows with each key. It is not rounded and may be negative, so that sums of counts are unbiased.
+    noise_std : float
+        Standard deviation of the noise in each count, in rows.
+    noise_law : str
+        "gaussian" or "laplace".
+    threshold : float
+        Least count that was released where keys were not listed; else zero.
+    top : int or None
+        How many of the largest counts a table shows; None for all, in the order of the keys.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> answers = [0.0] * 3000 + [1.0] * 5000 + [7.0] * 40
+    >>> result = fpp.value_counts(answers, keys=[0, 1], budget=fpp.ZCDP(rho=0.5))
+    >>> result.keys
+    ((0.0,), (1.0,), ('(other)',), ('(missing)',))
+    >>> lower, upper = result.confidence_interval(0.999999)
+    >>> bool(lower[1] <= 5000 <= upper[1])
+    True
+    """
+
+    by: tuple[str, ...]
+    keys: tuple[Key, ...]
+    counts: FloatArray
+    noise_std: float
+    noise_law: str
+    threshold: float = 0.0
+    top: int | None = None
+
+    _forms: ClassVar[Mapping[str, Form]] = {"keys": _read_keys, "counts": ("keys",)}
+
+    def _refuse_nonsense(self) -> None:
+        fine = (
+            len(self.keys) == len(self.counts) and self.noise_law in ("gaussian", "laplace") and self.noise_std >= 0.0
+        )
+        if not fine or any(len(key) != len(self.by) for key in self.keys):
+            raise InputError(
+                "this JSON text is not a CountResult: it needs a count for each key, and a name for each of its parts"
+            )
+
+    def __getitem__(self, key: Any) -> float:
+        """The count of a key; KeyError for one that is not among `keys`."""
+        return float(self.counts[self._places()[key if isinstance(key, tuple) else (key,)]])
+
+    def _places(self) -> dict[Key, int]:
+        return {key: place for place, key in enumerate(self.keys)}
+
+    @property
+    def share(self) -> FloatArray:
+        """counts / n_priv, (k,)."""
+        return np.asarray(self.counts / max(self.n_priv, 1))
+
+    @property
+    def status(self) -> tuple[str, ...]:
+        """For each key "resolved", or "faint" where the count is within two deviations of its noise."""
+        return tuple(np.where(self.counts > FAINT_STDS * self.noise_std, "resolved", "faint").tolist())
+
+    @property
+    def named(self) -> IntArray:
+        """Places of the keys that are not "(other)" or "(missing)" in any part, largest count first."""
+        named = [i for i, key in enumerate(self.keys) if not {OTHER, MISSING} & set(key) or self.threshold > 0.0]
+        places = np.array(named, dtype=np.int64)
+        return places[np.argsort(-self.counts[places], kind="stable")]
+
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, of: str = "rows"
+    ) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (k,) each, of intervals for the counts.
+
+        Of these "rows": only the noise counts. Of the "population" that they are a sample of: the expected count in as many rows,
+        with sampling. With `simultaneous`, all intervals hold together at this level, by the union bound. Ends are between 0 and
+        n_priv. Under Laplace noise the quantile is a Laplace law's where that is larger.
+        """
+        level = validation.confidence_level(level)
+        of = validation.choice("of", of, ("rows", "population"))
+        together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
+        z = base.deviations(self.noise_law, level, together)
+        n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
+        sampling = np.sqrt(n * share * (1.0 - share)) if of == "population" else 0.0
+        width = z * np.hypot(self.noise_std, sampling)
+        return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
+
+    def rank_interval(self, level: float = 0.95) -> tuple[IntArray, IntArray]:
+        """First and last rank, (k,) each, that a key may have by its count among the keys of this result, all at this level.
+
+        The largest count has rank 1. "(other)" and "(missing)" have no rank: both ends are 0.
+        """
+        lower, upper = self.confidence_interval(level, simultaneous=True)
+        first, last = np.zeros(len(self.keys), dtype=np.int64), np.zeros(len(self.keys), dtype=np.int64)
+        named = self.named
+        lows, highs = np.sort(lower[named]), np.sort(upper[named])
+        first[named] = 1 + len(named) - np.searchsorted(lows, upper[named], side="right")
+        last[named] = len(named) - np.searchsorted(highs, lower[named], side="left")
+        return first, last
+
+    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+        """Draw the counts of the table with their intervals (needs matplotlib); returns the figure.
+
+        `x_pub` is not drawn; it is there as other results draw public rows.
+        """
+        from fastpubpriv.results import plots as plotting
+
+        shown = self._shown_places()
+        lower, upper = (ends[shown] for ends in self.confidence_interval(level))
+        names = [self._label(place) for place in shown]
+        estimates = [plotting.Estimate("private", self.counts[shown], lower, upper, look="bar")]
+        label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
+        groups = [("", list(range(len(shown))))]
+        return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)
+
+    def _label(self, place: int) -> str:
+        return ", ".join(map(_label, self.keys[place]))
+
+    def _shown_places(self) -> IntArray:
+        return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "keys", len(self.keys)
+
+    def _table(self, level: float = LEVEL) -> Table:
+        shown = self._shown_places()
+        lower, upper = (ends[shown] for ends in self.confidence_interval(level))
+        scale = np.full(len(shown), max(self.noise_std, 1.0))
+        columns = base.with_ends("count", self.counts[shown], (lower, upper), scale)
+        columns.append(Column("share", self.share[shown], scale / max(self.n_priv, 1)))
+        if self.top is not None:
+            first, last = self.rank_interval(level)
+            columns += [Column("rank_from", first[shown]), Column("rank_to", last[shown])]
+        columns.append(Column("status", np.array(self.status)[shown].tolist()))
+        if len(self.by) == 1:
+            return Table(self.by[0], [self.keys[place][0] for place in shown], columns)
+        parts = [Column(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
+        return Table("key", list(range(len(shown))), [*parts, *columns])
+
+    def to_table(self) -> FloatArray:
+        """The counts of two or more columns as an array with one axis for each, keys in the order of `levels`."""
+        levels = self.levels
+        found = np.zeros([len(each) for each in levels])
+        for key, count in zip(self.keys, self.counts.tolist(), strict=True):
+            found[tuple(level.index(part) for level, part in zip(levels, key, strict=True))] = count
+        return found
+
+    @property
+    def levels(self) -> tuple[Key, ...]:
+        """For each column of `by`, its parts of keys in order."""
+        return tuple(tuple(dict.fromkeys(key[place] for key in self.keys)) for place in range(len(self.by)))
+
+    def _details(self) -> list[tuple[str, str]]:
+        noise = ("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows")
+        hidden = ("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows")
+        return [noise, hidden] if self.threshold > 0.0 else [noise]
+
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        interval = ("Interval", f"{base.percent(level)} each, of the counts of these rows")
+        return [interval, ("Status", base.tally(self.status)), *base.explained(self.status, COUNT_STATUSES)]
+
+
+# Means of the groups of a column.
+
+GROUP_STATUSES = {
+    "resolved": "the counts show where the numbers of the group lie and end",
+    "heavy_tail": "one more row as far out as some are would leave the interval, or the column falls off slowly",
+    "faint": "few rows far from all others decide it: the interval holds if nothing lies further out",
+    "few_rows": "the number of rows is within four deviations of its noise: no mean",
+    "point_mass": "the column is constant, or the rows that differ are fewer than can be seen: no interval without bounds",
+    "unresolved": "the counts cannot show where the column lies: no mean",
+}
+
+
+def _read_groups(value: Any) -> tuple[Part, ...]:
+    if type(value) is not list or not all(type(key) in (str, int, float) for key in value):
+        raise InputError("this JSON text cannot be read: groups must be texts or numbers")
+    return tuple(key if type(key) is str else float(key) for key in value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GroupMeans(IntervalResult):
+    """Released means of groups; arrays are (groups, dim), in data units.
+
+    Attributes
+    ----------
+    by : str
+        The column that names the group of a row.
+    groups : tuple of str or float
+        The listed groups, and "(other)" for all rows of none of them.
+    mean : float64
+        The estimates; NaN where there is none (null in JSON).
+    count : float64
+        Estimated number of rows of the group with a number in the column; it may be negative.
+    count_noise_std : float
+        Standard deviation of the noise in each count.
+    noise_std, sampling_std, clipping_std : float64
+        Standard deviations of each mean from privacy noise, from sampling, and of what was added for clipped rows.
+    tail_below, tail_above : float64
+        How far rows that could not be seen may move the mean, if tails continue as the counts of all rows show them; infinite where
+        nothing is known (null in JSON).
+    status : tuple of tuples of str
+        For each group and column: "resolved", "heavy_tail", "faint", "few_rows", "point_mass" or "unresolved".
+    noise_law : str
+        "gaussian" or "laplace".
+    lowest, highest : (dim,) float64
+        Bounds that the caller gave; infinite without (null in JSON).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rng = np.random.default_rng(0)
+    >>> ward = rng.integers(0, 3, 30_000)
+    >>> rows = np.column_stack([rng.normal(5.0 + ward, 1.0), ward])
+    >>> result = fpp.estimate_mean(rows[9:], x_pub=rows[:9], by=-1, groups=[0, 1, 2], budget=fpp.ZCDP(rho=0.5))
+    >>> lower, upper = result.confidence_interval(0.999999)
+    >>> bool(np.all((lower[:3, 0] < [5, 6, 7]) & ([5, 6, 7] < upper[:3, 0]))), bool(abs(result[2] - 7.0) < 0.1)
+    (True, True)
+    """
+
+    by: str
+    groups: tuple[Part, ...]
+    mean: FloatArray
+    count: FloatArray
+    count_noise_std: float
+    noise_std: FloatArray
+    sampling_std: FloatArray
+    clipping_std: FloatArray
+    tail_below: FloatArray
+    tail_above: FloatArray
+    status: tuple[tuple[str, ...], ...]
+    noise_law: str
+    lowest: FloatArray
+    highest: FloatArray
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "groups": _read_groups,
+        "mean": OrNull(("groups", "dim"), math.nan),
+        **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std"), ("groups", "dim")),
+        **dict.fromkeys(("tail_below", "tail_above"), OrNull(("groups", "dim"), math.inf)),
+        "status": partial(base.read_lines, GROUP_STATUSES),
+        "lowest": OrNull(("dim",), -math.inf),
+        "highest": OrNull(("dim",), math.inf),
+    }
+
+    def _refuse_nonsense(self) -> None:
+        fine = len(self.mean) == len(self.groups) and self.noise_law in ("gaussian", "laplace")
+        if not fine or [len(line) for line in self.status] != [self.dim] * len(self.groups):
+            raise InputError("this JSON text is not a GroupMeans: it needs a mean for each group and column")
+
+    def __getitem__(self, group: Part) -> Any:
+        """The mean of a group, a number where there is one column, else (dim,); KeyError for one that is not among `groups`."""
+        places = {each: place for place, each in enumerate(self.groups)}
+        mean = self.mean[places[group]]
+        return float(mean[0]) if self.dim == 1 else mean
+
+    @property
+    def standard_error(self) -> FloatArray:
+        """Standard deviation of each mean: privacy noise, sampling and what was allowed for clipped rows, (groups, dim)."""
+        with np.errstate(over="ignore"):
+            return np.hypot(np.hypot(self.noise_std, self.sampling_std), self.clipping_std)
+
+    def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (groups, dim) each, of intervals for the means.
+
+        Counts privacy noise, sampling, clipping, and what may lie where the counts show nothing; infinite where there is no mean.
+        With `simultaneous`, all intervals hold together at this level, by the union bound. Under pure DP the quantile is a Laplace
+        law's where that is larger.
+        """
+        level = validation.confidence_level(level)
+        together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
+        middle = np.where(np.isnan(self.mean), 0.0, self.mean)
+        with np.errstate(over="ignore"):
+            width = base.deviations(self.noise_law, level, together) * self.standard_error
+            lower, upper = middle - np.hypot(width, self.tail_below), middle + np.hypot(width, self.tail_above)
+        return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
+
+    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+        """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
+
+        `x_pub` is not drawn; it is there as other results draw public rows.
+        """
+        from fastpubpriv.results import plots as plotting
+
+        lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
+        k = len(self.groups)
+        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
+        return plotting.plot_forest(
+            [plotting.Estimate("private", self.mean.T.ravel(), lower, upper)],
+            [_label(group) for group in self.groups] * self.dim,
+            groups=groups, label=f"mean by {self.by}, with {level:.0%} intervals", path=path,
+        )  # fmt: skip
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "groups", len(self.groups)
+
+    def _table(self, level: float = LEVEL) -> Table:
+        lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
+        count = self.count.reshape(-1)
+        columns = [
+            *([] if self.dim == 1 else [Column("column", list(self.labels) * len(self.groups))]),
+            *base.with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
+            Column("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
+            Column("status", [*chain(*self.status)]),
+        ]
+        return Table(self.by, [group for group in self.groups for _ in range(self.dim)], columns)
+
+    def _details(self) -> list[tuple[str, str]]:
+        return [("Rows of a group", f"released with noise of {self.count_noise_std:.3g}")]
+
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        words = [*chain(*self.status)]
+        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping")
+        return [interval, ("Status", base.tally(words)), *base.explained(words, GROUP_STATUSES)]
