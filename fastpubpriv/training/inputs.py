@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Rows, warn_of_persons
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled, weighted_rows
 from fastpubpriv.sources.open import texts_of_column, texts_of_labels
 from fastpubpriv.sources.tables import plain_text
@@ -265,6 +265,8 @@ def opened(
             f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
             "train(loss='logistic') for two classes, train(loss='softmax') for more"
         ) from None
+    if not rows.persons:
+        warn_of_persons(x_pub)
     if stated.weights_priv is not None:
         rows = weighted_rows(rows, stated.weights_priv)
     return rows, table, _in_places(stated, texts, names)
