@@ -440,7 +440,7 @@ def read_only(value: Any) -> Any:
 
 
 # Names of the fields of a kind of value.
-_names: Callable[[type[Any]], tuple[str, ...]]
+_names: Callable[[Any], tuple[str, ...]]
 _names = functools.cache(lambda kind: tuple(field.name for field in dataclasses.fields(kind)))
 
 

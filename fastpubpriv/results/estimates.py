@@ -357,13 +357,10 @@ class PCAResult(Result):
         if self.along is None:
             unknown = np.full(len(self.eigenvalues), np.nan)
             return unknown, unknown.copy()
-        assert self.along_std is not None
-        assert self.along_below is not None
-        assert self.along_above is not None
-        width = normal_quantile(0.5 + level / 2.0) * self.along_std
-        lower = np.minimum(self.along - width - self.along_below, self.eigenvalues)
-        upper = np.maximum(self.along + width + self.along_above, self.eigenvalues)
-        return np.maximum(lower, 0.0), upper
+        along, std, below, above = map(np.asarray, (self.along, self.along_std, self.along_below, self.along_above))
+        width = normal_quantile(0.5 + level / 2.0) * std
+        lower, upper = along - width - below, along + width + above
+        return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(upper, self.eigenvalues)
 
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
