@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import math
 import os
 import signal
 import stat
@@ -116,7 +117,16 @@ def need_matplotlib() -> None:
 
 def json_text(data: dict[str, Any]) -> str:
     """The text to write; numbers that JSON does not have are null."""
-    return json.dumps({name: plain(value) for name, value in data.items()}, indent=2, allow_nan=False) + "\n"
+    return json.dumps(finite_or_null(data), indent=2, allow_nan=False) + "\n"
+
+
+def finite_or_null(value: Any) -> Any:
+    """The same in the same order, with None for infinities and NaN."""
+    if isinstance(value, dict):
+        return {name: finite_or_null(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(data: dict[str, Any], path: Path | None) -> bool:
