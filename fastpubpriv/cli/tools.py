@@ -51,7 +51,7 @@ def plan(task: str, **settings: Any) -> None:
     n_components : count, optional :: Mixtures: most Gaussians.
     min_weight : float, optional :: separated-mixture: least weight of a Gaussian. Default: 1 / (2 components).
     candidates : count, optional :: select-hypothesis and axis-aligned-mixture: length of the list.
-    loss : "squared", "logistic" or "huber", optional :: train: what is minimised. Default: squared.
+    loss : "squared", "logistic" or "huber", optional :: train: what is minimized. Default: squared.
     r_squared : float, optional :: train: share of the labels' variance that a model explains. Default: 0.5.
     mean_weight : float, optional :: train: mean weight of private rows, in units of their cap. Default: no weights.
     steps : int or "auto", optional :: Times the range is narrowed, or auto.
@@ -103,7 +103,7 @@ MECHANISMS = ("privunit", "privunit-g", "duchi", "subset-selection", "weighted-m
 
 @options.command(click.Argument(["mechanism"], type=click.Choice(MECHANISMS)))
 def audit(mechanism: str, **settings: Any) -> None:
-    """Try to refute the privacy of MECHANISM: run it on two neighbours and count the event that tells them apart best.
+    """Try to refute the privacy of MECHANISM: run it on two neighbors and count the event that tells them apart best.
 
     The event is fixed before the runs. Ends with status 1 if the claim is refuted. A claim that is not refuted is not proven: the
     proofs are in the privacy notes.
