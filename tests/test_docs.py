@@ -278,6 +278,12 @@ def test_dir_shows_what_is_public(part):
         assert getattr(module, name) is not None
 
 
+def test_type_checkers_know_every_public_name():
+    text = Path(fastpubpriv.__file__).read_text(encoding="utf-8")
+    found = {name: home for home, name in re.findall(r"(?m)^    from (\S+) import \w+ as (\w+)$", text)}
+    assert found == fastpubpriv._HOMES
+
+
 # ---- Numbered statements that the code and the pages cite of the three papers: each must be one that the paper has.
 KINDS = "Theorem|Lemma|Proposition|Remark|Corollary|Definition|Claim|Fact|Condition|Algorithm|Figure|Table"
 

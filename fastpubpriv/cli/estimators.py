@@ -156,7 +156,7 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
 def gaussian(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean and covariance of private rows, with ranges taken from public rows.
 
-    Two distinct public rows are enough to begin. What is learnt privately is decided before anything is spent, by what public
+    Two distinct public rows are enough to begin. What is learned privately is decided before anything is spent, by what public
     numbers predict to be best. A private row with a missing value adds nothing, but counts.
 
     $ fastpubpriv gaussian --private visits.parquet --public volunteers.csv --rho 0.5 --plot ellipses.png
@@ -211,9 +211,9 @@ def weighted_mean(opened: Any, settings: Named, arguments: Named) -> None:
 
 @estimator("coinpress_mean", "Private mean of {n:,} rows (CoinPress)", bounds="")
 def coinpress_mean(opened: Any, settings: Named, arguments: Named) -> None:
-    """Mean of private rows without public rows (CoinPress), from a public centre and radius.
+    """Mean of private rows without public rows (CoinPress), from a public center and radius.
 
-    The centre and the radius must not come from the private rows. Too small a radius costs accuracy, never privacy.
+    The center and the radius must not come from the private rows. Too small a radius costs accuracy, never privacy.
 
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
     center : V|V,...|FILE.npy, required :: ...

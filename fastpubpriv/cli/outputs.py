@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import math
 import os
 import signal
 import stat
@@ -45,6 +46,7 @@ Shown = Any  # a result with a plot
 OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarning, errors.SeededNoiseWarning)
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6
+LOUD = "NO: "  # a fact that begins so is red
 
 
 def is_stdout(path: Path | None) -> bool:
@@ -115,7 +117,16 @@ def need_matplotlib() -> None:
 
 def json_text(data: dict[str, Any]) -> str:
     """The text to write; numbers that JSON does not have are null."""
-    return json.dumps({name: plain(value) for name, value in data.items()}, indent=2, allow_nan=False) + "\n"
+    return json.dumps(finite_or_null(data), indent=2, allow_nan=False) + "\n"
+
+
+def finite_or_null(value: Any) -> Any:
+    """The same in the same order, with None for infinities and NaN."""
+    if isinstance(value, dict):
+        return {name: finite_or_null(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(data: dict[str, Any], path: Path | None) -> bool:
@@ -253,9 +264,9 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
         print_table(table, title=name)
     if isinstance(result, HistogramResult) and len(result) > MOST_HISTOGRAMS:
         show(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
-    facts = [(name, escape(text)) for name, text in shown(result, level)[1]]
+    facts = list(shown(result, level)[1])
     if not result.private:
-        facts[-1] = ("Private", "[bold red]NO: the noise came from --seed[/]")
+        facts[-1] = ("Private", f"{LOUD}the noise came from --seed")
     if ledger is not None:
         facts.append(("Ledger", f"{base.short(ledger.remaining)} remains of {base.short(ledger.total)}"))
     print_facts(facts)
@@ -265,7 +276,7 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
     """Pairs in two columns, without lines."""
     grid = Framed.grid(padding=(0, 2))
     for name, text in facts:
-        grid.add_row(f"[dim]{name}[/]", text)
+        grid.add_row(f"[dim]{name}[/]", f"[bold red]{escape(text)}[/]" if text.startswith(LOUD) else escape(text))
     show(grid)
 
 

@@ -51,7 +51,7 @@ def plan(task: str, **settings: Any) -> None:
     n_components : count, optional :: Mixtures: most Gaussians.
     min_weight : float, optional :: separated-mixture: least weight of a Gaussian. Default: 1 / (2 components).
     candidates : count, optional :: select-hypothesis and axis-aligned-mixture: length of the list.
-    loss : "squared", "logistic" or "huber", optional :: train: what is minimised. Default: squared.
+    loss : "squared", "logistic" or "huber", optional :: train: what is minimized. Default: squared.
     r_squared : float, optional :: train: share of the labels' variance that a model explains. Default: 0.5.
     mean_weight : float, optional :: train: mean weight of private rows, in units of their cap. Default: no weights.
     steps : int or "auto", optional :: Times the range is narrowed, or auto.
@@ -68,8 +68,6 @@ def plan(task: str, **settings: Any) -> None:
     $ fastpubpriv plan train --dim 10 --n-pub 200 --n-priv 20000 --epsilon 1 --delta 1e-6
     $ fastpubpriv plan weighted-mean --dim 10 --n-pub 100 --n-priv 5000 --norm-bound 1 --error 0.02 --delta 1e-6
     """
-    from rich.markup import escape
-
     from fastpubpriv.cli import outputs
     from fastpubpriv.planning import task_arguments
     from fastpubpriv.results.base import shown
@@ -94,7 +92,7 @@ def plan(task: str, **settings: Any) -> None:
     if outputs.write_json(made.to_dict(), json_path):
         table, facts = shown(made)
         outputs.print_table(table, title="Plan")
-        outputs.print_facts([(name, escape(text)) for name, text in facts])
+        outputs.print_facts(facts)
 
 
 # `fastpubpriv audit`: try to refute the privacy of a mechanism of this library, on made-up rows.
@@ -105,7 +103,7 @@ MECHANISMS = ("privunit", "privunit-g", "duchi", "subset-selection", "weighted-m
 
 @options.command(click.Argument(["mechanism"], type=click.Choice(MECHANISMS)))
 def audit(mechanism: str, **settings: Any) -> None:
-    """Try to refute the privacy of MECHANISM: run it on two neighbours and count the event that tells them apart best.
+    """Try to refute the privacy of MECHANISM: run it on two neighbors and count the event that tells them apart best.
 
     The event is fixed before the runs. Ends with status 1 if the claim is refuted. A claim that is not refuted is not proven: the
     proofs are in the privacy notes.
@@ -236,14 +234,9 @@ def info(json_path: Path | None) -> None:
 
     {json_path}
     """
-    from rich.table import Table
-
     from fastpubpriv.cli import outputs
 
     outputs.check_outputs({"json_path": json_path})
     found = describe_machine()
     if outputs.write_json(found, json_path):
-        table = Table(show_header=False, box=None)
-        for name, value in found.items():
-            table.add_row(name, str(value))
-        outputs.show(table)
+        outputs.print_facts([(name, str(value)) for name, value in found.items()])

@@ -86,7 +86,7 @@ def mixture_needs(
     Returns
     -------
     MixtureNeeds
-        Lemma C.7, the public rows, the count noise and Condition (2), labelled "worst case".
+        Lemma C.7, the public rows, the count noise and Condition (2), labeled "worst case".
 
     Raises
     ------

@@ -440,10 +440,9 @@ def read_only(value: Any) -> Any:
     return value
 
 
-@functools.cache
-def _names(kind: type[Value]) -> tuple[str, ...]:
-    """Names of the fields."""
-    return tuple(field.name for field in dataclasses.fields(kind))
+# Names of the fields of a kind of value.
+_names: Callable[[Any], tuple[str, ...]]
+_names = functools.cache(lambda kind: tuple(field.name for field in dataclasses.fields(kind)))
 
 
 def _plain_dicts(value: Any) -> Any:

@@ -232,23 +232,15 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
         parts.append(
             f'<text x="{LEFT}" y="66">{begin:.6g}</text><text x="{RIGHT}" y="66" text-anchor="end">{end:.6g}</text>'
         )
-    facts = [
-        (f"{100 * q:g} % below", _with_ends(*each))
-        for q, *each in zip(
-            quantiles.q.tolist(), quantiles.quantile[j].tolist(), first[j].tolist(), last[j].tolist(), strict=True
-        )
-    ]
-    facts.append(("mean", _with_ends(float(means.mean[j]), float(lower[j]), float(upper[j]))))
-    facts.append(("deviation", _with_ends(float(described.standard_deviation[j]), float(low[j]), float(high[j]))))
-    if means.report is not None:
-        facts.append(("missing", f"{means.report.missing[j]:,.0f} of {described.n_priv:,}"))
-    word = means.status[j]
+    names = [*(f"{100 * q:g} % below" for q in quantiles.q.tolist()), "mean", "deviation"]
+    ends = [each.tolist() for each in (values, lows, highs)]
+    for each, own in zip(ends, (described.standard_deviation, low, high), strict=True):
+        each.append(float(own[j]))
+    facts = [(name, _with_ends(*each)) for name, *each in zip(names, *ends, strict=True)]
+    facts.append(("missing", f"{means.report.missing[j]:,.0f} of {described.n_priv:,}"))
+    word, label = means.status[j], f"quantiles above, mean below, with {base.percent(level)} intervals"
     note = "" if word == "resolved" else f'<p class="note">{html.escape(f"{word}: {STATUSES[word]}")}</p>'
-    return (
-        _picture(parts, 70, f"quantiles above, mean below, with {base.percent(level)} intervals")
-        + base.listed_facts(facts)
-        + note
-    )
+    return _picture(parts, 70, label) + base.listed_facts(facts) + note
 
 
 def _at(values: FloatArray, begin: float, end: float) -> FloatArray:
@@ -282,24 +274,17 @@ def _of_texts(described: Any, place: int, level: float) -> str:
 
 def page(described: Any, level: float = LEVEL) -> str:
     """The page as HTML."""
-    cards = []
-    for j, name in enumerate(described.labels):
-        body = (
-            _of_numbers(described, j, level)
-            if j < described.numbers
-            else _of_texts(described, j - described.numbers, level)
-        )
-        cards.append(f"<section><h2>{html.escape(name)}</h2>{body}</section>")
-    spent = [
-        ("Spent", base.explain(described.spent, described.releases)),
-        *((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items())),
-        ("Neighbors", described.relation),
-        ("Private", "yes" if described.private else "NO: the noise came from a seed, so these values are not private"),
-    ]
+    cards = [_of_numbers(described, j, level) for j in range(described.numbers)]
+    cards += [_of_texts(described, place, level) for place in range(len(described.texts))]
+    named = zip(described.labels, cards, strict=True)
+    sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}</section>" for name, card in named)
+    told = dict(described._facts())
+    shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items()))
+    spent = [("Spent", told["Spent"]), *shares, *((name, told[name]) for name in ("Neighbors", "Private"))]
     head = f"{described.n_priv:,} private rows, {described.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
         f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
-        f"<h1>A table under differential privacy</h1><p>{head}</p><main>{''.join(cards)}</main>"
+        f"<h1>A table under differential privacy</h1><p>{head}</p><main>{sections}</main>"
         f"<footer><section><h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
     )

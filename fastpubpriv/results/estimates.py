@@ -44,7 +44,7 @@ class ColumnReport(Value):
         "resolved", "heavy_tail", "faint", "unseen", "wide", "one_scale", "point_mass" or "unresolved".
     missing : float64
         Released number of rows without a number here; zero where it is within its noise. NaN (null in JSON) where whole rows were
-        counted by their norm, and those without a number as rows at the centre.
+        counted by their norm, and those without a number as rows at the center.
     resolved_from, resolved_to : float64
         The counts show rows as far as these numbers.
     undetected_rows : float64
@@ -249,7 +249,7 @@ class CovarianceResult(Result):
     steps : int
         Rounds.
     predicted_error : float
-        Relative Frobenius error predicted from public numbers, for a bound and a centre that are right.
+        Relative Frobenius error predicted from public numbers, for a bound and a center that are right.
     status : str
         "ok"; "clipped" when rows were seen to fill the ball that they are clipped to: the bound is too small, and the covariance
         with it; "under_resolved" when noise could have made the smallest eigenvalues.
@@ -303,7 +303,7 @@ class PCAResult(Result):
     eigenvalues : (n_components,) float64
         Of the noisy second moment about `center`, in squared data units.
     center : (dim,) float64
-        The public centre.
+        The public center.
     noise_norm : float
         Expected spectral norm of the noise on the second moment, and of what the share of public rows in it may be off: eigenvalue
         gaps below it are not resolved.
@@ -357,13 +357,10 @@ class PCAResult(Result):
         if self.along is None:
             unknown = np.full(len(self.eigenvalues), np.nan)
             return unknown, unknown.copy()
-        assert self.along_std is not None
-        assert self.along_below is not None
-        assert self.along_above is not None
-        width = normal_quantile(0.5 + level / 2.0) * self.along_std
-        lower = np.minimum(self.along - width - self.along_below, self.eigenvalues)
-        upper = np.maximum(self.along + width + self.along_above, self.eigenvalues)
-        return np.maximum(lower, 0.0), upper
+        along, std, below, above = map(np.asarray, (self.along, self.along_std, self.along_below, self.along_above))
+        width = normal_quantile(0.5 + level / 2.0) * std
+        lower, upper = along - width - below, along + width + above
+        return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(upper, self.eigenvalues)
 
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
@@ -481,7 +478,7 @@ class GaussianResult(IntervalResult):
     def confidence_ellipse(
         self, first: int = 0, second: int = 1, *, level: float = 0.95
     ) -> tuple[FloatArray, FloatArray]:
-        """Centre (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
+        """Center (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
         level = validation.confidence_level(level)
         if not (0 <= first < self.dim and 0 <= second < self.dim and first != second):
             raise InputError(

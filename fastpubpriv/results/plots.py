@@ -17,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import t_quantile
 from fastpubpriv.results.gaussians import circle, clipped, ellipse
 
-# Colours that can be told apart in grey and by colour-blind readers.
+# Colors that can be told apart in gray and by color-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 # Beyond so many columns pairs of ellipses get too small to read.
 MAX_PAIRED = 5
@@ -204,20 +204,20 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
     return float(low - room), float(high + room)
 
 
-def _draw(axes: Any, part: Estimate, shift: float, colour: str, ends: tuple[float, float]) -> Any:
+def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float, float]) -> Any:
     """Draw an estimate on its lines, cut to the axis, and return what the legend shows of it."""
     rows, (lower, upper), (low, high) = part.rows + shift, part._ends, ends
     size = 4.5 if len(rows) <= MOST_LINES else 2.0
-    depth = 3.0 - PALETTE.index(colour) / len(PALETTE)  # the first is in front
+    depth = 3.0 - PALETTE.index(color) / len(PALETTE)  # the first is in front
     if part.look == "bar":
-        axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=colour, alpha=0.35, lw=0)
-    axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=colour, lw=0.4 * size, zorder=depth)
+        axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=color, alpha=0.35, lw=0)
+    axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=color, lw=0.4 * size, zorder=depth)
     below, above = np.fmin(lower, part.mean) < low, np.fmax(upper, part.mean) > high
     for beyond, end, marker in ((below, low, "<"), (above, high, ">")):
         if beyond.any():
-            axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=colour, clip_on=False, zorder=5)
+            axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=color, clip_on=False, zorder=5)
     marker, size = ("|", 2.0 * size) if part.look == "tick" else ("o", size)
-    return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=colour, zorder=depth)[0]
+    return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=color, zorder=depth)[0]
 
 
 def _tidy(axes: Any, grid: str | None = None) -> None:
@@ -387,7 +387,7 @@ def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, plac
 
 
 def _ellipse(axes: Any, mean: FloatArray, outline: FloatArray, ends: Box | None, points: FloatArray | None) -> None:
-    """One ellipse with its centre, cut to what two columns can hold, over the public rows."""
+    """One ellipse with its center, cut to what two columns can hold, over the public rows."""
     if points is not None:
         axes.plot(points[:, 0], points[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1)
     if ends is not None:
@@ -423,8 +423,8 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
     figure = new_figure(size + 0.9, size)
     axes = figure.subplots()
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0, interpolation="nearest")
-    colours = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02)
-    colours.ax.tick_params(labelsize=7)
+    colors = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02)
+    colors.ax.tick_params(labelsize=7)
     if dim <= MAX_NAMED:
         small = 8 if dim <= 20 else 6
         axes.set_xticks(range(dim), names, rotation=90, fontsize=small)
@@ -518,9 +518,9 @@ def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray
         z = (steps - means[index]) / spreads[index]
         height = result.weights[index] * np.exp(-z * z / 2.0) / (spreads[index] * math.sqrt(2.0 * math.pi))
         total += height
-        colour = PALETTE[index % len(PALETTE)]
-        axes.fill_between(steps, height, color=colour, alpha=0.18, lw=0)
-        axes.plot(steps, height, color=colour, lw=1.2, label=labels[index])
+        color = PALETTE[index % len(PALETTE)]
+        axes.fill_between(steps, height, color=color, alpha=0.18, lw=0)
+        axes.plot(steps, height, color=color, lw=1.2, label=labels[index])
     axes.plot(steps, total, color="#222222", lw=1.0, ls="--", label="mixture")
     if points is not None:
         axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label="public rows")
@@ -551,15 +551,15 @@ def _plane(
     curves: list[Any] = []
     extents = np.empty((2, len(result.weights), 2))
     for index in range(len(result.weights)):
-        colour = PALETTE[index % len(PALETTE)]
+        color = PALETTE[index % len(PALETTE)]
         center = plane @ (result.means[index] - middle)
         values, vectors = np.linalg.eigh(plane @ result.covariances[index] @ plane.T)
         ellipse = center + (around * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
         extents[:, index] = ellipse.min(axis=0), ellipse.max(axis=0)
         ellipse = ellipse if box is None else clipped(ellipse, *box)
-        axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
-        curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=labels[index])
-        axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)
+        axes.fill(ellipse[:, 0], ellipse[:, 1], color=color, alpha=0.14, lw=0, zorder=2)
+        curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=color, lw=1.4, zorder=3, label=labels[index])
+        axes.plot(*center, "+", color=color, ms=9, mew=1.8, zorder=4)
     turn = around / math.sqrt(-2.0 * math.log1p(-level))
     for i, ball in enumerate(balls):
         at = _outline(ball, middle, plane, turn)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import main
+from fastpubpriv.cli.tools import CHOICES as TASKS
 from fastpubpriv.planning import task_arguments
 
 DIGITS = "1" + "0" * 400
@@ -25,12 +26,6 @@ def plan_of(task):
     own = task_arguments(task.replace("-", "_"))
     given = [f"{option} {value} " for option, (name, value) in PUBLIC.items() if name in own]
     return f"plan {task} --dim 3 " + "".join(given)
-
-
-TASKS = (
-    "mean", "coinpress-mean", "weighted-mean", "gaussian", "separated-mixture", "axis-aligned-mixture",
-    "select-hypothesis", "train",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

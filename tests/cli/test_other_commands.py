@@ -16,7 +16,8 @@ from command_cases import invoke
 
 import fastpubpriv as fpp
 from fastpubpriv import auditing, local
-from fastpubpriv.cli import app, main, options
+from fastpubpriv.cli import app, main, options, tools
+from fastpubpriv.planning import TASKS
 
 
 def test_help_needs_no_numpy():
@@ -67,6 +68,10 @@ def test_plan_solves_for_each_of_the_three():
     assert json.loads(invoke(*paper.split()).stdout)["details"]["list_decoding_log10_candidates"] > 40
     approx = json.loads(invoke(*common, "--n-priv", "10000", "--error", "0.03", "--delta", "1e-6").stdout)
     assert approx["budget"]["notion"] == "ApproxDP"
+
+
+def test_plan_has_every_task():
+    assert [name.replace("-", "_") for name in tools.CHOICES] == list(TASKS)
 
 
 def test_plan_prints_and_refuses():
