@@ -379,7 +379,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
 
     def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
         """What fits the model, the labels for it, and the classes that these are codes of."""
-        raise NotImplementedError
+        return linear_regression, {"y_priv": y, "y_pub": y_pub}, None
 
     def fit(
         self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
@@ -439,9 +439,6 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
 
     y_bounds: tuple[float, float] | None = None
     y_scale: float | None = None
-
-    def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
-        return linear_regression, {"y_priv": y, "y_pub": y_pub}, None
 
     def predict(self, X: Any) -> FloatArray:
         """Predicted labels, (n,)."""

@@ -242,36 +242,33 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
     known, rotation, dim = problem.posterior, problem.rotation, problem.dim
     score = RowAtStart(loss=problem.loss, slope=start.mean, step=rotation.step, weighted=rotation.weighted)
     bend = replace(score, curvature=True)
-    predicted = known.rows @ start.mean
-    public = known.rows * bend.factors(predicted, known.labels)[:, None]
+
+    def public(row_map: RowAtStart, slope: FloatArray) -> FloatArray:
+        return known.rows * row_map.factors(known.rows @ slope, known.labels)[:, None]
+
     on_bends, affine = run.on(each_row(rows, bend, dim)), AffineMap(dim=dim)
     if not problem.loss.classes and not rotation.weighted:
         # Rows as they are; one without a label is not finite, and is ignored.
         select = np.hstack([rotation.step * np.eye(dim), np.zeros((dim, 1))])
         on_bends, affine = run.on(rows), AffineMap(dim=dim + 1, matrix=select)
-    curvature = measure_curvature(on_bends, problem, plan, public, affine)
+    curvature = measure_curvature(on_bends, problem, plan, public(bend, start.mean), affine)
     half = curvature.power(-0.5)
-    scores = known.rows * score.factors(predicted, known.labels)[:, None]
     found = plan.radial.measure(
         run.on(each_row(rows, score, dim)),
         AffineMap(dim=dim, matrix=half),
-        np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
+        np.linalg.norm(public(score, start.mean) @ half, axis=1),
         what="scores",
         counted=problem.counted,
     )
-
-    def mean_score(slope: FloatArray) -> FloatArray:
-        return np.asarray(known.rows.T @ score.factors(known.rows @ slope, known.labels) / len(known.labels))
-
     # The public rows alone: least squares, or what stands for the maximum likelihood.
     logistic = isinstance(known, LogisticPosterior)
     alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
-        public_scores=known.rows * score.factors(known.rows @ alone, known.labels)[:, None],
+        public_scores=public(score, alone),
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
         half=half, found=found, start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
-        mean_score=mean_score if problem.loss.classes else None,
+        mean_score=(lambda slope: np.mean(public(score, slope), axis=0)) if problem.loss.classes else None,
     )  # fmt: skip
     return step.fitted(plan.steps)
 

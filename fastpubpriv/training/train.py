@@ -21,26 +21,11 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.training import softmax
+from fastpubpriv.training import methods, softmax
 from fastpubpriv.training.gradient.descents import SEMI_DP
 from fastpubpriv.training.gradient.problem import Descended, Descent, GradientTask, Prepared, make_gradient_problem
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, Stated, named_design, opened
-from fastpubpriv.training.methods import (
-    METHODS,
-    NEWTON,
-    PUBLIC_ONLY,
-    SUM_OF_WEIGHTS,
-    WITHOUT_SETTINGS,
-    asked,
-    candidates,
-    chosen_loss,
-    is_stepwise,
-    least,
-    most_draws,
-    prepare,
-    public_fit,
-)
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.problem import (
     WORTH,
@@ -149,9 +134,9 @@ def train(
     >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
     True
     """
-    given, kind = locals(), chosen_loss(loss)
+    given, kind = locals(), methods.chosen_loss(loss)
     data, stated, account = _opened("train", given, classes=isinstance(kind, Loss) and (kind.classes or kind.scores))
-    return _fit("train", kind, data, budget, *asked(method, kind), stated, account)
+    return _fit("train", kind, data, budget, *methods.asked(method, kind), stated, account)
 
 
 @shared_docs
@@ -332,9 +317,9 @@ def _fit(
     dim = rows.dim - 1 - (stated.weights_priv is not None)
     columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = columns or tuple(f"x{j}" for j in range(dim))
-    stepwise, options = settings is None and is_stepwise(loss), candidates(method)
+    stepwise, options = settings is None and methods.is_stepwise(loss), methods.candidates(method)
     if stepwise:
-        validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
+        validation.choice("method", method, ("auto", *methods.WITHOUT_SETTINGS))
     running.require_squares(name, dim, 32 if stepwise else 12)
     task: Problem | GradientTask
     with contextlib.ExitStack() as files:
@@ -345,19 +330,19 @@ def _fit(
             problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=scaling, stated=stated)
             if method == "auto":
                 exact = loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem)
-                options, settings = ([NEWTON.name], None) if exact else ([SEMI_DP.name], settings)
+                options, settings = ([methods.NEWTON.name], None) if exact else ([SEMI_DP.name], settings)
             task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
-        spent = METHODS[options[0]].spends(budget)
-        run = running.start(name, rows, spent, draws=most_draws(task, options), **account)
+        spent = methods.METHODS[options[0]].spends(budget)
+        run = running.start(name, rows, spent, draws=methods.most_draws(task, options), **account)
         if isinstance(task, GradientTask):
             task = replace(task, executor=run.executor)
-        plans = prepare(task, run.account, options)
-        chosen = METHODS[least(task, plans)]
+        plans = methods.prepare(task, run.account, options)
+        chosen = methods.METHODS[methods.least(task, plans)]
         plan = plans[chosen.name]
         if isinstance(plan, Prepared) and method == "auto" and not plan.beats(WORTH):
-            chosen, plan = PUBLIC_ONLY, PUBLIC_ONLY.prepare(task, run.account)
+            chosen, plan = methods.PUBLIC_ONLY, methods.PUBLIC_ONLY.prepare(task, run.account)
         made = partial(_result, run, chosen.name, task, plan, n_pub=n_pub, names=names, columns=columns)
-        if chosen is PUBLIC_ONLY or (isinstance(plan, Prepared) and not plan.reads):
+        if chosen is methods.PUBLIC_ONLY or (isinstance(plan, Prepared) and not plan.reads):
             return made(chosen.learn(run, task, plan))
         _warn_of_harm(name, chosen.name, task, plan, chosen=method != "auto")
         with run.paid(before=isinstance(plan, Prepared) and plan.resumed):
@@ -399,7 +384,7 @@ def _result(
 def _training_result(
     run: running.Run, problem: Problem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
-    public, ends = public_fit(problem), fitted.ends
+    public, ends = methods.public_fit(problem), fitted.ends
     alone = problem.in_units(public.mean)
     found = problem.in_units(fitted.mean) if ends is None else ends.estimate
     return TrainingResult(
@@ -446,7 +431,7 @@ def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str,
     if exact:
         found |= {"curvature": "released", "radius of scores": "released"}
     if problem.rotation.weighted:
-        released = any(each["name"] == SUM_OF_WEIGHTS for each in run.log)
+        released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
         found["sum of weights"] = "released" if released else "public rows"
     return found
 
