@@ -32,7 +32,7 @@ import numpy as np
 
 import fastpubpriv as fpp
 from fastpubpriv.sources import fold
-from fastpubpriv.sources.tables import ParquetRows
+from fastpubpriv.sources.tables import RestartedRows
 
 NAMES = [*"abcdefg", "y"]
 CENTERS = np.zeros((3, 7))
@@ -117,7 +117,7 @@ class Counted:
 
     def __enter__(self) -> Counted:
         self.passed = self.read = 0
-        self._pass, self._chunks = fold._pass, ParquetRows._chunks
+        self._pass, self._chunks = fold._pass, RestartedRows._chunks
 
         def passed(query: Any, rows: Any, *more: Any) -> Any:
             self.passed += rows.n
@@ -128,11 +128,11 @@ class Counted:
                 self.read += len(chunk)
                 yield chunk
 
-        fold._pass, ParquetRows._chunks = passed, chunks  # type: ignore[method-assign]
+        fold._pass, RestartedRows._chunks = passed, chunks  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        fold._pass, ParquetRows._chunks = self._pass, self._chunks  # type: ignore[method-assign]
+        fold._pass, RestartedRows._chunks = self._pass, self._chunks  # type: ignore[method-assign]
 
 
 def timed(call: Any, times: int = 1) -> dict[str, float]:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import (
@@ -58,19 +58,29 @@ class Sampling(ABC):
 
     __slots__ = ()
 
-    @abstractmethod
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
         """(mu noise_multiplier)^2 where the whole run is exactly mu-GDP; None where it is not."""
+        return None
+
+    @abstractmethod
+    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
+        """The worst pairs of one step; each is composed by itself, and the dearest counts."""
+
+    @property
+    @abstractmethod
+    def rate(self) -> Fraction:
+        """Chance that a given row takes part in a given step; for one pass, in any step."""
+
+
+class _EveryRow(Sampling):
+    """Every row takes part, so that no pairs are needed."""
+
+    __slots__ = ()
+    rate: ClassVar[Fraction] = Fraction(1)
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """The worst pairs of one step; each is composed by itself, and the dearest counts. None is needed without sampling."""
+        """None."""
         return ()
-
-    if TYPE_CHECKING:  # a property here would be taken for the default value of the field
-
-        @property
-        def rate(self) -> Fraction:
-            """Chance that a given row takes part in a given step; for one pass, in any step."""
 
 
 def _jump(relation: Neighbors) -> int:
@@ -79,7 +89,7 @@ def _jump(relation: Neighbors) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class FullBatch(Sampling):
+class FullBatch(_EveryRow):
     """All rows in every step.
 
     Examples
@@ -88,15 +98,13 @@ class FullBatch(Sampling):
     Fraction(400, 1)
     """
 
-    rate: ClassVar[Fraction] = Fraction(1)
-
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
         """4 steps under replace-one: Gaussians add up in squares."""
         return Fraction(_jump(relation) ** 2 * steps)
 
 
 @dataclass(frozen=True, slots=True)
-class OnePass(Sampling):
+class OnePass(_EveryRow):
     """Disjoint batches, fixed by public numbers, each used in one step: a row is in one step only.
 
     Examples
@@ -104,8 +112,6 @@ class OnePass(Sampling):
     >>> OnePass().squared_mu(100, Neighbors.REPLACE_ONE)
     Fraction(4, 1)
     """
-
-    rate: ClassVar[Fraction] = Fraction(1)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
         """4 under replace-one, whatever the number of steps."""

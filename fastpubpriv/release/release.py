@@ -18,14 +18,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
-from fastpubpriv.privacy import (
-    Event,
-    Poisson,
-    Sampling,
-    SelectionEvent,
-    StableHistogramEvent,
-    WithoutReplacement,
-)
+from fastpubpriv.privacy import Event, Poisson, Sampling, SelectionEvent, StableHistogramEvent, WithoutReplacement
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.transcript import Call, Payer, Transcript, check_known, current
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded

@@ -19,7 +19,6 @@ from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, is_direc
 from fastpubpriv.sources.tables import (
     Coded,
     ColumnRows,
-    ParquetRows,
     TextColumns,
     arrow_rows,
     asked_columns,
@@ -32,10 +31,11 @@ from fastpubpriv.sources.tables import (
     is_lazy,
     is_series,
     names_of_columns,
+    parquet_rows,
     plain_text,
     series_as_row,
 )
-from fastpubpriv.sources.text_files import CsvRows, public_table
+from fastpubpriv.sources.text_files import csv_rows, public_table
 from fastpubpriv.sources.views import slice_rows
 from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import path_name
@@ -44,7 +44,7 @@ from fastpubpriv.validation import path_name
 def _parquet(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool) -> Rows:
     if isinstance(path, str | os.PathLike) and os.path.isdir(path_name(path)):
         return directory_rows(path, columns)
-    return ParquetRows.from_paths(path, columns, memory_map)
+    return parquet_rows(path, columns, memory_map)
 
 
 def _arrow(source: Any, columns: Sequence[str] | None, memory_map: bool) -> Rows:
@@ -63,7 +63,7 @@ OPENERS.update(
     parquet=_parquet,
     arrow=_arrow,
     frame=_frame,
-    csv=CsvRows.from_path,
+    csv=csv_rows,
     dask=DaskRows.from_collection,
     chunks=ChunkRows,
     slice=slice_rows,

@@ -15,16 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.arrays import check_count
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
-from fastpubpriv.sources.tables import (
-    batch_rows,
-    checked_schema,
-    choose,
-    float_dtype,
-    name_of,
-    polars_frame_rows,
-)
+from fastpubpriv.sources.tables import RestartedRows, batch_rows, checked_schema, choose, float_dtype, polars_frame_rows
 from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
 from fastpubpriv.validation import path_name
 
@@ -219,35 +211,7 @@ def _sources(step: Any) -> Iterator[str]:
 
 # Rows that are read afresh in each pass: Arrow datasets, directories of Parquet files, Arrow streams, lazy frames.
 
-# From the first row that is wanted, and the most rows of a chunk: a row at or before it, and chunks from there on.
-Open = Callable[[int, int], tuple[int, Iterator[Chunk]]]
-
-_HINT = "the source must give the same rows in each pass"
 _READ_AHEAD = 2  # batches that Arrow decodes in threads of its own while the ones before them are used
-
-
-class RestartedRows(Rows):
-    """Rows from `open`, which starts a pass."""
-
-    __slots__ = ("_open",)
-
-    def __init__(self, n: int, kind: str, labels: Sequence[Any], open_at: Open) -> None:
-        super().__init__(n, len(labels), kind, tuple(name_of(label) for label in labels))
-        self._open = open_at
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        position, chunks = self._open(begin, chunk_rows)
-        return check_count(self._cut(position, chunks, begin, end, chunk_rows), end - begin, _HINT)
-
-    def _cut(self, position: int, chunks: Iterator[Chunk], begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        stop = end if end < self.n else None  # a pass to the last row reads on, to notice an extra one
-        for chunk in chunks:
-            high = len(chunk) if stop is None else min(stop - position, len(chunk))
-            for start in range(max(begin - position, 0), high, chunk_rows):
-                yield chunk[start : min(start + chunk_rows, high)]
-            position += len(chunk)
-            if stop is not None and position >= stop:
-                return
 
 
 def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:

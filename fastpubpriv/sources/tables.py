@@ -305,6 +305,41 @@ class ColumnRows(RandomAccessRows):
         return list(self._held)
 
 
+# From the first row that is wanted, and the most rows of a chunk: a row at or before it, and chunks from there on.
+Open = Callable[[int, int], tuple[int, Iterator[Chunk]]]
+
+
+class RestartedRows(Rows):
+    """Rows from `open_at`, which starts a pass; `hint` says what may be wrong where a pass gives another number of rows."""
+
+    __slots__ = ("_hint", "_open")
+
+    def __init__(
+        self,
+        n: int,
+        kind: str,
+        labels: Sequence[Any],
+        open_at: Open,
+        hint: str = "the source must give the same rows in each pass",
+    ) -> None:
+        super().__init__(n, len(labels), kind, tuple(name_of(label) for label in labels))
+        self._open, self._hint = open_at, hint
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        position, chunks = self._open(begin, chunk_rows)
+        return check_count(self._cut(position, chunks, begin, end, chunk_rows), end - begin, self._hint)
+
+    def _cut(self, position: int, chunks: Iterator[Chunk], begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        stop = end if end < self.n else None  # a pass to the last row reads on, to notice an extra one
+        for chunk in chunks:
+            high = len(chunk) if stop is None else min(stop - position, len(chunk))
+            for start in range(max(begin - position, 0), high, chunk_rows):
+                yield chunk[start : min(start + chunk_rows, high)]
+            position += len(chunk)
+            if stop is not None and position >= stop:
+                return
+
+
 # Rows of Arrow tables in memory, Arrow IPC / Feather files and Parquet files.
 
 _F64 = np.dtype(np.float64)
@@ -462,83 +497,56 @@ def ipc_reader(pa: ModuleType, name: str, mapped: bool) -> Any:
     return opener(pa.memory_map(name) if mapped else pa.OSFile(name))
 
 
-class ParquetRows(Rows):
-    """Rows of Parquet files, read batch by batch; pyarrow decodes in its own threads."""
+def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool) -> Rows:
+    """Rows of Parquet files, read batch by batch, after a look at the footers of all; pyarrow decodes in its own threads."""
+    paths = [path_name(item) for item in (plain_list(path) if isinstance(path, list | tuple) else [path])]
+    if not paths:
+        raise InputError("the list of Parquet files is empty: pass at least one path")
+    schema, count = footer(paths[0])
+    counts = [count]
+    labels, dtype = checked_schema(schema, columns, repr(paths[0]))
+    for name in paths[1:]:
+        other, count = footer(name)
+        counts.append(count)
+        if names_of_columns(columns) is None and set(data_columns(other)) != set(labels):
+            raise InputError(f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have")
+        if checked_schema(other, labels, repr(name))[1] != dtype:
+            dtype = _F64
+    mapped = boolean("memory_map", memory_map)
 
-    __slots__ = ("_counts", "_dtype", "_labels", "_mapped", "_paths")
+    def batches(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
+        for name, count in zip(paths, counts, strict=True):
+            if skipped < count:
+                yield from _parquet_batches(name, count, mapped, labels, dtype, skipped, chunk_rows)
+            skipped = max(skipped - count, 0)
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        counts: Sequence[int],
-        labels: Sequence[str],
-        dtype: np.dtype[Any],
-        *,
-        memory_map: bool,
-    ) -> None:
-        super().__init__(sum(counts), len(labels), "parquet", tuple(map(name_of, labels)))
-        self._paths = tuple(paths)
-        self._counts = tuple(counts)
-        self._labels = list(labels)
-        self._dtype = dtype
-        self._mapped = memory_map
+    def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
+        return begin, batches(begin, chunk_rows)
 
-    @classmethod
-    def from_paths(
-        cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool
-    ) -> ParquetRows:
-        """Check the footers of all files; no row is read."""
-        if isinstance(path, list | tuple):
-            paths = [path_name(item) for item in plain_list(path)]
-        else:
-            paths = [path_name(path)]
-        if not paths:
-            raise InputError("the list of Parquet files is empty: pass at least one path")
-        schema, count = footer(paths[0])
-        counts = [count]
-        labels, dtype = checked_schema(schema, columns, repr(paths[0]))
-        for name in paths[1:]:
-            other, count = footer(name)
-            counts.append(count)
-            if names_of_columns(columns) is None and set(data_columns(other)) != set(labels):
-                raise InputError(
-                    f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have"
-                )
-            if checked_schema(other, labels, repr(name))[1] != dtype:
-                dtype = _F64
-        return cls(paths, counts, labels, dtype, memory_map=boolean("memory_map", memory_map))
+    hint = "the Parquet files have changed since they were opened"
+    return RestartedRows(sum(counts), "parquet", labels, open_at, hint)
 
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        hint = "the Parquet files have changed since they were opened"
-        return check_count(self._batches(begin, end, chunk_rows), end - begin, hint)
 
-    def _batches(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        import pyarrow.parquet
+def _parquet_batches(
+    name: str, count: int, mapped: bool, labels: Sequence[str], dtype: np.dtype[Any], skipped: int, chunk_rows: int
+) -> Iterator[Chunk]:
+    """The rows of one file after the first `skipped`, from the row group on in which the next one is."""
+    import pyarrow.parquet
 
-        position = 0
-        for name, count in zip(self._paths, self._counts, strict=True):
-            first, last = max(begin - position, 0), min(end - position, count)
-            position += count
-            if first >= last:
-                continue
-            with pyarrow.parquet.ParquetFile(name, memory_map=self._mapped) as file:
-                groups, skipped, row = [], 0, 0
-                for index in range(file.num_row_groups):
-                    stop = row + file.metadata.row_group(index).num_rows
-                    if row < last and stop > first:
-                        groups.append(index)
-                    elif stop <= first:
-                        skipped = stop
-                    row = stop
-                if row != count:
-                    raise InputError(f"{name!r} has {row} rows, but had {count} when it was opened")
-                for batch in file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=self._labels):
-                    low, high = max(first - skipped, 0), min(last - skipped, batch.num_rows)
-                    skipped += batch.num_rows
-                    if low < high:
-                        yield batch_rows(batch, self._labels, low, high, self._dtype)
-                    if last <= skipped < count:
-                        break  # the rest of the group would be decoded for nothing
+    with pyarrow.parquet.ParquetFile(name, memory_map=mapped) as file:
+        sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+        if sum(sizes) != count:
+            raise InputError(f"{name!r} has {sum(sizes)} rows, but had {count} when it was opened")
+        first = 0
+        while skipped >= sizes[first]:
+            skipped -= sizes[first]
+            first += 1
+        for batch in file.iter_batches(
+            batch_size=chunk_rows, row_groups=list(range(first, len(sizes))), columns=labels
+        ):
+            if skipped < batch.num_rows:
+                yield batch_rows(batch, labels, skipped, batch.num_rows, dtype)
+            skipped = max(skipped - batch.num_rows, 0)
 
 
 def footer(name: str) -> tuple[Any, int]:

@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.arrays import check_count, existing_file
+from fastpubpriv.sources.arrays import existing_file
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import (
+    RestartedRows,
     TextRule,
     TextsOrOther,
     TextWord,
@@ -41,7 +42,6 @@ from fastpubpriv.sources.tables import (
     arrow_words,
     assemble,
     choose,
-    name_of,
     trimmed_texts,
 )
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
@@ -265,54 +265,34 @@ def _parsed(pa: Any, texts: Any) -> Any:
 _F64 = np.dtype(np.float64)
 
 
-class CsvRows(Rows):
-    """Rows of a CSV file with a header, streamed."""
+def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> Rows:
+    """Rows of a CSV file, streamed: read the header, choose the columns, and count the lines."""
+    name = existing_file(path)
+    message = (
+        f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
+        "in UTF-8 and ending in a line feed"
+    )
+    header = call_guarded(lambda: _header(name, join_quoted), message)
+    if header is None:
+        raise InputError(message)
+    if any(_looks_like_a_number(cell) for cell in header):
+        # The line may be a private row, so it is not quoted.
+        raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
+    # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
+    labels = choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
+    n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
+    chosen = [(header.index(label), getattr(label, "levels", None)) for label in labels]
 
-    __slots__ = ("_chosen", "_join_quoted", "_path", "_width")
+    def chunks(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
+        for lines in read_lines(name, join_quoted):
+            if skipped < len(lines):
+                yield from _chunks_of(lines.part(skipped, len(lines)), len(header), chosen, chunk_rows)
+            skipped = max(skipped - len(lines), 0)
 
-    def __init__(self, path: str, width: int, chosen: dict[str, int], n: int, join_quoted: bool) -> None:
-        super().__init__(n, len(chosen), "csv", tuple(map(name_of, chosen)))
-        self._path = path
-        self._width = width
-        self._chosen = [(place, getattr(label, "levels", None)) for label, place in chosen.items()]
-        self._join_quoted = join_quoted
+    def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
+        return begin, chunks(begin + 1, chunk_rows)  # the header is a line, too
 
-    @classmethod
-    def from_path(cls, path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> CsvRows:
-        """Read the header, choose the columns, and count the lines."""
-        name = existing_file(path)
-        message = (
-            f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
-            "in UTF-8 and ending in a line feed"
-        )
-        header = call_guarded(lambda: _header(name, join_quoted), message)
-        if header is None:
-            raise InputError(message)
-        if any(_looks_like_a_number(cell) for cell in header):
-            # The line may be a private row, so it is not quoted.
-            raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
-        # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
-        labels = choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
-        n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
-        return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return check_count(
-            self._pieces(begin, end, chunk_rows), end - begin, "the CSV file has changed since it was opened"
-        )
-
-    def _pieces(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        if begin == end:
-            return
-        stop = end if end < self.n else sys.maxsize  # a pass to the last row reads on, to notice an extra line
-        position = -1  # of the header
-        for lines in read_lines(self._path, self._join_quoted):
-            first, last = max(begin - position, 0), min(stop - position, len(lines))
-            position += len(lines)
-            if first < last:
-                yield from _chunks_of(lines.part(first, last), self._width, self._chosen, chunk_rows)
-            if position >= stop:
-                return
+    return RestartedRows(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
 
 
 def _chunks_of(lines: Lines, width: int, chosen: Sequence[Column], chunk_rows: int) -> Iterator[Chunk]:

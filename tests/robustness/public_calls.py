@@ -65,6 +65,11 @@ class Call:
         given = {"threads": 1, "progress": False, **self.options, **more}
         return quiet(self.function, self.rows if x_priv is None else x_priv, **given)
 
+    def bits(self, x_priv=None, **more):
+        """What it gives with a seed, as text with all bits."""
+        result = self(x_priv, budget=NOTIONS[self.notions[0]], random_state=3, **more)
+        return repr(result.to_dict()) if hasattr(result, "to_dict") else repr(result)
+
 
 def quiet(function, *args, **options):
     """Call without the warnings that are about accuracy, weak deltas, seeds and status."""

@@ -298,11 +298,6 @@ def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the
 each_light_call = pytest.mark.parametrize("call", LIGHT.values(), ids=LIGHT)
 
 
-def text_of(call, x_priv=None, **options):
-    """All bits of what a call gives with a seed."""
-    return repr(call(x_priv, budget=NOTIONS[call.notions[0]], random_state=3, **options).to_dict())
-
-
 @each_light_call
 def test_the_debit_comes_before_the_first_read(call):
     log = []
@@ -314,10 +309,10 @@ def test_the_debit_comes_before_the_first_read(call):
 
 @each_light_call
 def test_threads_change_no_bit(call, monkeypatch):
-    expected = text_of(call)
+    expected = call.bits()
     monkeypatch.setattr(fold, "_ONE_CHUNK_WORK", 0)
     monkeypatch.setattr(fold, "_SHARED_CHUNK_WORK", 100)
-    assert text_of(call, threads=3) == expected
+    assert call.bits(threads=3) == expected
 
 
 CONTENTS = {

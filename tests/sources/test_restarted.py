@@ -49,6 +49,7 @@ def stream(table):
 
 KINDS = {
     "directory": directory,
+    "files": lambda t, f: sorted(str(path) for path in directory(t, f).glob("*/[0-9].parquet")),
     "dataset of a directory": lambda t, f: ds.dataset(directory(t, f) / "y", format="parquet"),
     "dataset in memory": lambda t, f: ds.dataset(t),
     "stream": lambda t, f: stream(t),
