@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from fractions import Fraction
 from typing import Any
@@ -182,9 +183,7 @@ def estimate_gaussian(
     del public  # as large as a covariance
     for message in call.warnings:
         warn(message)
-    if not call.reads:
-        return bounded_gaussian(call.estimate(run), box)
-    with run.paid():
+    with run.paid() if call.reads else contextlib.nullcontext():
         return bounded_gaussian(call.estimate(run), box)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.public_base import PublicBase, shift_of, weight_of
+from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of, weight_of
 from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, best_cut, chi_beyond, clip_factor, excess_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
@@ -473,11 +473,9 @@ def report_of_public(public: FloatArray) -> GaussianReport | None:
     m = len(public)
     if m < LEAST_PUBLIC:
         return None
-    gaps = public - public.mean(axis=0)
-    largest = np.abs(gaps).max(axis=0)
-    gaps = gaps / np.where(largest > 0.0, largest, 1.0)
+    largest, _, gaps, _ = column_moments(public)
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
-    white, scale = gaps / unit, unit * np.where(largest > 0.0, largest, 1.0)
+    white, scale = gaps / unit, unit * largest
     squares, r = white**2, white.T @ white / m
     both, odd, fourth = squares.T @ squares / m, (white**3).T @ white / m, np.mean(squares**2, axis=0)
     turned = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
@@ -538,8 +536,6 @@ def _kurtosis(public: FloatArray) -> FloatArray:
     """Fourth moment of each column of public rows (m, dim) over its squared variance; 1 where they are too few to tell."""
     if len(public) < SOME_PUBLIC:
         return np.ones(public.shape[1])
-    gaps = public - public.mean(axis=0)
-    largest = np.abs(gaps).max(axis=0)
-    squares = np.square(gaps / np.where(largest > 0.0, largest, 1.0))
+    squares = np.square(column_moments(public)[2])
     found: FloatArray = np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
     return found

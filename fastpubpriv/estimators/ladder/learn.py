@@ -306,11 +306,7 @@ def full_rung(
 
 
 def _axis_weights(base: PublicBase, weight: float, std: float, n: float) -> FloatArray:
-    """Weights (dim,) of the private mean along the axes: `weight`, and less where the public rows do not differ.
-
-    Where they lie along few directions, the variance across them may be a small part of what the ridge supposes, and the noise so
-    much larger beside it.
-    """
+    """Weights (dim,) of the private mean along the axes: less where public rows do not differ, as noise may be large there."""
     found = np.full(len(base.center), weight)
     public = 1.0 / base.strength.n_pub
     found[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
@@ -324,10 +320,7 @@ def _shown(shift: Shift, seen: Look | None) -> dict[str, Any]:
 
 
 def edge(average: FloatArray, std: float, radius: float) -> float:
-    """How far out a released average lies in the ball that its rows were clipped to, less two deviations of the noise.
-
-    Near 1 the rows are elsewhere than the public ones, and the mean is held back by the ball.
-    """
+    """How far out a released average surely lies in the ball of its rows: near 1 these are elsewhere, and it is held back."""
     length = math.sqrt(float(np.sum(np.square(average))))
     return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
 

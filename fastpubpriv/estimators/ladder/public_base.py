@@ -12,7 +12,7 @@ from scipy.special import multigammaln, polygamma, psi
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.linalg import spectrum, symmetric
+from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, f_quantile
@@ -65,9 +65,7 @@ def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tu
 def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
     """The ridge that lifts the least eigenvalue by this part of the way to its expectation; for at least dim degrees of freedom.
 
-    The error of an eigenvalue that is truly small counts relative to it, so a reported covariance is lifted less than coordinates:
-    five times as much ridge has 1.4 times less divergence where there are hardly more rows than columns, and up to 2.4 times that
-    error.
+    The error of an eigenvalue that is truly small counts relative to it, so a reported covariance is lifted less than coordinates.
     """
     dim = len(scatter)
     typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
@@ -245,9 +243,7 @@ def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes:
     roots = np.sqrt(values)
     if axes:
         return spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
-    return spreads[:, None] * symmetric((vectors * roots) @ vectors.T), symmetric(
-        (vectors / roots) @ vectors.T
-    ) / spreads
+    return spreads[:, None] * rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots) / spreads
 
 
 def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge: float) -> FloatArray:
@@ -259,7 +255,7 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
     return found
 
 
-def _moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """The largest value of each column, and in units of it, so that nothing overflows, mean, differences from it, and variances."""
     largest = np.max(np.abs(x_pub), axis=0)
     unit = np.where(largest > 0.0, largest, 1.0)
@@ -271,7 +267,7 @@ def _moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, Flo
 
 def column_scales(x_pub: FloatArray) -> FloatArray:
     """Standard deviation (dim,) of each column of public rows; nan where its values are all equal."""
-    unit, _, _, variances = _moments(x_pub)
+    unit, _, _, variances = column_moments(x_pub)
     return np.where(variances > CONSTANT**2, unit * np.sqrt(variances), np.nan)
 
 
@@ -287,15 +283,14 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
             "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
         )
     degrees = n_pub - 1
-    unit, center, gaps, variances = _moments(x_pub)
+    unit, center, gaps, variances = column_moments(x_pub)
     known = variances > CONSTANT**2
     if not known.any():
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
-    spreads = np.full(dim, math.exp(typical / 2.0))
-    lent = np.zeros(dim, dtype=bool) if around is None else np.isfinite(around)
-    if around is not None:
-        spreads[lent] = around[lent]
+    lender = np.full(dim, np.nan) if around is None else around
+    lent = np.isfinite(lender)
+    spreads = np.where(lent, lender, math.exp(typical / 2.0))
     spreads[known] = np.exp(logs / 2.0)
     gaps *= np.where(known, unit / spreads, 0.0)
     # A borrowed scale stands as it is: rows that are equal by chance are no evidence of a smaller one.
