@@ -18,12 +18,9 @@ from fastpubpriv.estimators.ladder.public_base import (
     Strength,
     marchenko_pastur,
     moderated,
-    off_scale,
     plain_strength,
     public_base,
     shift_of,
-    stretch_of,
-    weight_of,
 )
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.session import Noise
@@ -349,25 +346,20 @@ def test_a_shift_is_measured_and_chance_is_not():
     far = shift_of(9.0, 0.01, strength, 1000)
     assert far.beyond_chance
     assert far.deviations == pytest.approx(3.0, rel=0.01)
-    assert weight_of(far, 4 / 1000) > 0.99
+    assert far.weight(4 / 1000) > 0.99
     near = shift_of(0.1, 0.01, strength, 1000)
-    assert weight_of(near, 4 / 50) == pytest.approx(0.5)
-    assert weight_of(near, math.inf) == 0.0
+    assert near.weight(4 / 50) == pytest.approx(0.5)
+    assert near.weight(math.inf) == 0.0
 
 
 def test_a_stretch_is_for_scales_that_are_far_off():
     strength = plain_strength(4, 50)
     expected = strength.radius_sq(0.5)
-    assert (
-        stretch_of(None, strength)
-        == stretch_of(2.0 * expected, strength)
-        == stretch_of(0.4 * expected, strength)
-        == 1.0
-    )
-    assert stretch_of(100.0 * expected, strength) == pytest.approx(10.0)
-    assert off_scale(10.0, strength)
+    assert [strength.stretch(each) for each in (None, 2.0 * expected, 0.4 * expected)] == [1.0] * 3
+    assert strength.stretch(100.0 * expected) == pytest.approx(10.0)
+    assert strength.refuted_by(10.0)
     # Two public rows say so little about their scale that ten times as much is chance.
-    assert not off_scale(10.0, plain_strength(4, 2))
+    assert not plain_strength(4, 2).refuted_by(10.0)
 
 
 def with_a_rare_column():

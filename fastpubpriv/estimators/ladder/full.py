@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of, weight_of
+from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of
 from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, best_cut, chi_beyond, clip_factor, excess_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
@@ -339,7 +339,7 @@ class FullRung:
         inverse = 1.0 / np.maximum(values, np.finfo(np.float64).tiny)
         noise_sq = std * std / 2.0 * float(np.sum(inverse))
         distance_sq = float(np.square((inner @ mean) @ vectors) @ inverse)
-        weight = weight_of(shift_of(distance_sq, noise_sq, self.base.strength, n), dim / n + noise_sq)
+        weight = shift_of(distance_sq, noise_sq, self.base.strength, n).weight(dim / n + noise_sq)
         half = divided(inner, np.array(covariance, order="F"))
         return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 

@@ -92,6 +92,10 @@ QUARTILE = 0.75
 LEAST_DEGREES = 2.0
 # Of the variances of a region around a component and of the component itself: about ten standard deviations apart.
 REGION = 100.0
+# Beyond this factor between variances the scale of the public rows is given up for that of a private count.
+FACTOR = 4.0
+# Chance is allowed so many standard deviations of the public scale, and a quantile and a factor of the distance between means.
+DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +140,16 @@ class Strength:
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
         return 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
+
+    def stretch(self, middle_sq: float | None) -> float:
+        """By what the public scale is to be multiplied: 1 while a released median of squared norms is near what it promises."""
+        ratio = 1.0 if middle_sq is None else middle_sq / self.radius_sq(0.5)
+        return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
+
+    def refuted_by(self, stretch: float) -> bool:
+        """Whether a stretch is more than the public rows leave to chance."""
+        chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, self.low / 2.0)))
+        return abs(2.0 * math.log(stretch)) > chance
 
 
 def plain_strength(dim: int, n_pub: int) -> Strength:
@@ -355,12 +369,6 @@ def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicB
     )
 
 
-# Beyond this factor between variances the scale of the public rows is given up for that of a private count.
-FACTOR = 4.0
-# Chance is allowed so many standard deviations of the public scale, and a quantile and a factor of the distance between means.
-DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
-
-
 @dataclass(frozen=True, slots=True)
 class Shift:
     """How far the private mean lies from the public one, in deviations, and whether that is more than chance.
@@ -371,6 +379,10 @@ class Shift:
     deviations: float
     beyond_chance: bool
     mean_error_sq: float
+
+    def weight(self, error_sq: float) -> float:
+        """Weight of a private mean with this squared error beside the public one: inverse variances (paper B, equation 3)."""
+        return self.mean_error_sq / (self.mean_error_sq + error_sq) if error_sq < math.inf else 0.0
 
 
 def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, *, freedom: float = math.inf) -> Shift:
@@ -385,22 +397,3 @@ def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, 
     public = dim / strength.n_pub
     found = bool(excess > chance)
     return Shift(math.sqrt(excess), found, max(public, excess - dim / n) if found else public)
-
-
-def weight_of(shift: Shift, error_sq: float) -> float:
-    """Weight of a private mean with this squared error beside the public one: inverse variances (paper B, equation 3)."""
-    return shift.mean_error_sq / (shift.mean_error_sq + error_sq) if error_sq < math.inf else 0.0
-
-
-def stretch_of(middle_sq: float | None, strength: Strength) -> float:
-    """By what the public scale is to be multiplied: 1 while a released median of squared norms is near what it promises."""
-    if middle_sq is None:
-        return 1.0
-    ratio = middle_sq / strength.radius_sq(0.5)
-    return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
-
-
-def off_scale(stretch: float, strength: Strength) -> bool:
-    """Whether a stretch is more than the public rows leave to chance."""
-    chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, strength.low / 2.0)))
-    return abs(2.0 * math.log(stretch)) > chance
