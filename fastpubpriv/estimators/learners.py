@@ -62,7 +62,6 @@ from fastpubpriv.estimators.lifted import GaussianMethod, Learned, Prepared, Pro
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
-from fastpubpriv.mechanisms.group_covariances import LOG_CAP
 from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
@@ -159,7 +158,7 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
         center = mechanism.GroupCenter(base=base, groups=groups, whitener=whitener)
         released = run.release(center, name=name, cost=cost)
         values, vectors = spectrum(released.value)
-        halves = np.exp(np.clip(values, -2.0 * LOG_CAP, 2.0 * LOG_CAP) / 2.0)
+        halves = np.exp(np.clip(values, -2.0 * mechanism.LOG_CAP, 2.0 * mechanism.LOG_CAP) / 2.0)
         whitener = (vectors / halves) @ vectors.T @ whitener
         unwhitener = unwhitener @ ((vectors * halves) @ vectors.T)
     inner, upper = narrowed(problem, log_noise(dim, groups, cost))
@@ -468,10 +467,7 @@ def coinpress_rounds(
 
 
 def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
-    """CoinPress covariance on pair differences, then a CoinPress step for the mean in whitened coordinates.
-
-    Differences are centred whatever the mean, so this is the published algorithm; half as many rows carry the same noise.
-    """
+    """The published algorithm: CoinPress on differences, which are centred whatever the mean, then a step for the mean."""
     halves = pair_rows(run.rows)
     paired = of_pairs(problem)
 

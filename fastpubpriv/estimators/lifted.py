@@ -220,10 +220,7 @@ class Recursion:
 
 
 def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
-    """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
-
-    `allowance` is what it may spend, by default all that the account has.
-    """
+    """Release second moments of clipped lifted rows, then one mean, within an allowance, by default all of the account's."""
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     state = Recursion(base, problem, rounds)
@@ -323,10 +320,7 @@ def mean_step(
     clip: float,
     cost: Fraction,
 ) -> tuple[FloatArray, float]:
-    """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate.
-
-    `powers` are the lower triangular root of the covariance of v, and its inverse.
-    """
+    """The mean of v, by one clipped mean around `start` whitened by `powers`, and the noise in each whitened coordinate."""
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
     step = run.release(VectorSum(affine=affine, radius=clip), name=name, cost=cost, clip_radius=clip)

@@ -148,10 +148,9 @@ def predict_steps(
     mode: Mode,
     failure_prob: float,
 ) -> list[PredictedStep]:
-    """Run the recursion of CoinPress on paper.
+    """Run the recursion of CoinPress on paper: `error` is the expected distance to the mean when nothing is clipped away.
 
-    `noise_per_radius(share)` is the standard deviation, per coordinate, of the noise on a *sum* clipped to radius 1 for that share
-    of the budget. `error` is the expected distance to the mean when nothing is clipped away.
+    `noise_per_radius(share)` is the deviation of the noise in each coordinate of a *sum* clipped to radius 1 for that share.
     """
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     path = []

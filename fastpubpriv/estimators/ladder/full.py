@@ -42,10 +42,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedTarget:
-    """A released covariance in the eigenbasis of a target: what shrinkage works on.
-
-    The target is worth so many rows on the `diagonal` and `off` it.
-    """
+    """A released covariance in the eigenbasis of a target, which is worth so many rows on the `diagonal` and `off` it."""
 
     name: str
     vectors: FloatArray
@@ -137,10 +134,7 @@ def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> Weighted
 
 
 def repaired_target(weighed: WeightedTarget) -> tuple[FloatArray, int]:
-    """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, and how many were raised.
-
-    Never a floor relative to the largest eigenvalue: that is far above the small ones of a covariance whose columns differ.
-    """
+    """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, not to the largest, and how many were."""
     target, std, turn = weighed.values, weighed.noisy.std, weighed.vectors
     floor = np.minimum(0.2 * target, 0.35 * std * math.sqrt(2.0 * len(target)) + 1e-9 * target)
     root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(target))))
@@ -445,10 +439,7 @@ class Squares:
 def report_of(
     base: PublicBase, resolved: Resolved, mean: FloatArray, average: RadialMean, public: FloatArray, share: float = 1.0
 ) -> GaussianReport:
-    """Intervals and reasons of a full Gaussian whose mean (dim,) was released last, as `average` of whitened rows.
-
-    `share` of the rows have no missing cell.
-    """
+    """Intervals and reasons of a full Gaussian: its mean was released last, as `average`; a `share` of rows has no missing cell."""
     root, _ = resolved.powers
     back = base.root @ root
     start = base.center + base.root @ resolved.start

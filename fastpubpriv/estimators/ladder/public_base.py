@@ -225,10 +225,9 @@ def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
 def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
     """Log variances (k,) of columns drawn together as far as they look alike, a typical one, and their degrees of freedom then.
 
-    The spread of log variances beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves; one
-    standard error more of it is allowed for. In logarithms, so that columns in very different units are left alone. A spread within
-    `BY_CHANCE` standard errors of chance is taken for chance: the columns then have one variance, the average of theirs. With fewer
-    than `LEAST_POOLED` degrees of freedom chance explains any spread, and columns keep their own.
+    The spread beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves, and one standard error
+    more. One within `BY_CHANCE` standard errors of chance is taken for chance: the columns then have one variance, the average of
+    theirs. With fewer than `LEAST_POOLED` degrees of freedom chance explains any spread, and columns keep their own.
     """
     chance = float(polygamma(1, degrees / 2.0))
     centred = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
@@ -347,10 +346,7 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
 
 
 def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:
-    """The base of rows of which only a centre, the mean of n_pub public rows, and scales of the columns (dim,) are known.
-
-    Scales are positive, or nan where unknown; those take the middle of the others, in logarithms.
-    """
+    """The base of a centre, the mean of n_pub rows, and scales (dim,), nan where unknown: they take the middle of the others."""
     dim = len(center)
     known = np.isfinite(around)
     middle = math.exp(float(np.mean(np.log(around[known])))) if known.any() else 1.0
