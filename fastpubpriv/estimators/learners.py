@@ -286,15 +286,10 @@ def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
     return Learned(mean, covariance, noise_std, root)
 
 
-def draws(dim: int) -> int:
-    """Upper bound on the noise draws of `learn`."""
-    return MAX_RECURSION * (dim + 1) ** 2 + 8 * dim
-
-
 RECURSIVE = GaussianMethod(
     name="recursive_preconditioner",
     learn=learn_recursive,
-    draws=draws,
+    draws=partial(lifted.draws, rounds=MAX_RECURSION),
     prepare=prepare_recursive,
     needs_public=True,
     least_rows=2,

@@ -357,9 +357,9 @@ def coinpress_mean_step(
     return mean, noise_std, both[0]
 
 
-def draws(dim: int) -> int:
-    """Upper bound on the noise draws of `learn`."""
-    return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
+def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
+    """Upper bound on the noise draws of so many rounds and a mean."""
+    return rounds * (dim + 1) ** 2 + 8 * dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -33,6 +33,12 @@ def mean_error(estimate, mean, factor):
     return np.linalg.norm(np.linalg.solve(factor, estimate - mean))
 
 
+def held(result, truth, **options):
+    """Which intervals of a result hold the truth."""
+    lower, upper = result.confidence_interval(**options)
+    return (lower <= truth) & (truth <= upper)
+
+
 def holds(guarantee, covariance, mean):
     """Whether what `precondition` guarantees is true of a private covariance and mean."""
     white = guarantee.whitening()
