@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
@@ -182,9 +182,7 @@ def estimate_gaussian(
     del public  # as large as a covariance
     for message in call.warnings:
         warn(message)
-    if not call.reads:
-        return bounded_gaussian(call.estimate(run), box)
-    with run.paid():
+    with run.paid() if call.reads else contextlib.nullcontext():
         return bounded_gaussian(call.estimate(run), box)
 
 
@@ -317,7 +315,8 @@ def coinpress_covariance(
 
     base = AffineMap(dim=dim, center=middle, matrix=1.0 / unit)
     clip = chi_radius(dim, failure_prob / n if mode == "theory" else ROW_FAILURE)
-    predicted = _predicted_error(run, budget_shares(steps)[-1], clip)
+    noise = Noise(run.account.pure, run.account.allowance).gram(dim, budget_shares(steps)[-1])
+    predicted = covariance_error(dim, n, noise * clip * clip / n)
     if not predicted < HOPELESS:
         warn(
             f"coinpress_covariance: predicted relative error {predicted:.3g}, noise as large as the covariance; pass a larger "
@@ -338,13 +337,6 @@ def coinpress_covariance(
             provenance=provenance,
             **run.fields(0),
         )
-
-
-def _predicted_error(run: Run, share: Fraction, clip: float) -> float:
-    """Relative Frobenius error of white rows in a last round with this share of the budget: sampling and noise."""
-    dim, n = run.rows.dim, run.rows.n
-    noise = Noise(run.account.pure, run.account.allowance).gram(dim, share) * clip * clip / n
-    return covariance_error(dim, n, noise)
 
 
 def _status(released: Released, n: int, clip: float) -> str:

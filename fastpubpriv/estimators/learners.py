@@ -33,10 +33,9 @@ the proof.
 Hypothesis selection over a cover of Gaussians on the line, under pure DP, for one or two columns (paper A: the role of BKSW19).
 PureDP or ZCDP, one or two columns, about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: from about
 2,000 rows at epsilon 1 in one column, 3,000 in two, below which it refuses. Its price grows with the logarithm of the number of
-hypotheses, so it fails gracefully: with one column, 50 public rows and epsilon 0.3 the median covariance error was 0.22 at 3,000
-rows and 0.08 at 5,000, where noise on moments still hides the answer (the default's errors were 3,000 and 28). From 20,000 rows on
-the default under `PureDP` is closer, by a factor of 5 and more: the answer is a point of a grid whose total-variation width `alpha`
-is chosen as fine as the guarantee allows at n, and predicted errors are that width.
+hypotheses, so it fails gracefully where noise on moments still hides the answer. From 20,000 rows on the default under `PureDP` is
+closer: the answer is a point of a grid whose total-variation width `alpha` is chosen as fine as the guarantee allows at n, and
+predicted errors are that width.
 
 What it substitutes for:
 The paper calls a selection from a cover of all d-dimensional Gaussians. Here: one column has that cover, with Scheffe sets rounded
@@ -63,7 +62,6 @@ from fastpubpriv.estimators.lifted import GaussianMethod, Learned, Prepared, Pro
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
-from fastpubpriv.mechanisms.group_covariances import LOG_CAP
 from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
@@ -98,15 +96,15 @@ def log_noise(dim: int, groups: int, cost: Fraction) -> float:
     return math.sqrt(2.0 * dim) * mechanism.log_sensitivity(dim, groups) / math.sqrt(2.0 * float(cost))
 
 
-def mask_cost(run: Run) -> Fraction:
-    """Price of one release of a logarithm."""
-    return run.account.allowance * MASK_SHARE / MASK_ROUNDS
-
-
 def narrowed(problem: Problem, noise: float) -> tuple[Problem, float]:
     """The problem after preconditioning, and the upper bound on the eigenvalues there."""
     upper = (1.0 + mechanism.TOLERANCE) * math.exp(2.0 * noise)
     return replace(problem, condition=upper * upper), upper
+
+
+def prices(run: Run) -> tuple[Fraction, Fraction]:
+    """Price of one release of a logarithm, and what is left for the default learner."""
+    return run.account.allowance * MASK_SHARE / MASK_ROUNDS, run.account.allowance * (1 - MASK_SHARE)
 
 
 def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
@@ -116,7 +114,7 @@ def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
         raise InputError(
             f'group_covariances is offered for up to {MAX_COLUMNS} columns, got {dim}; pass method="lifted_coinpress"'
         )
-    price, cost, groups = reserved(run.account.budget), mask_cost(run), groups_for(problem)
+    price, (cost, rest), groups = reserved(run.account.budget), prices(run), groups_for(problem)
 
     def enough(count: int) -> bool:
         margin = mechanism.pass_margin(count, price.epsilon, price.delta)
@@ -137,35 +135,30 @@ def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
         "not tuned",
         ExperimentalWarning,
     )
-    return lifted.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest(run))
-
-
-def rest(run: Run) -> Fraction:
-    """What is left for the default learner."""
-    return run.account.allowance * (1 - MASK_SHARE)
+    return lifted.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest)
 
 
 def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
     """Test, release the centre, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
-    price, cost = reserved(run.account.budget), mask_cost(run)
+    price, (cost, rest) = reserved(run.account.budget), prices(run)
     agreement = run.release(
         mechanism.GroupAgreement(base=base, groups=groups),
         name="group agreement",
         cost=(price.epsilon, price.delta),
         groups=groups,
     )
-    noise = partial(Noise(False, rest(run)).gram, problem.lifted)
+    noise = partial(Noise(False, rest).gram, problem.lifted)
     if not agreement.passed:
         rounds, _ = lifted.choose_rounds(problem, noise)
-        return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest(run)), rounds=rounds)
+        return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds)
     whitener, unwhitener = np.eye(dim), np.eye(dim)
     for index in range(MASK_ROUNDS):
         name = f"logarithm of the centre, round {index + 1} of {MASK_ROUNDS}"
         center = mechanism.GroupCenter(base=base, groups=groups, whitener=whitener)
         released = run.release(center, name=name, cost=cost)
         values, vectors = spectrum(released.value)
-        halves = np.exp(np.clip(values, -2.0 * LOG_CAP, 2.0 * LOG_CAP) / 2.0)
+        halves = np.exp(np.clip(values, -2.0 * mechanism.LOG_CAP, 2.0 * mechanism.LOG_CAP) / 2.0)
         whitener = (vectors / halves) @ vectors.T @ whitener
         unwhitener = unwhitener @ ((vectors * halves) @ vectors.T)
     inner, upper = narrowed(problem, log_noise(dim, groups, cost))
@@ -176,7 +169,7 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
     preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
     # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
     rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])
-    learned = lifted.learn(run, preconditioned, inner, rounds=rounds, allowance=rest(run))
+    learned = lifted.learn(run, preconditioned, inner, rounds=rounds, allowance=rest)
     return replace(
         learned,
         mean=unwhitener @ learned.mean,
@@ -233,7 +226,7 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
             f"recursive_preconditioner would need {total} rounds for an eigenvalue range of {problem.condition:.3g}; pass "
             'dim + 1 public rows in general position, a smaller cond_max, or method="lifted_coinpress"'
         )
-    allowance, whole = run.account.allowance, Noise(run.account.pure, run.account.allowance)
+    whole = Noise(run.account.pure, run.account.allowance)
     noise = partial(whole.gram, problem.dim)
     error = round_error(paired, total, noise) if total > 1 else 0.0
     if error > TRUSTED_ERROR:
@@ -245,9 +238,7 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
             f"recursion allows, with {problem.n} rows and {total} rounds for an eigenvalue range of {problem.condition:.3g}; "
             f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or method="lifted_coinpress"'
         )
-    lifted.check_grids(
-        run, problem.dim, problem, [allowance * share for share in lifted.round_shares(total)], allowance
-    )
+    lifted.check_grids(run, problem.dim, problem, total, run.account.allowance)
     # Against the least eigenvalue that the recursion can leave; the others are known better.
     dim, n = problem.dim, paired.n
     least = KEPT ** (total - 1)
@@ -295,15 +286,10 @@ def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
     return Learned(mean, covariance, noise_std, root)
 
 
-def draws(dim: int) -> int:
-    """Upper bound on the noise draws of `learn`."""
-    return MAX_RECURSION * (dim + 1) ** 2 + 8 * dim
-
-
 RECURSIVE = GaussianMethod(
     name="recursive_preconditioner",
     learn=learn_recursive,
-    draws=draws,
+    draws=partial(lifted.draws, rounds=MAX_RECURSION),
     prepare=prepare_recursive,
     needs_public=True,
     least_rows=2,
@@ -476,10 +462,7 @@ def coinpress_rounds(
 
 
 def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
-    """CoinPress covariance on pair differences, then a CoinPress step for the mean in whitened coordinates.
-
-    Differences are centred whatever the mean, so this is the published algorithm; half as many rows carry the same noise.
-    """
+    """The published algorithm: CoinPress on differences, which are centred whatever the mean, then a step for the mean."""
     halves = Pairs(run.rows)
     paired = of_pairs(problem)
 

@@ -85,15 +85,16 @@ class Problem:
         """How far the second moment of n rows strays from its mean, in spectral norm."""
         ratio = math.sqrt(self.lifted / self.n)
         if self.mode == "theory":
-            return 2.0 * (ratio + math.sqrt(2.0 * math.log(4.0 * rounds / self.failure_prob) / self.n))
+            return 2.0 * (ratio + self._tail(rounds) / math.sqrt(self.n))
         return ratio + ratio * ratio / 2.0
 
     def noise_slack(self, spectral_std: float, rounds: int) -> float:
         """Spectral norm of the symmetric noise on the mean second moment; `spectral_std` is that of a GOE entry on the sum."""
-        width = math.sqrt(2.0 * self.lifted)
-        if self.mode == "theory":
-            width += math.sqrt(2.0 * math.log(4.0 * rounds / self.failure_prob))
-        return width * spectral_std / self.n
+        tail = self._tail(rounds) if self.mode == "theory" else 0.0
+        return (math.sqrt(2.0 * self.lifted) + tail) * spectral_std / self.n
+
+    def _tail(self, rounds: int) -> float:
+        return math.sqrt(2.0 * math.log(4.0 * rounds / self.failure_prob))
 
 
 # Standard deviation of the GOE diagonal on a sum of rows of norm 1, for a share of the budget.
@@ -120,10 +121,7 @@ def resolves(problem: Problem, rounds: int, noise: GramNoise) -> bool:
 
 
 def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
-    """The public rule for the number of rounds: the fewest that resolve the least eigenvalue.
-
-    Returns the number and whether it is too few. Too few rounds is catastrophic, too many is cheap.
-    """
+    """The fewest rounds that resolve the least eigenvalue, by public numbers, and whether they are too few: catastrophic."""
     for rounds in range(2, MAX_ROUNDS + 1):
         if resolves(problem, rounds, noise):
             return rounds, False
@@ -131,10 +129,7 @@ def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
 
 
 def predicted_errors(problem: Problem, rounds: int, noise: GramNoise, mean_noise: float) -> tuple[float, float]:
-    """Predicted relative Frobenius error of the covariance and Mahalanobis error of the mean.
-
-    `mean_noise` is the noise per coordinate on a sum of rows of norm 1 for the mean's share.
-    """
+    """Errors of covariance and mean, for `mean_noise` in each coordinate of a sum of rows of norm 1 for the mean's share."""
     dim, n = problem.dim, problem.n
     last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
     return covariance_error(dim, n, last), mean_error(dim, n, mean_clip(dim) * mean_noise / n)
@@ -167,11 +162,9 @@ class Learned:
 
 
 class Recursion:
-    """The recursion for one Gaussian, fed with released second moments of its n rows: post-processing, nothing private is seen.
+    """The recursion for one Gaussian, fed with released second moments of its n rows under `affine`: post-processing.
 
-    Release the second moment of the rows under `affine` and give it to `absorb`, round by round, and the last one to `finish`.
-    Matrices are dropped as soon as they have been used: with many columns each of them counts. So pass `released` as an
-    expression, and no name of the caller keeps it alive.
+    Matrices are dropped as soon as they have been used: pass `released` as an expression, so that no name keeps it alive.
     """
 
     __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
@@ -227,10 +220,7 @@ class Recursion:
 
 
 def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
-    """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
-
-    `allowance` is what it may spend, by default all that the account has.
-    """
+    """Release second moments of clipped lifted rows, then one mean, within an allowance, by default all of the account's."""
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     state = Recursion(base, problem, rounds)
@@ -284,16 +274,16 @@ def prepare(
     if rounds is not None:
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
     found = rule(problem, Noise(run.account.pure, allowance), rounds)
-    check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(found.rounds)], allowance)
+    check_grids(run, problem.lifted, problem, found.rounds, allowance)
     if found.status == "ok":
         return found
     # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
     return replace(found, covariance_error=math.inf, mean_error=math.inf)
 
 
-def check_grids(run: Run, side: int, problem: Problem, costs: list[Fraction], allowance: Fraction) -> None:
-    """Refuse, before the debit, second moments of `side` coordinates at these costs, or mean steps, that have no integer grid."""
-    check_gram_grids(run.account, costs, side, problem.n)
+def check_grids(run: Run, side: int, problem: Problem, rounds: int, allowance: Fraction) -> None:
+    """Refuse, before the debit, rounds of second moments of `side` coordinates, or mean steps, that have no integer grid."""
+    check_gram_grids(run.account, [allowance * share for share in round_shares(rounds)], side, problem.n)
     # The mean may be found in steps; how many may rest on a release.
     least = min(budget_shares(MAX_AUTO_STEPS))
     check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
@@ -330,10 +320,7 @@ def mean_step(
     clip: float,
     cost: Fraction,
 ) -> tuple[FloatArray, float]:
-    """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate.
-
-    `powers` are the lower triangular root of the covariance of v, and its inverse.
-    """
+    """The mean of v, by one clipped mean around `start` whitened by `powers`, and the noise in each whitened coordinate."""
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
     step = run.release(VectorSum(affine=affine, radius=clip), name=name, cost=cost, clip_radius=clip)
@@ -370,9 +357,9 @@ def coinpress_mean_step(
     return mean, noise_std, both[0]
 
 
-def draws(dim: int) -> int:
-    """Upper bound on the noise draws of `learn`."""
-    return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
+def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
+    """Upper bound on the noise draws of so many rounds and a mean."""
+    return rounds * (dim + 1) ** 2 + 8 * dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -49,8 +49,8 @@ def floored(matrix: FloatArray, floor: float) -> FloatArray:
 def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
     """The lower triangular L with L L^T = V diag(roots^2) V^T and a positive diagonal; `vectors` is its workspace.
 
-    Any square root whitens equally well, for clipping and noise do not change under rotations; this one halves the work of a pass.
-    By QR, which does not square the condition number, and from LAPACK, because scipy.linalg.qr takes two matrices more.
+    Any root whitens equally well; this one halves the work of a pass. By QR, which does not square the condition number, and from
+    LAPACK, because scipy.linalg.qr takes two matrices more.
     """
     vectors *= roots
     upper = np.array(vectors.T, order="F")

@@ -82,9 +82,8 @@ def budget_shares(steps: int) -> tuple[Fraction, ...]:
 def gap_radius(dim: int, n_pub: int, failure_prob: float, pub_priv_gap: float) -> float:
     """Bound, in private standard deviations, on the distance from the public mean to the private mean.
 
-    Gap 0 is Claim 2.1 of the paper, averaged over the public rows. For a total-variation gap below one the two univariate facts
-    inside Lemma B.9 are used as they stand before they are rounded up (`gap_shift`, `gap_ratio`). The bound is therefore continuous
-    at gap 0, which the constants of Lemma B.10 are not.
+    Gap 0 is Claim 2.1 of the paper, averaged over the public rows. Above, the two univariate facts inside Lemma B.9 are used before
+    they are rounded up, so that the bound is continuous at gap 0, which the constants of Lemma B.10 are not.
     """
     own = chi_radius(dim, failure_prob) / math.sqrt(n_pub)
     return gap_ratio(pub_priv_gap) * (gap_shift(pub_priv_gap) + own)
@@ -149,10 +148,9 @@ def predict_steps(
     mode: Mode,
     failure_prob: float,
 ) -> list[PredictedStep]:
-    """Run the recursion of CoinPress on paper.
+    """Run the recursion of CoinPress on paper: `error` is the expected distance to the mean when nothing is clipped away.
 
-    `noise_per_radius(share)` is the standard deviation, per coordinate, of the noise on a *sum* clipped to radius 1 for that share
-    of the budget. `error` is the expected distance to the mean when nothing is clipped away.
+    `noise_per_radius(share)` is the deviation of the noise in each coordinate of a *sum* clipped to radius 1 for that share.
     """
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     path = []
@@ -247,10 +245,7 @@ class Region:
 
 
 def units_of(public: FloatArray) -> FloatArray:
-    """Standard deviations of the public columns (m, dim), the least of them for a constant one.
-
-    Ones where a column is alone in its ball, or where nothing can be told.
-    """
+    """Deviations of the public columns (m, dim), the least for a constant one; ones where one is alone or nothing can be told."""
     stds = column_stds(public) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
     told = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
     return np.where(told, stds, stds[told].min()) if told.any() else np.ones(len(stds))

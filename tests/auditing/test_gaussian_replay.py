@@ -15,6 +15,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.auditing.replay import compare
 from fastpubpriv.estimators import learners, lifted
 from fastpubpriv.estimators.ladder import full, learn
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
@@ -118,8 +119,6 @@ def test_one_row(budget, run):
 
 def second_moment_part(run, rows, other, notion):
     """Exact cost of a pair over the second moments alone, and their declared cost."""
-    from fastpubpriv.auditing.replay import compare
-
     with recording() as recorded:
         run(rows)
     with recording(script=recorded.calls) as replayed:

@@ -33,6 +33,20 @@ def mean_error(estimate, mean, factor):
     return np.linalg.norm(np.linalg.solve(factor, estimate - mean))
 
 
+def held(result, truth, **options):
+    """Which intervals of a result hold the truth."""
+    lower, upper = result.confidence_interval(**options)
+    return (lower <= truth) & (truth <= upper)
+
+
+def holds(guarantee, covariance, mean):
+    """Whether what `precondition` guarantees is true of a private covariance and mean."""
+    white = guarantee.whitening()
+    values = np.linalg.eigvalsh(white @ covariance @ white.T)
+    inside = values[-1] <= 1.0 and values[0] >= guarantee.eig_lower / guarantee.eig_upper
+    return bool(inside and np.linalg.norm(white @ (mean - guarantee.center)) <= guarantee.mean_radius)
+
+
 def fit(dim, n, condition, seed, *, n_pub=None, budget=RHO_HALF, **options):
     """One run on fresh data: the result, its covariance error and its mean error."""
     rng = np.random.default_rng([seed, dim, n])

@@ -5,6 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from gaussian_cases import held
 from helpers.errors import raises
 from spies import seeded
 
@@ -59,8 +60,7 @@ def test_a_ball_that_nobody_named(budget, steps):
     assert found.spent == budget
     count = {"auto": 2}.get(steps, steps)
     assert len(found.releases) == 2 * count  # each step counts again: no deviation is known
-    lower, upper = found.confidence_interval()
-    assert np.all((lower <= 7.0) & (upper >= 7.0))
+    assert np.all(held(found, 7.0))
     told = coinpress(rows, budget, steps=steps, variance=1.0)
     assert np.all(np.abs(told.mean - 7.0) < 0.5)
     assert len(told.releases) == 1 + count
@@ -79,8 +79,7 @@ def test_columns_of_many_units_do_not_share_their_noise(budget):
         found = weighted(rows, public, budget, random_state=seed)
         ours.append((found.mean - 2.0 * UNITS) / UNITS)
         alone.append((public.mean(axis=0) - 2.0 * UNITS) / UNITS)
-        lower, upper = found.confidence_interval()
-        inside += int(((lower <= 2.0 * UNITS) & (upper >= 2.0 * UNITS)).sum())
+        inside += held(found, 2.0 * UNITS).sum()
     assert np.all(np.mean(np.square(ours), axis=0) < np.mean(np.square(alone), axis=0))
     assert inside >= 38  # of 40: the deviations of five rows are allowed for as Student's law does
     with mock.patch.object(radii, "units_of", return_value=np.ones(4)):  # planted: one unit for all
@@ -102,13 +101,11 @@ def test_an_interval_without_a_known_deviation_holds(budget):
     inside = 0
     for seed in range(10):
         rows = UNITS * np.random.default_rng(seed).gamma(2.0, size=(2000, 4))
-        lower, upper = coinpress(rows, budget, random_state=seed).confidence_interval()
-        inside += int(((lower <= 2.0 * UNITS) & (upper >= 2.0 * UNITS)).sum())
+        inside += held(coinpress(rows, budget, random_state=seed), 2.0 * UNITS).sum()
     assert inside >= 34  # of 40 at 95 %: by chance fewer with probability 3e-3, seeded
     rows = UNITS * np.random.default_rng(1).gamma(2.0, size=(2000, 4))
     planted = seeded(coinpress_mean, rows, budget=budget, center=0.0, radius=3e5)  # as if each deviation were one
-    lower, upper = planted.confidence_interval()
-    assert not lower[3] <= 2.0 * UNITS[3] <= upper[3]
+    assert not held(planted, 2.0 * UNITS)[3]
 
 
 def real_columns():
@@ -138,8 +135,7 @@ def coverage(seeds):
             found.append((one, weighted(rows[:, one], public[:, one], budget, random_state=seed)))
             found.append((one, coinpress(rows[:, one], budget, center=float(public[0, j]), random_state=seed)))
         for part, result in found:
-            lower, upper = result.confidence_interval()
-            inside = (lower <= means[part]) & (means[part] <= upper)
+            inside = held(result, means[part])
             ordinary = np.array(result.status) == "resolved"
             plain += inside[ordinary].tolist()
             told += inside[~ordinary].tolist()

@@ -2,9 +2,12 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from gaussian_cases import RHO_HALF, held
+from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian
@@ -14,7 +17,6 @@ from fastpubpriv.estimators.moments import OuterPart, SquarePlan, packed, unpack
 from fastpubpriv.mechanisms.sums import AffineMap
 
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
-RHO_HALF = ZCDP(0.5)
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
 
@@ -135,8 +137,7 @@ def test_rows_with_missing_cells_do_not_shrink_variances():
     rows[1000:11_000:2, 0] = np.nan
     result = released(rows, budget=ZCDP(5.0))
     complete = rows[~np.isnan(rows).any(axis=1)]
-    lower, upper = result.confidence_interval(of="standard_deviation")
-    assert np.all((lower <= complete.std(axis=0)) & (complete.std(axis=0) <= upper))
+    assert np.all(held(result, complete.std(axis=0), of="standard_deviation"))
     assert np.allclose(np.sqrt(np.diag(result.covariance)), complete.std(axis=0), rtol=0.05)
 
 
@@ -176,12 +177,9 @@ def test_reports_travel_as_json_and_bad_ones_are_refused():
     assert again.reasons == result.reasons
     broken = json.loads(result.to_json())
     broken["report"]["reasons"] = ["fine"] * 3
-    with pytest.raises(InputError, match="known reason"):
-        GaussianResult.from_json(json.dumps(broken))
-    with pytest.raises(InputError, match="of must be"):
-        result.confidence_interval(of="variance")
-    with pytest.raises(InputError, match="level"):
-        result.confidence_interval(1.5)
+    raises(InputError, "known reason", GaussianResult.from_json, json.dumps(broken))
+    raises(InputError, "of must be", result.confidence_interval, of="variance")
+    raises(InputError, "level", result.confidence_interval, 1.5)
 
 
 def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
@@ -195,8 +193,7 @@ def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
     rows = normal(300)
     other = rows.copy()
     other[40] = 1e4
-    with pytest.raises(ReplayError, match="moved by"):
-        record_replay(lambda x: released(x, structure="full"), rows, other, budget=RHO_HALF)
+    raises(ReplayError, "moved by", record_replay, partial(released, structure="full"), rows, other, budget=RHO_HALF)
 
 
 def coverage(make, draws, budget, m=20, n=10_000):
@@ -205,9 +202,8 @@ def coverage(make, draws, budget, m=20, n=10_000):
     inside = []
     for seed in range(draws):
         result = released(make(n + m, 100 + seed), m=m, budget=budget, seed=seed)
-        lower, upper = result.confidence_interval(of="standard_deviation")
         plain = np.array([reason == "ok" for reason in result.reasons])
-        inside.extend(((lower <= known) & (known <= upper))[plain].tolist())
+        inside.extend(held(result, known, of="standard_deviation")[plain].tolist())
     return float(np.mean(inside)), len(inside)
 
 

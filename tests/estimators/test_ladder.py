@@ -27,6 +27,10 @@ def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
     )  # fmt: skip
 
 
+def ladder(private, public, *, budget=RHO_HALF, **options):
+    return seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=0, **options)
+
+
 # dim, n_priv, n_pub, condition, then rung and errors of the specification's table
 TABLE = [
     (8, 400, 24, 100, "full", 0.86, 0.21),
@@ -109,29 +113,21 @@ def test_the_rung_does_not_depend_on_private_rows():
 def test_rows_a_thousand_deviations_away():
     rng = np.random.default_rng(2)
     public = rng.normal(size=(12, 4))
-    result = seeded(
-        estimate_gaussian, rng.normal(size=(20_000, 4)) + 1e3, x_pub=public, budget=RHO_HALF, random_state=0
-    )
+    result = ladder(rng.normal(size=(20_000, 4)) + 1e3, public)
     # A count says how far the rows are, rounds of second moments where, and how they spread there.
     assert result.status == "shifted"
     assert np.abs(result.mean - 1e3).max() < 0.1
     assert 10.0 < result.diagnostics["shift"] < 3000.0
     assert "deviations off" in result.summary()
-    near = seeded(estimate_gaussian, rng.normal(size=(20_000, 4)), x_pub=public, budget=RHO_HALF, random_state=0)
+    near = ladder(rng.normal(size=(20_000, 4)), public)
     assert near.status == "ok"
     assert near.diagnostics["shift"] < 2.0
     for rung in ("mean", "diagonal"):
-        far = seeded(
-            estimate_gaussian, rng.normal(size=(5000, 4)) + 1e3, x_pub=public, budget=RHO_HALF, structure=rung,
-            random_state=0,
-        )  # fmt: skip
+        far = ladder(rng.normal(size=(5000, 4)) + 1e3, public, structure=rung)
         assert far.status in ("shifted", "clipped")
         assert np.abs(far.mean - 1e3).max() < 100.0
     # Without a count that shows anything, the ball around the public rows holds the mean back, and that is said.
-    few = seeded(
-        estimate_gaussian, rng.normal(size=(300, 4)) + 1e3, x_pub=public, budget=ZCDP(0.05), structure="mean",
-        random_state=0,
-    )  # fmt: skip
+    few = ladder(rng.normal(size=(300, 4)) + 1e3, public, budget=ZCDP(0.05), structure="mean")
     assert few.status == "clipped"
 
 
@@ -142,13 +138,13 @@ def test_a_public_set_of_another_scale_is_noticed_and_made_up_for(rung, factor):
     public = rng.normal(size=(40, 3)) - rng.normal(size=(40, 3)).mean(axis=0)
     public -= public.mean(axis=0)
     private = factor * rng.normal(size=(20_000, 3))
-    result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, structure=rung, random_state=0)
+    result = ladder(private, public, structure=rung)
     assert result.status == "rescaled"
     assert result.diagnostics["scale_ratio"] == pytest.approx(factor, rel=0.3)
     assert "Public scale" in result.summary()
     assert covariance_error(result.covariance, factor * np.eye(3)) < (0.1 if rung == "full" else 1.2)
     assert np.abs(result.mean).max() < 0.1 * factor
-    same = seeded(estimate_gaussian, private / factor, x_pub=public, budget=RHO_HALF, structure=rung, random_state=0)
+    same = ladder(private / factor, public, structure=rung)
     assert same.status == ("ok" if rung == "full" else rung)
     assert same.diagnostics["scale_ratio"] == 1.0
 
@@ -158,11 +154,11 @@ def test_a_shifted_public_mean_loses_its_weight(rung):
     # Many public rows three deviations away: by their number alone they would decide the mean.
     rng = np.random.default_rng(21)
     public, private = rng.normal(size=(4000, 3)) + 3.0, rng.normal(size=(4000, 3))
-    result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, structure=rung, random_state=0)
+    result = ladder(private, public, structure=rung)
     assert result.status in ("shifted", "clipped")
     assert np.abs(result.mean).max() < (0.1 if rung == "full" else 0.5)
     # Control: in the right place they do.
-    right = seeded(estimate_gaussian, private, x_pub=public - 3.0, budget=RHO_HALF, structure=rung, random_state=0)
+    right = ladder(private, public - 3.0, structure=rung)
     assert right.status in ("ok", rung)
     assert right.diagnostics["mean_weight"] < 0.9
 
@@ -179,7 +175,7 @@ def test_rows_far_out_are_counted_in():
     private, public, truth = draw_rows(20_000), draw_rows(300), np.diag([1.0] * 5 + [0.99])
     public[:, 5] = 0.0
     public[:3, 5] = 10.0
-    result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=0)
+    result = ladder(private, public)
     assert result.status == "ok"
     assert covariance_error(result.covariance, np.sqrt(truth)) < 0.35
     assert result.covariance[5, 5] > 0.7

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import spies
 from gaussian_cases import covariance_error, mean_error
+from helpers.errors import raises
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, estimate_gaussian
 from fastpubpriv.auditing.replay import record_replay
@@ -189,8 +190,7 @@ def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, opti
 ])  # fmt: skip
 def test_wrong_notions_are_refused(method, budget):
     x_priv, x_pub, _ = gaussian(20_000, 60, 1)
-    with pytest.raises(BudgetError, match=r"pass .*DP"):
-        estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, method=method)
+    raises(BudgetError, "pass .*DP", estimate_gaussian, x_priv, x_pub=x_pub, budget=budget, method=method)
 
 
 def test_group_covariances_say_that_they_are_experimental():
@@ -222,11 +222,7 @@ CASES = [
 @pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget"), CASES)
 def test_replay_over_neighbours(method, dim, n_priv, n_pub, budget):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim, condition=4.0)
-
-    def run(rows):
-        return seeded(rows, x_pub=x_pub, budget=budget, method=method, threads=1)
-
-    worst = 0.0
+    run, worst = partial(seeded, x_pub=x_pub, budget=budget, method=method, threads=1), 0.0
     for place, value in enumerate(ROWS):
         neighbour = x_priv.copy()
         neighbour[[0, 1, 77, -1][place % 4]] = value * np.array([1.0, -1.0])[:dim]
@@ -245,10 +241,8 @@ def test_recursive_preconditioner_cost_is_approached():
     root = np.linalg.cholesky(np.cov(x_pub.T))
     one[0] = one[1] + 1e6 * root[:, 0]
     other[0] = other[1] + 1e6 * root[:, 1]
-    report = record_replay(
-        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), method="recursive_preconditioner"), one, other,
-        budget=ZCDP(0.5),
-    )  # fmt: skip
+    run = partial(seeded, x_pub=x_pub, budget=ZCDP(0.5), method="recursive_preconditioner")
+    report = record_replay(run, one, other, budget=ZCDP(0.5))
     # Second moments reach theirs; two orthogonal rows reach half of the mean's tenth.
     assert 0.9 < report.tightness <= 1.0
 
@@ -259,8 +253,7 @@ def test_replay_catches_scores_counted_twice(monkeypatch):
     monkeypatch.setattr(selection.BelowQuery, "answer", lambda *args: 2 * honest(*args))
     budget = PureDP(1)
 
-    def run(rows):
-        return seeded(rows, x_pub=x_pub, budget=budget, method="hypothesis_selection")
+    run = partial(seeded, x_pub=x_pub, budget=budget, method="hypothesis_selection")
 
     def search():
         for value in np.linspace(-20.0, 20.0, 41):
@@ -268,8 +261,7 @@ def test_replay_catches_scores_counted_twice(monkeypatch):
             neighbour[0] = value
             record_replay(run, x_priv, neighbour, budget=budget)
 
-    with pytest.raises(ReplayError, match="score moved by 2"):
-        search()
+    raises(ReplayError, "score moved by 2", search)
 
 
 def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
@@ -282,8 +274,5 @@ def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
     neighbour = x_priv.copy()
     neighbour[5] = 1e6
     budget = ApproxDP(4, 1e-6)
-    with pytest.raises(ReplayError, match="logarithm of the centre"):
-        record_replay(
-            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, method="group_covariances"), x_priv, neighbour,
-            budget=budget,
-        )  # fmt: skip
+    run = partial(seeded, x_pub=x_pub, budget=budget, method="group_covariances")
+    raises(ReplayError, "logarithm of the centre", record_replay, run, x_priv, neighbour, budget=budget)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.public_base import PublicBase, shift_of, weight_of
+from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of
 from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, best_cut, chi_beyond, clip_factor, excess_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
@@ -42,10 +42,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedTarget:
-    """A released covariance in the eigenbasis of a target: what shrinkage works on.
-
-    The target is worth so many rows on the `diagonal` and `off` it.
-    """
+    """A released covariance in the eigenbasis of a target, which is worth so many rows on the `diagonal` and `off` it."""
 
     name: str
     vectors: FloatArray
@@ -137,10 +134,7 @@ def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> Weighted
 
 
 def repaired_target(weighed: WeightedTarget) -> tuple[FloatArray, int]:
-    """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, and how many were raised.
-
-    Never a floor relative to the largest eigenvalue: that is far above the small ones of a covariance whose columns differ.
-    """
+    """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, not to the largest, and how many were."""
     target, std, turn = weighed.values, weighed.noisy.std, weighed.vectors
     floor = np.minimum(0.2 * target, 0.35 * std * math.sqrt(2.0 * len(target)) + 1e-9 * target)
     root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(target))))
@@ -339,7 +333,7 @@ class FullRung:
         inverse = 1.0 / np.maximum(values, np.finfo(np.float64).tiny)
         noise_sq = std * std / 2.0 * float(np.sum(inverse))
         distance_sq = float(np.square((inner @ mean) @ vectors) @ inverse)
-        weight = weight_of(shift_of(distance_sq, noise_sq, self.base.strength, n), dim / n + noise_sq)
+        weight = shift_of(distance_sq, noise_sq, self.base.strength, n).weight(dim / n + noise_sq)
         half = divided(inner, np.array(covariance, order="F"))
         return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 
@@ -445,10 +439,7 @@ class Squares:
 def report_of(
     base: PublicBase, resolved: Resolved, mean: FloatArray, average: RadialMean, public: FloatArray, share: float = 1.0
 ) -> GaussianReport:
-    """Intervals and reasons of a full Gaussian whose mean (dim,) was released last, as `average` of whitened rows.
-
-    `share` of the rows have no missing cell.
-    """
+    """Intervals and reasons of a full Gaussian: its mean was released last, as `average`; a `share` of rows has no missing cell."""
     root, _ = resolved.powers
     back = base.root @ root
     start = base.center + base.root @ resolved.start
@@ -473,11 +464,9 @@ def report_of_public(public: FloatArray) -> GaussianReport | None:
     m = len(public)
     if m < LEAST_PUBLIC:
         return None
-    gaps = public - public.mean(axis=0)
-    largest = np.abs(gaps).max(axis=0)
-    gaps = gaps / np.where(largest > 0.0, largest, 1.0)
+    largest, _, gaps, _ = column_moments(public)
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
-    white, scale = gaps / unit, unit * np.where(largest > 0.0, largest, 1.0)
+    white, scale = gaps / unit, unit * largest
     squares, r = white**2, white.T @ white / m
     both, odd, fourth = squares.T @ squares / m, (white**3).T @ white / m, np.mean(squares**2, axis=0)
     turned = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
@@ -538,8 +527,6 @@ def _kurtosis(public: FloatArray) -> FloatArray:
     """Fourth moment of each column of public rows (m, dim) over its squared variance; 1 where they are too few to tell."""
     if len(public) < SOME_PUBLIC:
         return np.ones(public.shape[1])
-    gaps = public - public.mean(axis=0)
-    largest = np.abs(gaps).max(axis=0)
-    squares = np.square(gaps / np.where(largest > 0.0, largest, 1.0))
+    squares = np.square(column_moments(public)[2])
     found: FloatArray = np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
     return found

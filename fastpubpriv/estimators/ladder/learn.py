@@ -25,12 +25,9 @@ from fastpubpriv.estimators.ladder.public_base import (
     Shift,
     Strength,
     constant_text,
-    off_scale,
     plain_strength,
     public_base,
     shift_of,
-    stretch_of,
-    weight_of,
 )
 from fastpubpriv.estimators.ladder.schedule import (
     EARLY_SHARES,
@@ -102,10 +99,10 @@ def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
     edges = scale_edges(math.sqrt(base.strength.radius_sq(0.5)))
     norms = count_norms(run, base.affine, edges, counts.first, name="norms of rows")
     middle_sq = norms.quantile_sq(0.5)
-    stretch = stretch_of(middle_sq, base.strength)
+    stretch = base.strength.stretch(middle_sq)
     if middle_sq is None or stretch == 1.0:
         return Look(base, norms, middle_sq=middle_sq)
-    shrunk, refuted = replace(norms, edges=norms.edges / stretch), off_scale(stretch, base.strength)
+    shrunk, refuted = replace(norms, edges=norms.edges / stretch), base.strength.refuted_by(stretch)
     return Look(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
 
 
@@ -238,7 +235,7 @@ def vector_rung(
         error_sq = dim / n + std * std * float(np.sum(1.0 / public.spectrum()))
         covariance = base.covariance
     shift = shift_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
-    weight = weight_of(shift, error_sq)
+    weight = shift.weight(error_sq)
     square = length_sq - dim * std * std
     if structure == "mean" and seen is not None and square > TOGETHER * (seen.middle_sq or math.inf):
         # Rows that are far because they are elsewhere say nothing about the scale.
@@ -284,7 +281,7 @@ def full_rung(
     error_sq = dim / n + dim * std * std + bias_sq
     whitened = inverse @ resolved.start + average
     shift = shift_of(float(np.sum(np.square(whitened))), dim * std * std, base.strength, n)
-    weight = weight_of(shift, error_sq)
+    weight = shift.weight(error_sq)
     back = base.root @ root
     mean = base.center + base.root @ (weight * (resolved.start + root @ average))
     return Climbed(
@@ -307,11 +304,7 @@ def full_rung(
 
 
 def _axis_weights(base: PublicBase, weight: float, std: float, n: float) -> FloatArray:
-    """Weights (dim,) of the private mean along the axes: `weight`, and less where the public rows do not differ.
-
-    Where they lie along few directions, the variance across them may be a small part of what the ridge supposes, and the noise so
-    much larger beside it.
-    """
+    """Weights (dim,) of the private mean along the axes: less where public rows do not differ, as noise may be large there."""
     found = np.full(len(base.center), weight)
     public = 1.0 / base.strength.n_pub
     found[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
@@ -325,10 +318,7 @@ def _shown(shift: Shift, seen: Look | None) -> dict[str, Any]:
 
 
 def edge(average: FloatArray, std: float, radius: float) -> float:
-    """How far out a released average lies in the ball that its rows were clipped to, less two deviations of the noise.
-
-    Near 1 the rows are elsewhere than the public ones, and the mean is held back by the ball.
-    """
+    """How far out a released average surely lies in the ball of its rows: near 1 these are elsewhere, and it is held back."""
     length = math.sqrt(float(np.sum(np.square(average))))
     return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
 

@@ -12,7 +12,7 @@ from scipy.special import multigammaln, polygamma, psi
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.linalg import spectrum, symmetric
+from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, f_quantile
@@ -65,9 +65,7 @@ def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tu
 def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
     """The ridge that lifts the least eigenvalue by this part of the way to its expectation; for at least dim degrees of freedom.
 
-    The error of an eigenvalue that is truly small counts relative to it, so a reported covariance is lifted less than coordinates:
-    five times as much ridge has 1.4 times less divergence where there are hardly more rows than columns, and up to 2.4 times that
-    error.
+    The error of an eigenvalue that is truly small counts relative to it, so a reported covariance is lifted less than coordinates.
     """
     dim = len(scatter)
     typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
@@ -94,6 +92,10 @@ QUARTILE = 0.75
 LEAST_DEGREES = 2.0
 # Of the variances of a region around a component and of the component itself: about ten standard deviations apart.
 REGION = 100.0
+# Beyond this factor between variances the scale of the public rows is given up for that of a private count.
+FACTOR = 4.0
+# Chance is allowed so many standard deviations of the public scale, and a quantile and a factor of the distance between means.
+DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,16 @@ class Strength:
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
         return 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
+
+    def stretch(self, middle_sq: float | None) -> float:
+        """By what the public scale is to be multiplied: 1 while a released median of squared norms is near what it promises."""
+        ratio = 1.0 if middle_sq is None else middle_sq / self.radius_sq(0.5)
+        return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
+
+    def refuted_by(self, stretch: float) -> bool:
+        """Whether a stretch is more than the public rows leave to chance."""
+        chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, self.low / 2.0)))
+        return abs(2.0 * math.log(stretch)) > chance
 
 
 def plain_strength(dim: int, n_pub: int) -> Strength:
@@ -213,10 +225,9 @@ def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
 def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
     """Log variances (k,) of columns drawn together as far as they look alike, a typical one, and their degrees of freedom then.
 
-    The spread of log variances beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves; one
-    standard error more of it is allowed for. In logarithms, so that columns in very different units are left alone. A spread within
-    `BY_CHANCE` standard errors of chance is taken for chance: the columns then have one variance, the average of theirs. With fewer
-    than `LEAST_POOLED` degrees of freedom chance explains any spread, and columns keep their own.
+    The spread beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves, and one standard error
+    more. One within `BY_CHANCE` standard errors of chance is taken for chance: the columns then have one variance, the average of
+    theirs. With fewer than `LEAST_POOLED` degrees of freedom chance explains any spread, and columns keep their own.
     """
     chance = float(polygamma(1, degrees / 2.0))
     centred = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
@@ -245,9 +256,7 @@ def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes:
     roots = np.sqrt(values)
     if axes:
         return spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
-    return spreads[:, None] * symmetric((vectors * roots) @ vectors.T), symmetric(
-        (vectors / roots) @ vectors.T
-    ) / spreads
+    return spreads[:, None] * rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots) / spreads
 
 
 def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge: float) -> FloatArray:
@@ -259,7 +268,7 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
     return found
 
 
-def _moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """The largest value of each column, and in units of it, so that nothing overflows, mean, differences from it, and variances."""
     largest = np.max(np.abs(x_pub), axis=0)
     unit = np.where(largest > 0.0, largest, 1.0)
@@ -271,7 +280,7 @@ def _moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, Flo
 
 def column_scales(x_pub: FloatArray) -> FloatArray:
     """Standard deviation (dim,) of each column of public rows; nan where its values are all equal."""
-    unit, _, _, variances = _moments(x_pub)
+    unit, _, _, variances = column_moments(x_pub)
     return np.where(variances > CONSTANT**2, unit * np.sqrt(variances), np.nan)
 
 
@@ -287,15 +296,14 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
             "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
         )
     degrees = n_pub - 1
-    unit, center, gaps, variances = _moments(x_pub)
+    unit, center, gaps, variances = column_moments(x_pub)
     known = variances > CONSTANT**2
     if not known.any():
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
-    spreads = np.full(dim, math.exp(typical / 2.0))
-    lent = np.zeros(dim, dtype=bool) if around is None else np.isfinite(around)
-    if around is not None:
-        spreads[lent] = around[lent]
+    lender = np.full(dim, np.nan) if around is None else around
+    lent = np.isfinite(lender)
+    spreads = np.where(lent, lender, math.exp(typical / 2.0))
     spreads[known] = np.exp(logs / 2.0)
     gaps *= np.where(known, unit / spreads, 0.0)
     # A borrowed scale stands as it is: rows that are equal by chance are no evidence of a smaller one.
@@ -338,10 +346,7 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
 
 
 def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:
-    """The base of rows of which only a centre, the mean of n_pub public rows, and scales of the columns (dim,) are known.
-
-    Scales are positive, or nan where unknown; those take the middle of the others, in logarithms.
-    """
+    """The base of a centre, the mean of n_pub rows, and scales (dim,), nan where unknown: they take the middle of the others."""
     dim = len(center)
     known = np.isfinite(around)
     middle = math.exp(float(np.mean(np.log(around[known])))) if known.any() else 1.0
@@ -360,12 +365,6 @@ def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicB
     )
 
 
-# Beyond this factor between variances the scale of the public rows is given up for that of a private count.
-FACTOR = 4.0
-# Chance is allowed so many standard deviations of the public scale, and a quantile and a factor of the distance between means.
-DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
-
-
 @dataclass(frozen=True, slots=True)
 class Shift:
     """How far the private mean lies from the public one, in deviations, and whether that is more than chance.
@@ -376,6 +375,10 @@ class Shift:
     deviations: float
     beyond_chance: bool
     mean_error_sq: float
+
+    def weight(self, error_sq: float) -> float:
+        """Weight of a private mean with this squared error beside the public one: inverse variances (paper B, equation 3)."""
+        return self.mean_error_sq / (self.mean_error_sq + error_sq) if error_sq < math.inf else 0.0
 
 
 def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, *, freedom: float = math.inf) -> Shift:
@@ -390,22 +393,3 @@ def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, 
     public = dim / strength.n_pub
     found = bool(excess > chance)
     return Shift(math.sqrt(excess), found, max(public, excess - dim / n) if found else public)
-
-
-def weight_of(shift: Shift, error_sq: float) -> float:
-    """Weight of a private mean with this squared error beside the public one: inverse variances (paper B, equation 3)."""
-    return shift.mean_error_sq / (shift.mean_error_sq + error_sq) if error_sq < math.inf else 0.0
-
-
-def stretch_of(middle_sq: float | None, strength: Strength) -> float:
-    """By what the public scale is to be multiplied: 1 while a released median of squared norms is near what it promises."""
-    if middle_sq is None:
-        return 1.0
-    ratio = middle_sq / strength.radius_sq(0.5)
-    return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
-
-
-def off_scale(stretch: float, strength: Strength) -> bool:
-    """Whether a stretch is more than the public rows leave to chance."""
-    chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, strength.low / 2.0)))
-    return abs(2.0 * math.log(stretch)) > chance

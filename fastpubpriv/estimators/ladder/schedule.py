@@ -177,8 +177,6 @@ OCTAVES, NEAR = 20, 2
 WINDOW, INNER, OUTER = 4, 6, 12  # shells: of the window that finds the rows, and around it
 # What the outer half of a window of shells must show, in deviations of noise, for the window to reach that far.
 OUTER_HALF = 2.0
-# Bias of a mean for the average length that clipping takes: on real tables most of the rows beyond the ball lie on one side.
-SKEW = 1.0
 
 
 def count_share(n: float, noise: Noise) -> Fraction:
@@ -196,9 +194,9 @@ class CountShares:
     `first` is that of a count of norms before anything else, `column` that of each column whose public values are all equal.
     """
 
-    first: Fraction
-    column: Fraction
-    columns: int
+    first: Fraction = Fraction(0)
+    column: Fraction = Fraction(0)
+    columns: int = 0
 
     @property
     def vectors(self) -> Fraction:
@@ -213,9 +211,6 @@ class CountShares:
         if column and n / noise.count(column) < LEAST_COLUMN_SIGNAL:
             column = Fraction(0)
         return cls(first, column, columns)
-
-
-NO_COUNTS = CountShares(Fraction(0), Fraction(0), 0)
 
 
 def scale_edges(anchor: float) -> FloatArray:
@@ -262,10 +257,7 @@ class Norms:
         return replace(self, edges=np.hypot(self.edges, 1.0))
 
     def threshold(self, octaves: float) -> float:
-        """How many deviations of noise a shell must show that lies so many octaves beyond the others.
-
-        A false one costs four times as much with every octave, so it must be as much rarer.
-        """
+        """How many deviations of noise a shell so many octaves beyond the others must show: a false one costs as much more."""
         nats = math.log(1_000.0 if self.many else 10_000.0) + 2.8 * octaves
         gaussian = math.sqrt(2.0 * nats)
         return max(gaussian, (nats - math.log(2.0)) / math.sqrt(2.0)) if self.pure else gaussian
@@ -347,10 +339,8 @@ def best_cut(norms: Norms, error: Callable[[float], float], *, least: float) -> 
 def mean_cut(norms: Norms, *, noise: float, least: float) -> float:
     """Where to clip rows for the least predicted error of their mean."""
 
-    def error(radius: float) -> float:
-        return (noise * radius) ** 2 + (SKEW * norms.beyond(radius, power=1)) ** 2
-
-    return best_cut(norms, error, least=least)
+    # On real tables most of the rows beyond the ball lie on one side: what clipping takes of lengths is the bias.
+    return best_cut(norms, lambda radius: (noise * radius) ** 2 + norms.beyond(radius, power=1) ** 2, least=least)
 
 
 # ---- The rungs that release one vector, and how a private mean is combined with the public one: post-processing ------
@@ -417,7 +407,7 @@ class Outlook:
     best: str
     mean_share: Fraction
     own_error_sq: float
-    counts: CountShares = NO_COUNTS
+    counts: CountShares = CountShares()
 
     def resolved(self, dim: int) -> bool:
         """Whether the noise of the full rung stays below the eigenvalues."""
@@ -450,11 +440,10 @@ def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
 
 
 def _inflation(strength: Strength) -> float:
-    """Squared error that axis variances add which are those of the rows: they blow up the axes of few public rows.
+    """Squared error that axis variances add which are those of the rows.
 
-    The axes of hardly more public rows than columns have variances far too small in some directions, and each of them, put right by
-    itself, is put right for all that the others get wrong: by d / (m - d) on average, the mean of an inverse Wishart matrix. With
-    fewer rows than columns the ridge has lifted those directions.
+    Hardly more public rows than columns have axes with far too little variance, and each, put right by itself, is put right for all
+    that the others get wrong: by d / (m - d) on average, the mean of an inverse Wishart matrix. With fewer the ridge lifts them.
     """
     dim, degrees = strength.dim, strength.n_pub - 1
     if degrees < dim or strength.wide > 1.0:
@@ -462,7 +451,7 @@ def _inflation(strength: Strength) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS) -> Outlook:
+def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = CountShares()) -> Outlook:
     """Predict every rung for n private rows and choose; `counts` is paid for first."""
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
