@@ -237,7 +237,6 @@ def _count_unknown(
         (bins,) = released.histograms
         texts = [text_of_words(words) for words in bins.keys.tolist()]
         order = sorted(range(len(texts)), key=lambda place: texts[place])
-        fields = {**run.fields(0), "dim": 1}
         return CountResult(
             by=(column,),
             keys=tuple((texts[place],) for place in order),
@@ -248,7 +247,7 @@ def _count_unknown(
             top=top,
             columns=(column,),
             provenance={"keys": "released"},
-            **fields,
+            **{**run.fields(0), "dim": 1},
         )
 
 

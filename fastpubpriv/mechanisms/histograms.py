@@ -154,15 +154,12 @@ def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, t
     This counts all keys and counts, those of one partition a second time while they are put in order, and for each thread a table
     of each partition. The chunks in memory and the released bins are not counted.
     """
-    table_slots = _least_slots(n) if table_slots is None else table_slots
-    slots = [partition.slots(n) for partition in partitions]
-    held = sum(bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
-    sorting = max(bins.merge_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
+    sizes = [(partition.words, partition.slots(n)) for partition in partitions]
+    held = [bins.key_bytes(words) * most for words, most in sizes]
+    sorting = max(bins.merge_bytes(words) * most for words, most in sizes)
     if any(len(partition.levels) > 1 for partition in partitions):
-        sorting += max(
-            bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True)
-        )
-    return held + sorting + executor.workers * table_memory(partitions, n, table_slots=table_slots)
+        sorting += max(held)
+    return sum(held) + sorting + executor.workers * table_memory(partitions, n, table_slots=table_slots)
 
 
 def table_memory(partitions: Sequence[Partition], n: int, *, table_slots: int | None = None) -> int:

@@ -151,10 +151,11 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        _check(tuple(range(self.routes.n_labels)), self.routes, self.affines, self.radii)
+        shape = _check(tuple(range(self.routes.n_labels)), self.routes, self.affines, self.radii)
         each = enumerate(zip(self.affines, self.radii, strict=True))
         vectors = [LeafVector(target=leaf, rule=affine, radius=radius) for leaf, (affine, radius) in each]
-        found = LeafVectors(routes=self.routes, vectors=vectors).release(account, rows, executor, name=name, cost=cost)
+        joint = LeafVectors(routes=self.routes, vectors=vectors, shape=shape)
+        found = joint.release(account, rows, executor, name=name, cost=cost)
         std = np.array([answer.noise_std for answer in found.answers])
         value = np.stack([answer.value for answer in found.answers])
         return LeavesReleased(value=value, noise_std=std, event=found.event, spectral_std=std)
@@ -306,20 +307,21 @@ class VectorsReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafVectorsQuery(Query):
-    """The integer vectors of the leaves, one after another."""
+    """The integer vectors of the leaves, one after another, as an array of this shape."""
 
     routes: RowTree
     vectors: tuple[LeafVector, ...]
     maps: tuple[RowMap, ...]
+    shape: tuple[int, ...]
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
-        return (np.zeros(sum(vector.length for vector in self.vectors), dtype=np.int64),)
+        return (np.zeros(self.shape, dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """Add each leaf's rows, under its map, to the leaf's part of the accumulator."""
         ends = np.cumsum([vector.length for vector in self.vectors])
-        parts = np.split(accumulators[0], ends[:-1])
+        parts = np.split(accumulators[0].reshape(-1), ends[:-1])
         maps: list[RowMap | None] = [None] * self.routes.n_labels
         totals: list[IntArray | None] = [None] * self.routes.n_labels
         squared = []
@@ -348,10 +350,12 @@ class LeafVectors(Measurement[Fraction, VectorsReleased]):
     """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius.
 
     All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
+    `shape` is that of the answer, one vector after another if it is None.
     """
 
     routes: RowTree
     vectors: Sequence[LeafVector]
+    shape: tuple[int, ...] | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> VectorsReleased:
         """Charge `cost`, run the pass and add noise."""
@@ -371,11 +375,11 @@ class LeafVectors(Measurement[Fraction, VectorsReleased]):
             draws=sum(lengths),
         )
         maps = tuple(vector.affine.on_grid(grid, vector.radius) for vector in self.vectors)
-        query = partial(
-            executor.run, LeafVectorsQuery(routes=self.routes, vectors=tuple(self.vectors), maps=maps), rows
-        )
-        value = release(account, name=name, query=query, shape=(sum(lengths),), event=grid.event, unit=1.0)
-        pieces = np.split(value, np.cumsum(lengths)[:-1])
+        shape = (sum(lengths),) if self.shape is None else self.shape
+        vectors = LeafVectorsQuery(routes=self.routes, vectors=tuple(self.vectors), maps=maps, shape=shape)
+        query = partial(executor.run, vectors, rows)
+        value = release(account, name=name, query=query, shape=shape, event=grid.event, unit=1.0)
+        pieces = np.split(value.reshape(-1), np.cumsum(lengths)[:-1])
         answers = []
         for vector, piece in zip(self.vectors, pieces, strict=True):
             unit = grid.step(vector.radius)

@@ -26,6 +26,7 @@ from fastpubpriv.kernels.gradients import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
 from fastpubpriv.mechanisms.candidates import Chosen, Hypotheses
 from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.scores import (
     CELLS,
     MOST_CELL_ROWS,
@@ -188,16 +189,11 @@ SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 LAWS = ("auto", *CHOICE_LAWS)
 
 
-def pays_epsilon(account: Account) -> bool:
-    """True where a choice is charged in epsilon, False where in rho."""
-    return not isinstance(account.budget, ZCDP)
-
-
 def law_for(account: Account, law: str = "auto") -> str:
     """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
     if law != "auto":
         return law
-    return "permute_and_flip" if pays_epsilon(account) else "exponential"
+    return "exponential" if isinstance(account.budget, ZCDP) else "permute_and_flip"
 
 
 def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
@@ -274,11 +270,8 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
         """Charge, score and choose."""
         sensitivity = self.evaluation.sensitivity
         event = SelectionEvent(epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law)
-
-        def query() -> IntArray:
-            return -self.evaluation.scores(rows, executor)
-
-        return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
+        index = release_choice(account, name=name, query=lambda: -self.evaluation.scores(rows, executor), event=event)
+        return Chosen(index=index, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -457,9 +450,7 @@ class BelowQuery(Query):
         dim, matrix = self.affine.dim, self.affine.matrix
         center = np.zeros(dim) if self.affine.center is None else self.affine.center
         weights = np.zeros(dim) if matrix is None else matrix[0]
-        value = np.zeros(len(chunk))
-        for column in range(dim):
-            value += (chunk[:, column].astype(np.float64) - center[column]) * weights[column]
+        value = total_times((chunk.astype(np.float64) - center).T, weights)
         value = value[np.isfinite(value)]
         cells = np.searchsorted(self.cover.edges[1:-1], value, side="right")
         accumulators[0][:] += np.bincount(cells, minlength=self.cover.cuts + 1)

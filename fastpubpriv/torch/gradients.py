@@ -9,7 +9,8 @@ import numpy as np
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.kernels.rows import rows_sum
-from fastpubpriv.mechanisms.gradients import Gradient, whole_row_map
+from fastpubpriv.mechanisms.gradients import Gradient
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import Query
 from fastpubpriv.sources.base import Chunk
@@ -30,7 +31,8 @@ class ModuleGradient(Gradient):
 
     def query(self, grid: Any, clip_norm: float) -> Query:
         """See `Gradient.query`."""
-        return ModuleGradientQuery(self.rows_of, self.table, whole_row_map(self.rows_of.size, grid, clip_norm))
+        row_map = AffineMap(dim=self.rows_of.size).on_grid(grid, clip_norm)
+        return ModuleGradientQuery(self.rows_of, self.table, row_map)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

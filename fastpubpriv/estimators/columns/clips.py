@@ -372,12 +372,6 @@ def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], sha
     return found
 
 
-def believed_risk(excess: FloatArray, variance: FloatArray) -> FloatArray:
-    """Squared error of clipping a side where no cell stands out: none where its counts do not suggest any rows."""
-    suggested = np.maximum(excess, 0.0) ** 2
-    return np.asarray(variance * (suggested / np.maximum(suggested + variance, TINY)))
-
-
 def put_back(excess: float, variance: float) -> float:
     """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein).
 
@@ -425,8 +419,9 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
     present = every.present[:, None]
     excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in every.excess(points))
     seen, risk = np.array([last is not None for last in lasts])[:, None], variance
-    if (present & ~seen).any():
-        risk = np.where(seen.reshape(-1, 2, 1), variance, believed_risk(excess, variance))
+    if (present & ~seen).any():  # where no cell stands out nothing is risked, unless the counts suggest some rows
+        suggested = np.maximum(excess, 0.0) ** 2
+        risk = np.where(seen.reshape(-1, 2, 1), 1.0, suggested / np.maximum(suggested + variance, TINY)) * variance
     points = points.reshape(shape)
     error = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
     error = np.square(error * shares.noise_per_clip)
