@@ -221,7 +221,7 @@ class RootSets:
         return cls(intervals, expected)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `scheffe.Evaluation.scores`."""
+        """See `Evaluation.scores`."""
         off = np.abs(self.expected - self.intervals.held(rows, executor)[numbered(len(self.expected))])
         np.fill_diagonal(off, 0)
         found: IntArray = off.max(axis=1)
@@ -450,12 +450,8 @@ class DensitySets:
         return cls(public.table, masses, public.draws)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `scheffe.Evaluation.scores`."""
-        return self._worst(count_pairs(self.table, rows, executor), rows.n, executor)
-
-    def _worst(self, counts: list[PairCounts], n: int, executor: Executor) -> IntArray:
-        """Scores from the rows in A_ij, i < j, panel by panel."""
-        size = len(self.masses)
+        """See `Evaluation.scores`."""
+        counts, n, size = count_pairs(self.table, rows, executor), rows.n, len(self.masses)
         worst = np.zeros((len(counts), size), dtype=np.int64)
 
         def work(panel: int) -> None:

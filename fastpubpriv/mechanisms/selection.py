@@ -25,7 +25,7 @@ from fastpubpriv.kernels.densities import LARGEST_COUNT
 from fastpubpriv.kernels.gradients import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
 from fastpubpriv.mechanisms.candidates import Chosen, Hypotheses
-from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.cells import CellQuery, CodeQuery
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.scores import (
     CELLS,
@@ -151,7 +151,7 @@ class YatracosSets:
         return cls(shares(found, public.draws, n), partial(_held_by_codes, table, size))
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `scheffe.Evaluation.scores`."""
+        """See `Evaluation.scores`."""
         held = self.held(rows, executor)
         return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
 
@@ -430,39 +430,22 @@ def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
     return best
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BelowQuery(Query):
-    """Rows whose coordinate lies below each edge of a cover, (cuts + 2,).
+def cover_cells(chunk: Any, *, cover: Cover, affine: AffineMap) -> list[IntArray]:
+    """The cell of a cover that the coordinate affine(x) of each row lies in; -1 where it is not finite.
 
-    The coordinate is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in; a row
-    whose coordinate is not finite is in none.
+    It is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in.
     """
+    center = np.zeros(affine.dim) if affine.center is None else affine.center
+    weights = np.zeros(affine.dim) if affine.matrix is None else affine.matrix[0]
+    value = total_times((chunk.astype(np.float64) - center).T, weights)
+    return [np.where(np.isfinite(value), np.searchsorted(cover.edges[1:-1], value, side="right"), -1)]
 
-    cover: Cover
-    affine: AffineMap
 
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.cover.cuts + 1, dtype=np.int64),)
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
-        dim, matrix = self.affine.dim, self.affine.matrix
-        center = np.zeros(dim) if self.affine.center is None else self.affine.center
-        weights = np.zeros(dim) if matrix is None else matrix[0]
-        value = total_times((chunk.astype(np.float64) - center).T, weights)
-        value = value[np.isfinite(value)]
-        cells = np.searchsorted(self.cover.edges[1:-1], value, side="right")
-        accumulators[0][:] += np.bincount(cells, minlength=self.cover.cuts + 1)
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """See `Query.answer`."""
-        return np.concatenate([[0], np.cumsum(accumulators[0])]).astype(np.int64)
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return 8 * self.affine.dim + 64
+def rows_below(rows: Rows, executor: Executor, cover: Cover, affine: AffineMap) -> IntArray:
+    """Rows whose coordinate lies below each edge of a cover, (cuts + 2,)."""
+    codes = partial(cover_cells, cover=cover, affine=affine)
+    query = CodeQuery(cells=(cover.cuts + 1,), scale=1, codes=codes, cost=8 * affine.dim + 64)
+    return np.append(0, np.cumsum(executor.run(query, rows)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -481,8 +464,7 @@ class CoverChoice(Measurement[Fraction, Chosen]):
         event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.cover.size)
 
         def query() -> IntArray:
-            below = executor.run(BelowQuery(cover=self.cover, affine=self.affine), rows)
-            return scores(self.cover, below, rows.n)
+            return scores(self.cover, rows_below(rows, executor, self.cover, self.affine), rows.n)
 
         return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
 

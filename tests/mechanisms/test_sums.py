@@ -408,7 +408,7 @@ IDENTITY = AffineMap(dim=1, matrix=np.ones((1, 1)))
 def scores_of(values, cover=None, weight=1):
     cover = tiny_cover() if cover is None else cover
     rows = private_rows(np.array(values, dtype=np.float64)[:, None])
-    below = Executor(threads=1).run(selection.BelowQuery(cover=cover, affine=IDENTITY), rows)
+    below = selection.rows_below(rows, Executor(threads=1), cover, IDENTITY)
     return selection.scores(cover, weight * below, rows.n)
 
 
