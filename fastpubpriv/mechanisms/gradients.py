@@ -39,10 +39,12 @@ class Gradient(abc.ABC):
 
     __slots__ = ()
 
+    weights: FloatArray
+
     @property
-    @abc.abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of the gradient."""
+        """Of the gradient: that of its weights."""
+        return tuple(self.weights.shape)
 
     @abc.abstractmethod
     def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
@@ -55,11 +57,6 @@ class LinearGradient(Gradient):
 
     weights: FloatArray
     residual: Callable[..., Any]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `Gradient.shape`."""
-        return tuple(self.weights.shape)
 
     def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
         """See `Gradient.query`."""
@@ -80,11 +77,6 @@ class RowGradient(Gradient):
 
     weights: FloatArray
     gradient: PerRow
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `Gradient.shape`."""
-        return tuple(self.weights.shape)
 
     def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
         """See `Gradient.query`."""
