@@ -45,26 +45,15 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sides:
-    """Masses of cells (lower, upper] of each side, the first `seen` of them from counts, the others from the model of the tail.
+    """Masses of cells (lower, upper] of each side, the first `seen` of them from counts, the others from the model of the tail."""
 
-    Attributes
-    ----------
-    block : (6, sides, cells) float64
-        Lower and upper edges, ascending; rows in a cell; the variance of that number where it was counted; the standard deviation
-        of the guessed numbers, which rise and fall together; the most rows that a guessed cell is believed to hold.
-    lasts : sequence of int or None
-        The last cell of each that stands out, among all cells of a side of the column; None where none does: that side is not
-        `present`, and its numbers mean nothing.
-    parts : int
-        Cells of an octave.
-    heavy, faint : sequence of bool
-        As `Side`.
-    """
-
+    # (6, sides, cells): lower and upper edges, ascending; rows in a cell; the variance of that number where it was counted; the
+    # deviation of the guessed numbers, which rise and fall together; the most rows that a guessed cell is believed to hold.
     block: FloatArray
+    # The last cell of each that stands out; None where none does: that side is not `present`, and its numbers mean nothing.
     lasts: Sequence[int | None]
-    parts: int
-    heavy: Sequence[bool]
+    parts: int  # cells of an octave
+    heavy: Sequence[bool]  # with faint: as of `Side`
     faint: Sequence[bool]
 
     @property
