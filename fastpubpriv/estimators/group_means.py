@@ -7,8 +7,10 @@ groups are seen to be alike. Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -171,22 +173,15 @@ class GroupCodes:
         return [np.minimum(found, self.groups - 1)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupCells:
+def group_cells(chunk: Any, *, codes: GroupCodes, cuts: Sequence[FloatArray]) -> list[IntArray]:
     """For each column, the group of a row and its cell between the column's cuts in one number; -1 for what is not finite."""
-
-    codes: GroupCodes
-    cuts: tuple[FloatArray, ...]
-
-    def __call__(self, chunk: Any) -> list[IntArray]:
-        """Codes of a chunk for each column, each row by itself."""
-        (group,) = self.codes(chunk)
-        found = []
-        for j, cuts in enumerate(self.cuts):
-            column = chunk[:, j].astype(np.float64, copy=False)
-            place = np.searchsorted(cuts, column, side="right")
-            found.append(np.where(np.isfinite(column), group * (len(cuts) + 1) + place, -1))
-        return found
+    (group,) = codes(chunk)
+    found = []
+    for j, edges in enumerate(cuts):
+        column = chunk[:, j].astype(np.float64, copy=False)
+        place = np.searchsorted(edges, column, side="right")
+        found.append(np.where(np.isfinite(column), group * (len(edges) + 1) + place, -1))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -339,7 +334,7 @@ def learn(
     lines = [line_of(each) for each in columns]
     cells = [len(line.low) for line in lines]
     measured = CodeCounts(
-        codes=GroupCells(codes, tuple(line.cuts for line in lines)), cells=[codes.groups * each for each in cells],
+        codes=partial(group_cells, codes=codes, cuts=[line.cuts for line in lines]), cells=[codes.groups * each for each in cells],
         row_cost=16 * (dim + 1), gaussian=not pure,
     )  # fmt: skip
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)

@@ -57,11 +57,6 @@ class Partition:
         """Entries of a key."""
         return len(self.columns) + (self.labels is not None)
 
-    @property
-    def simple(self) -> bool:
-        """True where a key is one number."""
-        return self.words == 1
-
     def slots(self, n: int) -> int:
         """A public bound on the occupied bins of n rows, for each level."""
         dyadic = all(rule.dyadic for rule in self.rules) and self.labels is None
@@ -240,7 +235,7 @@ class BinQuery(Query):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         # A few rows at a time, column after column, so that wide rows are read from memory only once; keys are held for no more.
-        whole = chunk.shape[1] == 1 and all(partition.simple for partition in self.partitions)
+        whole = chunk.shape[1] == 1 and all(partition.words == 1 for partition in self.partitions)
         size = max(1, len(chunk)) if whole else _BLOCK_ROWS
         for begin in range(0, len(chunk), size):
             for partition, (table,) in zip(self.partitions, accumulators, strict=True):
@@ -279,7 +274,7 @@ def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) 
 
 
 def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
-    if partition.simple:
+    if partition.words == 1:
         table.count(chunk[:, partition.columns[0]], partition.rules[0])
         return
     keys = np.empty((len(chunk), partition.words), dtype=np.int64)

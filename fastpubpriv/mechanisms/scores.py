@@ -248,15 +248,6 @@ _DRAW_WORK = 1e10  # multiplications of densities at public draws, some two seco
 _TINY = 2.0**-53
 
 
-def draws_for(hypotheses: Hypotheses) -> int:
-    """Number of public draws from each hypothesis: 1024, or down to 256 for long lists, to save time."""
-    work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
-    for draws in (1024, 512):
-        if draws * work <= _DRAW_WORK:
-            return draws
-    return 256
-
-
 class PublicDraws:
     """Public draws from each hypothesis: one scrambled Sobol sequence for all, so each point has the right law and together they
     fill the space evenly.
@@ -268,7 +259,10 @@ class PublicDraws:
                 f"densities are compared for up to {MOST_DENSITIES} hypotheses, got {hypotheses.size}: pass a shorter "
                 'list, or score="log_ratio"'
             )
-        self.draws = draws = draws_for(hypotheses) if draws is None else draws
+        if draws is None:  # 1024, or down to 256 for long lists, to save time
+            work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
+            draws = next((each for each in (1024, 512) if each * work <= _DRAW_WORK), 256)
+        self.draws = draws
         self.table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
         self._hypotheses = hypotheses
         uniform = sobol_points(hypotheses.dim + 1, (draws - 1).bit_length(), seed=public_seed)[:draws]
