@@ -169,7 +169,7 @@ class GroupQuery(Query):
             for coordinate in range(dim):
                 if matrix[coordinate, column] != 0.0:
                     mapped[coordinate] += matrix[coordinate, column] * shifted
-        usable: BoolArray = np.isfinite(mapped).all(axis=0)
+        usable = np.asarray(np.isfinite(mapped).all(axis=0))
         mapped[:, ~usable] = 0.0
         done = 0
         while done < len(chunk):
