@@ -288,18 +288,15 @@ def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
 
 def pass_margin(groups: int, epsilon: Fraction, delta: Fraction) -> float:
     """How far above 0.8 the share of agreeing pairs must be for a pass; noise exceeds it with probability e^-epsilon delta / 2."""
-    return _margin_steps(epsilon, delta) / (_pair_scale(groups, epsilon) * groups**2)
+    # P(noise >= t) <= e^(-t / 2^m); the extra steps are for the conversion of the answer to a double.
+    tail = math.log(2.0) + float(epsilon) - math.log(delta)
+    steps = math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE)) + _ROUNDED_STEPS
+    return steps / (_pair_scale(groups, epsilon) * groups**2)
 
 
 def _pair_scale(groups: int, epsilon: Fraction) -> int:
     steps: int = math.floor(epsilon * 2**_TEST_LOG2_SCALE / (2 * groups))
     return max(1, steps)
-
-
-def _margin_steps(epsilon: Fraction, delta: Fraction) -> int:
-    # P(noise >= t) <= e^(-t / 2^m); the extra steps are for the conversion of the answer to a double.
-    tail = math.log(2.0) + float(epsilon) - math.log(delta)
-    return math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE)) + _ROUNDED_STEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -24,7 +24,7 @@ from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, mirror
-from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.privacy import Event, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import RowMap, RowTree
@@ -186,7 +186,7 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
         query = partial(
             executor.run, LeafGramQuery(routes=self.routes, maps=maps, targets=targets, triangle=triangle), rows
         )
-        units = _units(grid, self.radii) ** 2
+        units = np.array([grid.step(radius) for radius in self.radii]) ** 2
         std = grid.event.noise_std * units
         if not triangle:
             square = release(account, name=name, query=query, shape=(k, dim, dim), event=grid.event, unit=1.0)
@@ -208,11 +208,6 @@ def routing_cost(routes: RowTree) -> int:
         (split.centers.size + (0 if split.projection is None else split.projection.size) for split in splits), default=0
     )
     return routes.dim + widest // 10
-
-
-def _units(grid: Grid, radii: Sequence[float]) -> FloatArray:
-    """Length of a grid step of each leaf, in data units."""
-    return np.array([grid.step(radius) for radius in radii])
 
 
 def _check(
