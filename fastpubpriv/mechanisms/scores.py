@@ -279,9 +279,9 @@ class PublicDraws:
         away = root * self._normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, self._normals)
         return np.ascontiguousarray(self._hypotheses.means[own, picked] + away)
 
-    def each(self, work: Callable[[int, Codes, int], None], *, threads: int | None) -> None:
-        """work(i, codes of all hypotheses, k), in threads, for some of the draws from every hypothesis i: codes[:, :k]."""
-        block = min(self.draws, _BLOCK_DRAWS)
+    def each(self, work: Callable[[int, Codes, int], None], *, block: int, threads: int | None) -> None:
+        """work(i, codes of all hypotheses, k), in threads, for up to `block` draws from every hypothesis i: codes[:, :k]."""
+        block = min(self.draws, block)
         shape = self.table.panels, block, PANEL
         buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
 
@@ -440,7 +440,7 @@ class DensitySets:
         def work(own: int, codes: Codes, taken: int) -> None:
             masses[own] += ahead(codes[:, :taken], own)[:size]
 
-        public.each(work, threads=threads)
+        public.each(work, block=_BLOCK_DRAWS, threads=threads)
         return cls(public.table, masses, public.draws)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:

@@ -146,7 +146,7 @@ class YatracosSets:
                 kernels.pair_counts(codes, taken, panel, counted)
             found[own] += _in_order(counts, size)
 
-        public.each(work, threads=threads)
+        public.each(work, block=public.draws, threads=threads)
 
         return cls(shares(found, public.draws, n), partial(_held_by_codes, table, size))
 
