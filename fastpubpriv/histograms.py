@@ -238,17 +238,12 @@ def stable_histogram(
     total = sum(len(partition.levels) for partition in partitions)
     if total > HISTOGRAMS_MAX:
         raise InputError(f"{total} histograms are too many; pass fewer levels or columns (at most {HISTOGRAMS_MAX})")
-    run = running.start(
-        "stable_histogram",
-        rows,
-        budget,
-        draws=sum(len(partition.levels) * partition.slots(rows.n) for partition in partitions),
-        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
-    )
+    slots = [partition.slots(rows.n) for partition in partitions for _ in partition.levels]
+    asked = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
+    run = running.start("stable_histogram", rows, budget, draws=sum(slots), **asked)
     check_memory(partitions, rows.n, run.executor)
     running.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))
     # Raise now, before the debit, if the budget has no grid for these histograms.
-    slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
     with run.paid():
         released = run.release(

@@ -43,7 +43,6 @@ from fastpubpriv.results.describe import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import names_of_table, texts_of_column
 from fastpubpriv.sources.views import each_row
 
@@ -80,7 +79,7 @@ class Parts:
             numbers=replace(shares, total=left * SUM), ranks=left * RANKS, squares=left * SQUARES, texts=text
         )  # fmt: skip
 
-    def check(self, draws: int, k: int) -> None:
+    def check(self, k: int) -> None:
         """Raise now, before the debit, unless every release has a grid."""
         if self.numbers is None:
             return
@@ -207,20 +206,6 @@ def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple
     return [name for name in names if name not in counted], [keys_of(name, keys.get(name), x_pub) for name in counted]
 
 
-def _open_table(
-    x_priv: Any, x_pub: Any, names: list[str] | None, keys: list[Keys]
-) -> tuple[Rows | None, Any, Rows | None]:
-    """Private rows of the numbers, the public ones, and private rows of the texts; nothing private is read but the form."""
-    numbers, public, texts = None, None, None
-    if names is None or names:
-        numbers, public = running.open_rows(x_priv, x_pub, columns=names)
-    if keys:
-        texts = rows_of_keys(x_priv, keys, x_pub)
-    if numbers is not None and texts is not None and numbers.n != texts.n:
-        raise InputError("x_priv has changed while it was opened")
-    return numbers, public, texts
-
-
 @shared_docs
 def describe(
     x_priv: Any,
@@ -294,7 +279,10 @@ def describe(
         raise InputError("keys must map columns to lists of keys")
     qs, top = quantiles.shares_of_rows(q), validation.integer("top", top, minimum=1)
     names, counted = columns_of_table(x_pub, listed, columns)
-    numbers, public, texts = _open_table(x_priv, x_pub, names, counted)
+    numbers, public = (None, None) if names == [] else running.open_rows(x_priv, x_pub, columns=names)
+    texts = rows_of_keys(x_priv, counted, x_pub) if counted else None
+    if numbers is not None and texts is not None and numbers.n != texts.n:
+        raise InputError("x_priv has changed while it was opened")
     rows = texts if numbers is None else numbers
     assert rows is not None
     dim, cells = 0 if numbers is None else numbers.dim, sum(each.size for each in counted)
@@ -303,14 +291,14 @@ def describe(
     run = running.start("describe", rows, budget, draws=most, **running.asked(ledger, random_state, threads, progress))
     pure, n_pub = run.account.pure, 0 if public is None else len(public)
     parts = Parts.of(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
-    parts.check(most, len(qs))
+    parts.check(len(qs))
     if counted:
         count_event(parts.texts, len(counted), cells, rows.n, pure=pure)
-    if parts.numbers is not None:
+    if parts.numbers is not None and public is not None:
         warn_before("describe", parts.numbers, n_pub)
         warn_if_bounds_are_wrong("describe", public, limits, rows.columns)
     with run.paid():
-        found = {} if parts.numbers is None else _numbers(run, public, parts, qs, limits)
+        found = {} if public is None else _numbers(run, public, parts, qs, limits)
         of_texts = () if texts is None else count_texts(run.on(texts), counted, parts.texts, top)
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(str(each.name) for each in counted)]

@@ -7,8 +7,10 @@ groups are seen to be alike. Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,6 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
 from fastpubpriv.session import Run
-from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import Taken, labelled_rows, public_labelled
 from fastpubpriv.sources.open import public_table_of, texts_of_column
 from fastpubpriv.sources.tables import TextsOrOther
@@ -171,22 +172,15 @@ class GroupCodes:
         return [np.minimum(found, self.groups - 1)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupCells:
+def group_cells(chunk: Any, *, codes: GroupCodes, cuts: Sequence[FloatArray]) -> list[IntArray]:
     """For each column, the group of a row and its cell between the column's cuts in one number; -1 for what is not finite."""
-
-    codes: GroupCodes
-    cuts: tuple[FloatArray, ...]
-
-    def __call__(self, chunk: Any) -> list[IntArray]:
-        """Codes of a chunk for each column, each row by itself."""
-        (group,) = self.codes(chunk)
-        found = []
-        for j, cuts in enumerate(self.cuts):
-            column = chunk[:, j].astype(np.float64, copy=False)
-            place = np.searchsorted(cuts, column, side="right")
-            found.append(np.where(np.isfinite(column), group * (len(cuts) + 1) + place, -1))
-        return found
+    (group,) = codes(chunk)
+    found = []
+    for j, edges in enumerate(cuts):
+        column = chunk[:, j].astype(np.float64, copy=False)
+        place = np.searchsorted(edges, column, side="right")
+        found.append(np.where(np.isfinite(column), group * (len(edges) + 1) + place, -1))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -339,7 +333,7 @@ def learn(
     lines = [line_of(each) for each in columns]
     cells = [len(line.low) for line in lines]
     measured = CodeCounts(
-        codes=GroupCells(codes, tuple(line.cuts for line in lines)), cells=[codes.groups * each for each in cells],
+        codes=partial(group_cells, codes=codes, cuts=[line.cuts for line in lines]), cells=[codes.groups * each for each in cells],
         row_cost=16 * (dim + 1), gaussian=not pure,
     )  # fmt: skip
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
@@ -391,22 +385,16 @@ def groups_of(by: Any, groups: Any, x_pub: Any) -> Keys:
     return keys
 
 
-def _open_groups(x_priv: Any, x_pub: Any, by: Any, keys: Keys, columns: Any) -> tuple[Rows, FloatArray]:
-    """Private rows with the group as their last column, and public ones; nothing private is read but the form."""
-    texts: Any = {str(by): TextsOrOther(keys.levels)} if keys.is_text else None  # type: ignore[arg-type]
-    rows = labelled_rows(x_priv, None, label=by, columns=columns, texts=texts)
-    public = public_labelled(x_pub, None, label=by, columns=columns, private=rows, x_priv=x_priv, texts=texts)
-    if not len(public) or not np.isfinite(public[:, :-1]).all():
-        raise InputError("public rows must be finite beside their group: drop the others, or fill them in")
-    return rows, public
-
-
 def mean_of_groups(
     private: Any, other: Any, budget: Budget, *, by: Any, groups: Any, columns: Any, bounds: Any, **asked: Any
 ) -> GroupMeans:
     """`estimate_mean` of private and `other`, public, rows with `by=`: check, pay, release."""
     keys = groups_of(by, groups, other)
-    rows, public = _open_groups(private, other, by, keys, columns)
+    texts: Any = {str(by): TextsOrOther(keys.levels)} if keys.is_text else None  # type: ignore[arg-type]
+    rows = labelled_rows(private, None, label=by, columns=columns, texts=texts)  # nothing is read but the form
+    public = public_labelled(other, None, label=by, columns=columns, private=rows, x_priv=private, texts=texts)
+    if not len(public) or not np.isfinite(public[:, :-1]).all():
+        raise InputError("public rows must be finite beside their group: drop the others, or fill them in")
     dim, codes = rows.dim - 1, GroupCodes(code_of([keys]), len(keys.levels) + 1)
     numbers_of_groups = codes.groups * dim * (MOST_EDGES + 1)
     if numbers_of_groups > MOST_NUMBERS:
@@ -414,13 +402,11 @@ def mean_of_groups(
             f"{codes.groups:,} groups of {dim} columns are too many: list fewer groups, or pass fewer columns"
         )
     limits = bounds(dim)
-    run = running.start(
-        "estimate_mean", rows, budget, draws=column_draws(dim) + numbers_of_groups + 3 * codes.groups * dim, **asked
-    )
+    draws = column_draws(dim) + numbers_of_groups + 3 * codes.groups * dim
+    run = running.start("estimate_mean", rows, budget, draws=draws, **asked)
     allowance, pure = run.account.allowance, run.account.pure
-    shares = divide(
-        dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=len(public)
-    )  # as for a mean with a quarter of it
+    # Cells of all rows as for a mean with a quarter of it; the rest, for the groups, is the total.
+    shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=len(public))
     shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
     check_group_grids(shares, codes.groups)
     names = None if rows.columns is None else rows.columns[:-1]

@@ -320,13 +320,9 @@ def coinpress_mean(
     counted, inverse = ball.radius == math.inf, whitening.inverse
     unknown = counted and root is None  # nobody said what the deviations are
     count = FEW_STEPS if counted and step_count(steps) == "auto" else most_steps(steps)
-    run = running.start(
-        "coinpress_mean",
-        rows,
-        budget,
-        draws=count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0),
-        **running.asked(ledger, random_state, threads, progress),
-    )
+    draws = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
+    asked = running.asked(ledger, random_state, threads, progress)
+    run = running.start("coinpress_mean", rows, budget, draws=draws, **asked)
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     norms: list[NormCount] = []
     planned: tuple[Step, ...] = ()
@@ -361,24 +357,18 @@ def coinpress_mean(
                 "covariance": "norms of rows" if unknown else "argument",
             },
         )
-        return (
-            result if seen is None else with_report("coinpress_mean", result, _said(result, whitening, seen, unknown))
-        )
+        if seen is None:
+            return result
+        return with_report("coinpress_mean", result, _counted(result, whitening, seen, unknown))
 
 
-def _said(result: MeanResult, whitening: Whitening, seen: Norms, unknown: bool) -> Counted:
+def _counted(result: MeanResult, whitening: Whitening, seen: Norms, unknown: bool) -> Counted:
     """What the last count says of the columns. Where no deviation is known, one column alone has its own scale."""
-    dim = result.dim
-    unit = np.ones(dim) if unknown else whitening.row_std()
-    return Counted(
-        norms=seen,
-        center=result.mean,
-        unit=unit,
-        known=np.full(dim, dim == 1 or not unknown),
-        # With a covariance, steps clip by it and not by the count.
-        bias=np.full(dim, seen.bias / result.n_priv if unknown else 0.0),
-        wide=np.zeros(dim, dtype=bool),
-    )
+    dim, unit = result.dim, np.ones(result.dim) if unknown else whitening.row_std()
+    known, wide = np.full(dim, dim == 1 or not unknown), np.zeros(dim, dtype=bool)
+    # With a covariance, steps clip by it and not by the count.
+    bias = np.full(dim, seen.bias / result.n_priv if unknown else 0.0)
+    return Counted(norms=seen, center=result.mean, unit=unit, known=known, bias=bias, wide=wide)
 
 
 def public_ball(
@@ -517,29 +507,23 @@ def estimate_mean(
     >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
     True
     """
+    settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
+    asked = running.asked(ledger, random_state, threads, progress)
     if by is not None or groups is not None:
-        settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
         if by is None or settings != PLAIN or covariance is not None or variance is not None:
             raise InputError(
                 "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
             )
         return mean_of_groups(
             x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
-            bounds=partial(validation.column_bounds, bounds), **running.asked(ledger, random_state, threads, progress),
+            bounds=partial(validation.column_bounds, bounds), **asked,
         )  # fmt: skip
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
     if public is None:
         raise InputError(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a centre and radius"
         )
-    start = partial(
-        running.start,
-        "estimate_mean",
-        rows,
-        budget,
-        **running.asked(ledger, random_state, threads, progress),
-    )
-    settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
+    start = partial(running.start, "estimate_mean", rows, budget, **asked)
     try:
         chosen = _known_settings(*settings)
     except TypeError:  # no key of a table, as an array
@@ -571,17 +555,9 @@ def estimate_mean(
 PLAIN = ("auto", "practical", FAILURE_PROB, 0.0, 2, "observed", "never", "columns")
 
 
-def _checked(
-    clipping: Any,
-    mode: Any,
-    failure_prob: Any,
-    pub_priv_gap: Any,
-    steps: Any,
-    missing: Any,
-    public_only: Any,
-    objective: Any,
-) -> tuple[bool, Mode, float, float, int | str, bool, bool, bool]:
+def _checked(*settings: Any) -> tuple[bool, Mode, float, float, int | str, bool, bool, bool]:
     """The settings of a call, checked: ball, mode, failure_prob, gap, steps, whole rows only, public rows if they do, l2."""
+    clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective = settings
     return (
         validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian",
         validation.choice("mode", mode, ("practical", "theory")),
@@ -615,10 +591,11 @@ def _within_ball(
     gap: float,
 ) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
-    if isinstance(spread["covariance"], str):
+    from_public = isinstance(spread["covariance"], str)
+    if from_public:
         running.require_squares("estimate_mean", public.shape[1], 12)
     ball, whitening, row_std = public_ball(public, **spread, failure_prob=failure_prob, pub_priv_gap=gap)
-    unit_std = whitening.row_std() if isinstance(spread["covariance"], str) else row_std
+    unit_std = whitening.row_std() if from_public else row_std
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
     run = start(draws=most_steps(steps) * public.shape[1])
@@ -630,7 +607,6 @@ def _within_ball(
         math.hypot(math.sqrt(dim / len(public)), gap_shift(gap)),
     )
     inverse = whitening.inverse
-    from_public = isinstance(spread["covariance"], str)
     with run.paid():
         estimate, noise_std = refine(run, ball.center, whitening, inverse, path.steps)
         return mean_result(

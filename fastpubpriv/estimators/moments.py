@@ -33,7 +33,7 @@ from fastpubpriv.estimators.columns.scales import (
     scales_of,
     undetected_rows,
 )
-from fastpubpriv.kernels.rows import EXPONENTS, rows_quantise
+from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
@@ -42,6 +42,7 @@ from fastpubpriv.mechanisms.sums import (
     StatisticSum,
     check_gram_grids,
     check_sum_grids,
+    whole_rows,
 )
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import normal_quantile
@@ -349,9 +350,7 @@ class TwoPieces:
 
     def __call__(self, chunk: Chunk) -> FloatArray:
         """Rows (k, dim) as (k, 2 D) of norm at most sqrt(R)."""
-        dim = self.row_map.out_dim
-        whole = np.empty((len(chunk), dim), dtype=np.int32)
-        rows_quantise(chunk, self.row_map, whole)
+        dim, whole = self.row_map.out_dim, whole_rows(chunk, self.row_map)
         norm = np.sqrt(total_of_squares(np.ascontiguousarray(whole.T, dtype=np.float64)))
         inside = np.minimum(self.row_map.limit / 2.0 / np.maximum(norm, 1.0), 1.0)[:, None]
         out = np.empty((len(chunk), 2 * dim))
@@ -539,9 +538,7 @@ class OuterPart:
 
     def __call__(self, chunk: Chunk) -> FloatArray:
         """The rows of a chunk that are not zero, (k, out_dim)."""
-        whole = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
-        rows_quantise(chunk, self.row_map, whole)
-        y = whole.astype(np.float64)
+        y = whole_rows(chunk, self.row_map).astype(np.float64)
         square = np.einsum("ij,ij->i", y, y)  # of whole numbers, exact in any order
         half = self.row_map.limit**2 / 2.0
         far = square > half

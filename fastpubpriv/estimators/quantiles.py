@@ -238,21 +238,18 @@ def fine_enough(ranks: EdgeRanks, q: float, std: float) -> float:
 
 def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
     """Edges that divide every window, and whether any window still has to be divided."""
-    edges, last, chosen, open_windows = ranks.edges, len(ranks.edges), [], False
-    masses = ranks.masses
+    edges, masses, last, chosen, open_windows = ranks.edges, ranks.masses, len(ranks.edges), list[float](), False
     for q in qs.tolist():
-        low, high = window(ranks, q)
+        (low, high), fine = window(ranks, q), fine_enough(ranks, q, std)
         begin, end = edges[max(low - 1, 0)], edges[min(high, last - 1)]
         inside = masses[low : high + 1]
         narrow = end - begin <= NARROW * max(abs(begin), abs(end))
-        unseen = (low == 0 and masses[0] > fine_enough(ranks, q, std)) or (
-            high == last and masses[-1] > fine_enough(ranks, q, std)
-        )
-        open_windows |= unseen or (not narrow and bool(inside.max() > fine_enough(ranks, q, std)))
+        unseen = (low == 0 and masses[0] > fine) or (high == last and masses[-1] > fine)
+        open_windows |= unseen or (not narrow and bool(inside.max() > fine))
         steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
         first, final = ranks.below[max(low - 1, 0)], ranks.below[min(high, last - 1)]
         chosen += [begin, end, *position(ranks, first + (final - first) * np.arange(1, steps) / steps).tolist()]
-        chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
+        chosen += _divided(ranks, masses, q, (low, high), fine / 2.0)
         reach = place.stretch or max(abs(place.center), 1.0)
         with np.errstate(over="ignore"):
             chosen += [edges[0] - reach * far for far in OUTSIDE if low == 0]
@@ -337,8 +334,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
 
 def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
     """The q-quantile, the noise of its rank in rows, and its status."""
-    edges, below, target = ranks.edges, ranks.below, q * ranks.total
-    masses = ranks.masses
+    edges, below, masses, target = ranks.edges, ranks.below, ranks.masses, q * ranks.total
     i = int(np.searchsorted(below, target, side="left"))
     noise = float(ranks.std[max(i - 1, 0) : i + 1].max(initial=0.0))
     if i in (0, len(edges)):
@@ -401,7 +397,9 @@ def close_in(
         empty = frozen([])
         return [EdgeRanks(edges=empty, below=empty, std=empty, total=place.total) for place in places], 0.0
     ask([place.first for place in places], left * FIRST, "first edges")
-    used, last_std = FIRST, _last_std(left * (1 - FIRST - ZOOMS * ZOOM), shares)
+    # The noise of one count of the last round, if all rounds before it are used.
+    used, cost = FIRST, float(left * (1 - FIRST - ZOOMS * ZOOM))
+    last_std = math.sqrt(8.0) * shares.dim / cost if shares.pure else math.sqrt(shares.dim / cost)
     found = ranks()
     for _ in range(ZOOMS):
         cut = [zoom(mine, place, qs, last_std) for mine, place in zip(found, places, strict=True)]
@@ -412,11 +410,6 @@ def close_in(
     last = [last_edges(mine, place, qs, last_std) for mine, place in zip(found, places, strict=True)]
     std = ask(last, left * (1 - used), "last edges")
     return ranks(), std
-
-
-def _last_std(cost: Fraction, shares: Shares) -> float:
-    """Noise of one count of the last round, if all rounds before it are used."""
-    return math.sqrt(8.0) * shares.dim / float(cost) if shares.pure else math.sqrt(shares.dim / float(cost))
 
 
 def check_rank_grids(shares: Shares, left: Fraction, k: int) -> None:
@@ -503,13 +496,8 @@ def quantiles(
         raise InputError("quantiles needs at least one public row: pass x_pub=")
     qs = shares_of_rows(q)
     limits = validation.column_bounds(bounds, rows.dim)
-    run = running.start(
-        "quantiles",
-        rows,
-        budget,
-        draws=draws(rows.dim, len(qs)),
-        **running.asked(ledger, random_state, threads, progress),
-    )
+    asked = running.asked(ledger, random_state, threads, progress)
+    run = running.start("quantiles", rows, budget, draws=draws(rows.dim, len(qs)), **asked)
     shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
     check_rank_grids(shares, run.account.allowance - shares.cells, len(qs))
     _warn_before(shares)

@@ -150,7 +150,7 @@ def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
     return x_priv, column
 
 
-def rows_of_keys(x_priv: Any, keys: Sequence[Keys], x_pub: Any) -> Rows:
+def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
     """Private rows with one column for each list of keys; nothing is read but the form."""
     names = [each.name for each in keys]
     texts = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
@@ -158,9 +158,9 @@ def rows_of_keys(x_priv: Any, keys: Sequence[Keys], x_pub: Any) -> Rows:
     if names == [None] and texts:
         # A source without names has no texts: the reader refuses it.
         columns = TextColumns(None, {"": TextsOrOther(())})
-    rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
-    if x_pub is not None:
-        refuse_shared_memory(x_priv, x_pub, columns=columns)
+    rows = name_argument("x_priv", lambda: private_rows(private, columns=columns))
+    if public is not None:
+        refuse_shared_memory(private, public, columns=columns)
     if rows.dim != len(keys):
         raise InputError(f"name the column by column=: x_priv has {rows.dim} columns")
     return rows
@@ -241,7 +241,6 @@ def _count_unknown(
         (bins,) = released.histograms
         texts = [text_of_words(words) for words in bins.keys.tolist()]
         order = sorted(range(len(texts)), key=lambda place: texts[place])
-        fields = {**run.fields(0), "dim": 1}
         return CountResult(
             by=(column,),
             keys=tuple((texts[place],) for place in order),
@@ -252,7 +251,7 @@ def _count_unknown(
             top=top,
             columns=(column,),
             provenance={"keys": "released"},
-            **fields,
+            **{**run.fields(0), "dim": 1},
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -247,8 +247,4 @@ class Chosen:
 
     index: int
     event: SelectionEvent
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Nothing for the record: the event says all, and what was chosen is in the result."""
-        return {}
+    facts: Mapping[str, Any] = field(default_factory=dict)  # the event says all, and what was chosen is in the result

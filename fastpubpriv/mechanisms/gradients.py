@@ -21,7 +21,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels.gradients import CALL, PerRow, is_compiled, row_gradients
 from fastpubpriv.kernels.rows import rows_sum
-from fastpubpriv.mechanisms.sums import Measurement, Released, sum_grid
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, sum_grid
 from fastpubpriv.privacy import SampledGaussianEvent
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, clip_steps
 from fastpubpriv.release.account import Account
@@ -39,10 +39,12 @@ class Gradient(abc.ABC):
 
     __slots__ = ()
 
+    weights: FloatArray
+
     @property
-    @abc.abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of the gradient."""
+        """Of the gradient: that of its weights."""
+        return tuple(self.weights.shape)
 
     @abc.abstractmethod
     def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
@@ -55,11 +57,6 @@ class LinearGradient(Gradient):
 
     weights: FloatArray
     residual: Callable[..., Any]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `Gradient.shape`."""
-        return tuple(self.weights.shape)
 
     def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
         """See `Gradient.query`."""
@@ -81,26 +78,10 @@ class RowGradient(Gradient):
     weights: FloatArray
     gradient: PerRow
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `Gradient.shape`."""
-        return tuple(self.weights.shape)
-
     def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
         """See `Gradient.query`."""
-        row_map = whole_row_map(self.weights.size, grid, clip_norm)
+        row_map = AffineMap(dim=self.weights.size).on_grid(grid, clip_norm)
         return RowGradientQuery(weights=self.weights, gradient=self.gradient, row_map=row_map)
-
-
-def whole_row_map(size: int, grid: Grid | SampledGrid, clip_norm: float) -> RowMap:
-    """Gradients of `size` numbers, written out, to integers clipped to `clip_norm`."""
-    return RowMap(
-        dim=size,
-        out_dim=size,
-        quant_bound=grid.quant_bound,
-        inv_step=1.0 / grid.step(clip_norm),
-        limit=float(grid.clip_steps),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -54,12 +54,6 @@ def total_of_squares(entries: FloatArray) -> FloatArray:
     return found
 
 
-def all_finite(entries: FloatArray) -> BoolArray:
-    """Which rows have finite entries (k, n) only, (n,)."""
-    found: BoolArray = np.logical_and.reduce(np.isfinite(entries), axis=0)  # no rounding, so any order will do
-    return found
-
-
 # ---- Logarithms of small symmetric matrices to 60 digits, so that their rounding error is far below a grid step ------
 # Doubles would be enough for a well-conditioned matrix; a proof that covers every private data set needs more digits.
 
@@ -175,7 +169,7 @@ class GroupQuery(Query):
             for coordinate in range(dim):
                 if matrix[coordinate, column] != 0.0:
                     mapped[coordinate] += matrix[coordinate, column] * shifted
-        usable = all_finite(mapped)
+        usable = np.asarray(np.isfinite(mapped).all(axis=0))
         mapped[:, ~usable] = 0.0
         done = 0
         while done < len(chunk):
@@ -224,19 +218,16 @@ def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
         trace = total(np.ascontiguousarray(np.diagonal(covariance, axis1=1, axis2=2).T))
         least = covariance - CONDITION_FLOOR * trace[:, None, None] * np.eye(dim)
         sized = (trace > LEAST_TRACE) & (trace < LARGEST_TRACE)
-        valid: BoolArray = (count >= 2 * dim + 2) & sized & positive(least)
+        entries = [[least[:, i, j].copy() for j in range(i + 1)] for i in range(dim)]
+        valid: BoolArray = (count >= 2 * dim + 2) & sized & _positive(entries)
     return valid
 
 
-def positive(matrices: FloatArray) -> BoolArray:
-    """Which symmetric matrices (..., dim, dim) have positive pivots, by one fixed sequence of scalar operations; not for a NaN."""
-    dim = matrices.shape[-1]
-    with np.errstate(all="ignore"):
-        return _positive([[matrices[..., i, j].copy() for j in range(i + 1)] for i in range(dim)])
-
-
 def _positive(entry: list[list[FloatArray]]) -> BoolArray:
-    """As `positive`, from the entries of the lower triangles of many matrices; the entries are overwritten."""
+    """Which symmetric matrices, of these entries in their lower triangles, have positive pivots; not for a NaN.
+
+    By one fixed sequence of scalar operations; the entries are overwritten.
+    """
     dim = len(entry)
     fine: BoolArray = entry[0][0] > 0.0
     for k in range(1, dim):
@@ -297,18 +288,15 @@ def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
 
 def pass_margin(groups: int, epsilon: Fraction, delta: Fraction) -> float:
     """How far above 0.8 the share of agreeing pairs must be for a pass; noise exceeds it with probability e^-epsilon delta / 2."""
-    return _margin_steps(epsilon, delta) / (_pair_scale(groups, epsilon) * groups**2)
+    # P(noise >= t) <= e^(-t / 2^m); the extra steps are for the conversion of the answer to a double.
+    tail = math.log(2.0) + float(epsilon) - math.log(delta)
+    steps = math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE)) + _ROUNDED_STEPS
+    return steps / (_pair_scale(groups, epsilon) * groups**2)
 
 
 def _pair_scale(groups: int, epsilon: Fraction) -> int:
     steps: int = math.floor(epsilon * 2**_TEST_LOG2_SCALE / (2 * groups))
     return max(1, steps)
-
-
-def _margin_steps(epsilon: Fraction, delta: Fraction) -> int:
-    # P(noise >= t) <= e^(-t / 2^m); the extra steps are for the conversion of the answer to a double.
-    tail = math.log(2.0) + float(epsilon) - math.log(delta)
-    return math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE)) + _ROUNDED_STEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -58,11 +58,6 @@ class Partition:
         """Entries of a key."""
         return len(self.columns) + (self.labels is not None)
 
-    @property
-    def simple(self) -> bool:
-        """True where a key is one number."""
-        return self.words == 1
-
     def slots(self, n: int) -> int:
         """A public bound on the occupied bins of n rows, for each level."""
         dyadic = all(rule.dyadic for rule in self.rules) and self.labels is None
@@ -155,15 +150,12 @@ def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, t
     This counts all keys and counts, those of one partition a second time while they are put in order, and for each thread a table
     of each partition. The chunks in memory and the released bins are not counted.
     """
-    table_slots = _least_slots(n) if table_slots is None else table_slots
-    slots = [partition.slots(n) for partition in partitions]
-    held = sum(bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
-    sorting = max(bins.merge_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
+    sizes = [(partition.words, partition.slots(n)) for partition in partitions]
+    held = [bins.key_bytes(words) * most for words, most in sizes]
+    sorting = max(bins.merge_bytes(words) * most for words, most in sizes)
     if any(len(partition.levels) > 1 for partition in partitions):
-        sorting += max(
-            bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True)
-        )
-    return held + sorting + executor.workers * table_memory(partitions, n, table_slots=table_slots)
+        sorting += max(held)
+    return sum(held) + sorting + executor.workers * table_memory(partitions, n, table_slots=table_slots)
 
 
 def table_memory(partitions: Sequence[Partition], n: int, *, table_slots: int | None = None) -> int:
@@ -244,7 +236,7 @@ class BinQuery(Query):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         # A few rows at a time, column after column, so that wide rows are read from memory only once; keys are held for no more.
-        whole = chunk.shape[1] == 1 and all(partition.simple for partition in self.partitions)
+        whole = chunk.shape[1] == 1 and all(partition.words == 1 for partition in self.partitions)
         size = max(1, len(chunk)) if whole else _BLOCK_ROWS
         for begin in range(0, len(chunk), size):
             for partition, (table,) in zip(self.partitions, accumulators, strict=True):
@@ -283,7 +275,7 @@ def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) 
 
 
 def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
-    if partition.simple:
+    if partition.words == 1:
         table.count(chunk[:, partition.columns[0]], partition.rules[0])
         return
     keys = np.empty((len(chunk), partition.words), dtype=np.int64)

@@ -25,7 +25,7 @@ from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, mirror
 from fastpubpriv.privacy import Event, LaplaceEvent
-from fastpubpriv.privacy.calibration import Grid, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import RowMap, RowTree
@@ -152,10 +152,11 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        _check(tuple(range(self.routes.n_labels)), self.routes, self.affines, self.radii)
+        shape = _check(tuple(range(self.routes.n_labels)), self.routes, self.affines, self.radii)
         each = enumerate(zip(self.affines, self.radii, strict=True))
         vectors = [LeafVector(target=leaf, rule=affine, radius=radius) for leaf, (affine, radius) in each]
-        found = LeafVectors(routes=self.routes, vectors=vectors).release(account, rows, executor, name=name, cost=cost)
+        joint = LeafVectors(routes=self.routes, vectors=vectors, shape=shape)
+        found = joint.release(account, rows, executor, name=name, cost=cost)
         std = np.array([answer.noise_std for answer in found.answers])
         value = np.stack([answer.value for answer in found.answers])
         return LeavesReleased(value=value, noise_std=std, event=found.event, spectral_std=std)
@@ -186,7 +187,7 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
         query = partial(
             executor.run, LeafGramQuery(routes=self.routes, maps=maps, targets=targets, triangle=triangle), rows
         )
-        units = _units(grid, self.radii) ** 2
+        units = np.array([grid.step(radius) for radius in self.radii]) ** 2
         std = grid.event.noise_std * units
         if not triangle:
             square = release(account, name=name, query=query, shape=(k, dim, dim), event=grid.event, unit=1.0)
@@ -208,11 +209,6 @@ def routing_cost(routes: RowTree) -> int:
         (split.centers.size + (0 if split.projection is None else split.projection.size) for split in splits), default=0
     )
     return routes.dim + widest // 10
-
-
-def _units(grid: Grid, radii: Sequence[float]) -> FloatArray:
-    """Length of a grid step of each leaf, in data units."""
-    return np.array([grid.step(radius) for radius in radii])
 
 
 def _check(
@@ -307,20 +303,21 @@ class VectorsReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafVectorsQuery(Query):
-    """The integer vectors of the leaves, one after another."""
+    """The integer vectors of the leaves, one after another, as an array of this shape."""
 
     routes: RowTree
     vectors: tuple[LeafVector, ...]
     maps: tuple[RowMap, ...]
+    shape: tuple[int, ...]
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
-        return (np.zeros(sum(vector.length for vector in self.vectors), dtype=np.int64),)
+        return (np.zeros(self.shape, dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """Add each leaf's rows, under its map, to the leaf's part of the accumulator."""
         ends = np.cumsum([vector.length for vector in self.vectors])
-        parts = np.split(accumulators[0], ends[:-1])
+        parts = np.split(accumulators[0].reshape(-1), ends[:-1])
         maps: list[RowMap | None] = [None] * self.routes.n_labels
         totals: list[IntArray | None] = [None] * self.routes.n_labels
         squared = []
@@ -349,10 +346,12 @@ class LeafVectors(Measurement[Fraction, VectorsReleased]):
     """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius.
 
     All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
+    `shape` is that of the answer, one vector after another if it is None.
     """
 
     routes: RowTree
     vectors: Sequence[LeafVector]
+    shape: tuple[int, ...] | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> VectorsReleased:
         """Charge `cost`, run the pass and add noise."""
@@ -372,11 +371,11 @@ class LeafVectors(Measurement[Fraction, VectorsReleased]):
             draws=sum(lengths),
         )
         maps = tuple(vector.affine.on_grid(grid, vector.radius) for vector in self.vectors)
-        query = partial(
-            executor.run, LeafVectorsQuery(routes=self.routes, vectors=tuple(self.vectors), maps=maps), rows
-        )
-        value = release(account, name=name, query=query, shape=(sum(lengths),), event=grid.event, unit=1.0)
-        pieces = np.split(value, np.cumsum(lengths)[:-1])
+        shape = (sum(lengths),) if self.shape is None else self.shape
+        vectors = LeafVectorsQuery(routes=self.routes, vectors=tuple(self.vectors), maps=maps, shape=shape)
+        query = partial(executor.run, vectors, rows)
+        value = release(account, name=name, query=query, shape=shape, event=grid.event, unit=1.0)
+        pieces = np.split(value.reshape(-1), np.cumsum(lengths)[:-1])
         answers = []
         for vector, piece in zip(self.vectors, pieces, strict=True):
             unit = grid.step(vector.radius)

@@ -221,7 +221,7 @@ class RootSets:
         return cls(intervals, expected)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `scheffe.Evaluation.scores`."""
+        """See `Evaluation.scores`."""
         off = np.abs(self.expected - self.intervals.held(rows, executor)[numbered(len(self.expected))])
         np.fill_diagonal(off, 0)
         found: IntArray = off.max(axis=1)
@@ -248,15 +248,6 @@ _DRAW_WORK = 1e10  # multiplications of densities at public draws, some two seco
 _TINY = 2.0**-53
 
 
-def draws_for(hypotheses: Hypotheses) -> int:
-    """Number of public draws from each hypothesis: 1024, or down to 256 for long lists, to save time."""
-    work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
-    for draws in (1024, 512):
-        if draws * work <= _DRAW_WORK:
-            return draws
-    return 256
-
-
 class PublicDraws:
     """Public draws from each hypothesis: one scrambled Sobol sequence for all, so each point has the right law and together they
     fill the space evenly.
@@ -268,7 +259,10 @@ class PublicDraws:
                 f"densities are compared for up to {MOST_DENSITIES} hypotheses, got {hypotheses.size}: pass a shorter "
                 'list, or score="log_ratio"'
             )
-        self.draws = draws = draws_for(hypotheses) if draws is None else draws
+        if draws is None:  # 1024, or down to 256 for long lists, to save time
+            work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
+            draws = next((each for each in (1024, 512) if each * work <= _DRAW_WORK), 256)
+        self.draws = draws
         self.table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
         self._hypotheses = hypotheses
         uniform = sobol_points(hypotheses.dim + 1, (draws - 1).bit_length(), seed=public_seed)[:draws]
@@ -285,9 +279,9 @@ class PublicDraws:
         away = root * self._normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, self._normals)
         return np.ascontiguousarray(self._hypotheses.means[own, picked] + away)
 
-    def each(self, work: Callable[[int, Codes, int], None], *, threads: int | None) -> None:
-        """work(i, codes of all hypotheses, k), in threads, for some of the draws from every hypothesis i: codes[:, :k]."""
-        block = min(self.draws, _BLOCK_DRAWS)
+    def each(self, work: Callable[[int, Codes, int], None], *, block: int, threads: int | None) -> None:
+        """work(i, codes of all hypotheses, k), in threads, for up to `block` draws from every hypothesis i: codes[:, :k]."""
+        block = min(self.draws, block)
         shape = self.table.panels, block, PANEL
         buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
 
@@ -446,16 +440,12 @@ class DensitySets:
         def work(own: int, codes: Codes, taken: int) -> None:
             masses[own] += ahead(codes[:, :taken], own)[:size]
 
-        public.each(work, threads=threads)
+        public.each(work, block=_BLOCK_DRAWS, threads=threads)
         return cls(public.table, masses, public.draws)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `scheffe.Evaluation.scores`."""
-        return self._worst(count_pairs(self.table, rows, executor), rows.n, executor)
-
-    def _worst(self, counts: list[PairCounts], n: int, executor: Executor) -> IntArray:
-        """Scores from the rows in A_ij, i < j, panel by panel."""
-        size = len(self.masses)
+        """See `Evaluation.scores`."""
+        counts, n, size = count_pairs(self.table, rows, executor), rows.n, len(self.masses)
         worst = np.zeros((len(counts), size), dtype=np.int64)
 
         def work(panel: int) -> None:

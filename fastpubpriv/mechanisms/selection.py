@@ -25,7 +25,8 @@ from fastpubpriv.kernels.densities import LARGEST_COUNT
 from fastpubpriv.kernels.gradients import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
 from fastpubpriv.mechanisms.candidates import Chosen, Hypotheses
-from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.cells import CellQuery, CodeQuery
+from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.scores import (
     CELLS,
     MOST_CELL_ROWS,
@@ -147,12 +148,12 @@ class YatracosSets:
                 kernels.pair_counts(codes, taken, panel, counted)
             found[own] += _in_order(counts, size)
 
-        public.each(work, threads=threads)
+        public.each(work, block=public.draws, threads=threads)
 
         return cls(shares(found, public.draws, n), partial(_held_by_codes, table, size))
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `scheffe.Evaluation.scores`."""
+        """See `Evaluation.scores`."""
         held = self.held(rows, executor)
         return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
 
@@ -190,16 +191,11 @@ SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 LAWS = ("auto", *CHOICE_LAWS)
 
 
-def pays_epsilon(account: Account) -> bool:
-    """True where a choice is charged in epsilon, False where in rho."""
-    return not isinstance(account.budget, ZCDP)
-
-
 def law_for(account: Account, law: str = "auto") -> str:
     """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
     if law != "auto":
         return law
-    return "permute_and_flip" if pays_epsilon(account) else "exponential"
+    return "exponential" if isinstance(account.budget, ZCDP) else "permute_and_flip"
 
 
 def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
@@ -276,11 +272,8 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
         """Charge, score and choose."""
         sensitivity = self.evaluation.sensitivity
         event = SelectionEvent(epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law)
-
-        def query() -> IntArray:
-            return -self.evaluation.scores(rows, executor)
-
-        return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
+        index = release_choice(account, name=name, query=lambda: -self.evaluation.scores(rows, executor), event=event)
+        return Chosen(index=index, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -439,41 +432,22 @@ def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
     return best
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BelowQuery(Query):
-    """Rows whose coordinate lies below each edge of a cover, (cuts + 2,).
+def cover_cells(chunk: Any, *, cover: Cover, affine: AffineMap) -> list[IntArray]:
+    """The cell of a cover that the coordinate affine(x) of each row lies in; -1 where it is not finite.
 
-    The coordinate is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in; a row
-    whose coordinate is not finite is in none.
+    It is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in.
     """
+    center = np.zeros(affine.dim) if affine.center is None else affine.center
+    weights = np.zeros(affine.dim) if affine.matrix is None else affine.matrix[0]
+    value = total_times((chunk.astype(np.float64) - center).T, weights)
+    return [np.where(np.isfinite(value), np.searchsorted(cover.edges[1:-1], value, side="right"), -1)]
 
-    cover: Cover
-    affine: AffineMap
 
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.cover.cuts + 1, dtype=np.int64),)
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
-        dim, matrix = self.affine.dim, self.affine.matrix
-        center = np.zeros(dim) if self.affine.center is None else self.affine.center
-        weights = np.zeros(dim) if matrix is None else matrix[0]
-        value = np.zeros(len(chunk))
-        for column in range(dim):
-            value += (chunk[:, column].astype(np.float64) - center[column]) * weights[column]
-        value = value[np.isfinite(value)]
-        cells = np.searchsorted(self.cover.edges[1:-1], value, side="right")
-        accumulators[0][:] += np.bincount(cells, minlength=self.cover.cuts + 1)
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """See `Query.answer`."""
-        return np.concatenate([[0], np.cumsum(accumulators[0])]).astype(np.int64)
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return 8 * self.affine.dim + 64
+def rows_below(rows: Rows, executor: Executor, cover: Cover, affine: AffineMap) -> IntArray:
+    """Rows whose coordinate lies below each edge of a cover, (cuts + 2,)."""
+    codes = partial(cover_cells, cover=cover, affine=affine)
+    query = CodeQuery(cells=(cover.cuts + 1,), scale=1, codes=codes, cost=8 * affine.dim + 64)
+    return np.append(0, np.cumsum(executor.run(query, rows)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -492,8 +466,7 @@ class CoverChoice(Measurement[Fraction, Chosen]):
         event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.cover.size)
 
         def query() -> IntArray:
-            below = executor.run(BelowQuery(cover=self.cover, affine=self.affine), rows)
-            return scores(self.cover, below, rows.n)
+            return scores(self.cover, rows_below(rows, executor, self.cover, self.affine), rows.n)
 
         return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
 

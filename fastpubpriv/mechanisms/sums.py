@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -25,6 +25,8 @@ from fastpubpriv.kernels.tree import Members
 from fastpubpriv.privacy import Event, LaplaceEvent
 from fastpubpriv.privacy.calibration import (
     Grid,
+    LaplaceEvent,
+    SampledGrid,
     cluster_gram_grid,
     cluster_shell_grid,
     cluster_sum_grid,
@@ -112,7 +114,7 @@ class AffineMap:
             limit=limit,
         )
 
-    def on_grid(self, grid: Grid, radius: float) -> RowMap:
+    def on_grid(self, grid: Grid | SampledGrid, radius: float) -> RowMap:
         """Return the map that clips to `radius` on a grid."""
         return self.row_map(
             quant_bound=grid.quant_bound, inv_step=1.0 / grid.step(radius), limit=float(grid.clip_steps)
@@ -146,7 +148,7 @@ class Recorded(Protocol):
         """What was paid for."""
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """Released numbers for the record, in addition to those of the event."""
 
 
@@ -190,6 +192,13 @@ def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
 
+def whole_rows(chunk: Chunk, row_map: RowMap) -> NDArray[np.int32]:
+    """The integer rows of a chunk."""
+    rows = np.empty((len(chunk), row_map.out_dim), dtype=np.int32)
+    kernels.rows_quantise(chunk, row_map, rows)
+    return rows
+
+
 _NUMBERS = 1 << 17  # of the statistics that are held at a time
 
 
@@ -224,12 +233,6 @@ class MappedQuery(Query):
             chunk = self.only(chunk)
         if len(chunk):
             self.count(chunk, accumulators[0])
-
-    def whole(self, chunk: Chunk) -> NDArray[np.int32]:
-        """The integer rows of a chunk."""
-        rows = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
-        kernels.rows_quantise(chunk, self.row_map, rows)
-        return rows
 
     @property
     def row_cost(self) -> int:
@@ -452,7 +455,7 @@ class PartsQuery(SumQuery):
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         belongs = (self.part_of[:, None] == np.arange(self.part_of.max() + 1)).astype(np.float64)
-        rows = self.whole(chunk)
+        rows = whole_rows(chunk, self.row_map)
         # Whole numbers below 2^53, so every product and sum of doubles is exact.
         squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
         norms = np.sqrt(squares).astype(np.int64)
@@ -512,7 +515,7 @@ class SoftGramQuery(MappedQuery):
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
-        for place, mine in enumerate(np.split(self.whole(chunk), self.parts, axis=1)):
+        for place, mine in enumerate(np.split(whole_rows(chunk, self.row_map), self.parts, axis=1)):
             rows = mine[mine.any(axis=1)].astype(np.float64)
             found[place] += (rows.T @ rows).astype(np.int64)
 

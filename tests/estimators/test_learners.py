@@ -249,8 +249,8 @@ def test_recursive_preconditioner_cost_is_approached():
 
 def test_replay_catches_scores_counted_twice(monkeypatch):
     x_priv, x_pub, _ = gaussian(5_000, 50, 1)
-    honest = selection.BelowQuery.answer
-    monkeypatch.setattr(selection.BelowQuery, "answer", lambda *args: 2 * honest(*args))
+    honest = selection.rows_below
+    monkeypatch.setattr(selection, "rows_below", lambda *args: 2 * honest(*args))
     budget = PureDP(1)
 
     run = partial(seeded, x_pub=x_pub, budget=budget, method="hypothesis_selection")

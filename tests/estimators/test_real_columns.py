@@ -12,9 +12,9 @@ from spies import seeded
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.columns import clips, learn, scales
-from fastpubpriv.estimators.columns import clips as tails
 from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.release import transcript as transcripts
+from fastpubpriv.session import allowance_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGETS = [ZCDP(0.05), ApproxDP(0.5, 1e-6), PureDP(1)]
@@ -114,10 +114,7 @@ def test_a_power_of_two_scales_every_output_exactly(budget):
 
 
 def here_allowance(budget, dim):
-    from fastpubpriv.estimators.columns.scales import draws
-    from fastpubpriv.session import allowance_of
-
-    return allowance_of(budget, draws(dim))[1]
+    return allowance_of(budget, scales.draws(dim))[1]
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -178,23 +175,16 @@ def test_without_noise_every_row_is_counted_once(neutral):
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
 @pytest.mark.parametrize(("n", "dim"), [(2000, 1), (20_000, 1), (2000, 4)])
 def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(budget, n, dim):
-    """Against two steps of the paper's method on the same rows."""
-    ours, theirs = [], []
-    for seed in range(160 // dim):
-        rng = np.random.default_rng(seed)
-        rows, public = rng.normal(size=(n, dim)), rng.normal(size=(5, dim))
-        ours.append(mean_of(rows, public, budget, random_state=seed).mean)
-        theirs.append(mean_of(rows, public, budget, variance=1.0, random_state=seed).mean)
-    ratio = np.sqrt(np.mean(np.square(ours)) / np.mean(np.square(theirs)))
-    assert ratio < 1.1 * 1.17  # a tenth, and three deviations of 160 squared errors
+    # A tenth, and three deviations of 160 squared errors.
+    assert error_over_a_known_variance(budget, n, dim, 5, runs=160 // dim) < 1.1 * 1.17
 
 
-def ten_gaussian_columns(budget, n_pub):
-    """Error over that of two steps of the paper's method, which is told the variance, on the same rows."""
+def error_over_a_known_variance(budget, n, dim, n_pub, *, runs):
+    """Error over that of two steps of the paper's method, which is told the variance, on the same rows of Gaussian columns."""
     ours, theirs = [], []
-    for seed in range(24):
+    for seed in range(runs):
         rng = np.random.default_rng(seed)
-        rows, public = rng.normal(size=(2000, 10)), rng.normal(size=(n_pub, 10))
+        rows, public = rng.normal(size=(n, dim)), rng.normal(size=(n_pub, dim))
         ours.append(mean_of(rows, public, budget, random_state=seed).mean)
         theirs.append(mean_of(rows, public, budget, variance=1.0, random_state=seed).mean)
     return np.sqrt(np.mean(np.square(ours)) / np.mean(np.square(theirs)))
@@ -205,13 +195,14 @@ def ten_gaussian_columns(budget, n_pub):
 def test_ten_gaussian_columns_cost_a_fifth_more_than_being_told_their_variance(budget, n_pub):
     """And a tenth more from five public rows on: with one, the cells lie about a row of the tail in some column or other."""
     limit = 1.2 if n_pub == 1 else 1.1
-    assert ten_gaussian_columns(budget, n_pub) < limit * 1.1  # and what 240 squared errors leave open
+    # And what 240 squared errors leave open.
+    assert error_over_a_known_variance(budget, 2000, 10, n_pub, runs=24) < limit * 1.1
 
 
 def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
     """As they were before intervals of many columns reached as far as they may at no price."""
     monkeypatch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
-    assert ten_gaussian_columns(BUDGETS[2], 1) > 1.2 * 1.1
+    assert error_over_a_known_variance(BUDGETS[2], 2000, 10, 1, runs=24) > 1.2 * 1.1
 
 
 def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
@@ -388,10 +379,6 @@ SENTINEL = 9999.0
 RUNS = 40
 
 
-def rare_mean_of(private, public, budget, **options):
-    return seeded(estimate_mean, private, x_pub=public, budget=budget, threads=1, progress=False, **options)
-
-
 # ---- equal public values tell of no deviation -----------------------------------------------------------------------
 RARE = [  # rows, share, value, the usual value, budget, allowed error over that of sampling
     (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5), (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
@@ -405,7 +392,7 @@ def rare_error(n, share, value, usual, budget, public_rows=5):
     errors = []
     for seed in range(RUNS):
         rows = np.where(np.random.default_rng(seed).random((n, 1)) < share, value, usual)
-        result = rare_mean_of(rows, np.full((public_rows, 1), usual), budget, random_state=seed)
+        result = mean_of(rows, np.full((public_rows, 1), usual), budget, random_state=seed)
         errors.append(result.mean[0] - (usual + share * (value - usual)))
     return np.sqrt(np.mean(np.square(errors)) * n / (share * (1.0 - share))) / abs(value - usual)
 
@@ -434,7 +421,7 @@ def with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
         private = rng.normal(50.0, 10.0, size=(n, 1))
         private[rng.random(n) < share] = SENTINEL
         public = rng.normal(50.0, 10.0, size=(1, 1))
-        result = rare_mean_of(private, public, budget, bounds=bounds, random_state=seed)
+        result = mean_of(private, public, budget, bounds=bounds, random_state=seed)
         lower, upper = result.confidence_interval()
         resolved += result.status == ("resolved",)
         held += result.status == ("resolved",) and lower[0] <= (1.0 - share) * 50.0 + share * SENTINEL <= upper[0]
@@ -750,7 +737,7 @@ def test_a_tail_that_would_have_shown_further_out_is_not_heavy():
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
     def side(std):
-        (found,) = tails.sides_of([values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)).each()
+        (found,) = clips.sides_of([values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)).each()
         return found
 
     assert not side(2.0).heavy
@@ -795,7 +782,7 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
     rng, edges = np.random.default_rng(10), scales.edges_of(1)
     last, values = scales.key_of(8.0, 1), np.zeros(len(edges) - 1)
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
-    side = tails.sides_of([values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int))
+    side = clips.sides_of([values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int))
     lower, upper, mass = side.block[:3, 0]
     counted = np.flatnonzero(mass[: side.seen])
     numbers = [rng.uniform(lower[k], upper[k], int(4000 * mass[k])) for k in counted]

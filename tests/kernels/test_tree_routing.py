@@ -336,7 +336,6 @@ def test_only_the_array_itself_is_known():
 
 
 # ---- Sums of the rows that reach each target: the same integers as one target after another, whatever passes before found out.
-EDGES_SQ = np.array([0.5, 2.0, 20.0, 1e4])
 KINDS = (MatrixKind.DIAGONAL, MatrixKind.FULL, MatrixKind.IDENTITY)
 
 

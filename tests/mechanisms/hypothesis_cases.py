@@ -1,9 +1,12 @@
 """Random lists of mixtures, and their distribution functions, for the tests of hypothesis selection."""
 
+from fractions import Fraction
+
 import numpy as np
 from scipy import stats
 
 from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.release import choice_weights
 
 
 def random_list(rng, size, components, dim):
@@ -17,3 +20,12 @@ def random_list(rng, size, components, dim):
 def cdf(listed, index, points):
     parts = zip(listed.weights[index], listed.means[index, :, 0], listed.spreads[index, :, 0], strict=True)
     return sum(w * stats.norm.cdf(points, m, np.sqrt(v)) for w, m, v in parts)
+
+
+def exponential_law(scores, rate):
+    """The probabilities of the exponential mechanism, exactly."""
+    weights = [0] * len(scores)
+    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
+        for index in level.candidates:
+            weights[index] = level.weight
+    return [Fraction(weight, sum(weights)) for weight in weights]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from helpers.errors import raises
-from hypothesis_cases import cdf, random_list
+from hypothesis_cases import cdf, exponential_law, random_list
 from releases import release_choice_of
 from scipy import stats
 from twins import hypotheses as twin
@@ -78,14 +78,6 @@ def permute_and_flip_by_orders(scores, rate):
     return law
 
 
-def exponential_law(scores, rate):
-    weights = [0] * len(scores)
-    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
-        for index in level.candidates:
-            weights[index] = level.weight
-    return [Fraction(w, sum(weights)) for w in weights]
-
-
 LAW = {"exponential": exponential_law, "permute_and_flip": permute_and_flip_law}
 
 
@@ -132,13 +124,19 @@ def check_frequencies(law, draws):
     want = np.array([float(p) for p in LAW[law](scores, Fraction(1))]) * draws
     # False alarm 1e-6; seeds are fixed.
     assert stats.chisquare(counts, want).pvalue > 1e-6
-    # Planted: half the rate, and the other law.
-    for wrong in (LAW[law](scores, Fraction(1, 2)), LAW[LAWS[1 - LAWS.index(law)]](scores, Fraction(1))):
+    # Planted: half and twice the rate, and the other law, which fewer draws do not tell apart.
+    planted = [LAW[law](scores, Fraction(rate, 2)) for rate in (1, 4)]
+    planted += [LAW[LAWS[1 - LAWS.index(law)]](scores, Fraction(1))] * (draws >= 8000)
+    for wrong in planted:
         assert stats.chisquare(counts, np.array([float(p) for p in wrong]) * draws).pvalue < 1e-6
 
 
 def test_choices_follow_permute_and_flip():
     check_frequencies("permute_and_flip", 8000)
+
+
+def test_choices_follow_the_exponential_mechanism():
+    check_frequencies("exponential", 3000)
 
 
 @pytest.mark.statistical

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from helpers.errors import raises
+from hypothesis_cases import exponential_law
 from releases import (
     release_second_moment,
     release_shell_counts,
@@ -318,20 +319,6 @@ def test_soft_grams_are_sums_over_rows(threads):
 HALF = Fraction(1, 2)
 
 
-def weights(scores, rate):
-    """The integer weight of every candidate."""
-    out = [0] * len(scores)
-    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
-        for index in level.candidates:
-            out[index] = level.weight
-    return out
-
-
-def probabilities(scores, rate):
-    whole = weights(scores, rate)
-    return [Fraction(w, sum(whole)) for w in whole]
-
-
 # ---- weights --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rate", [HALF, Fraction(1, 10**6), Fraction(3, 7), Fraction(25)])
 @pytest.mark.parametrize("gap", [1, 2, 5, 77, 400])
@@ -356,8 +343,8 @@ def test_exp_is_bracketed(gap, rate):
 
 @pytest.mark.parametrize("scores", [[0, 0, 0, 0, 0], [5, 1, 3, 3, 0], [-7, 2, 2, 2, 1], [0, 1000, 1, 999, 998]])
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 3), Fraction(8)])
-def test_five_candidates_have_the_exact_probabilities(scores, epsilon):
-    found = probabilities(scores, SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=5).rate)
+def test_five_candidates_have_the_exact_exponential_law(scores, epsilon):
+    found = exponential_law(scores, SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=5).rate)
     with mpmath.workprec(800):
         ideal = [
             mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator * (s - max(scores)) / 2) for s in scores
@@ -385,12 +372,11 @@ def test_every_number_belongs_to_one_candidate():
 
 def worst_ratio(rate, step):
     """Largest probability ratio over all pairs of three scores in 0 ... 3 of which each moves by at most `step`."""
-    cache = {scores: weights(scores, rate) for scores in itertools.product(range(4), repeat=3)}
+    cache = {scores: exponential_law(scores, rate) for scores in itertools.product(range(4), repeat=3)}
     worst = Fraction(0)
     for one, other in itertools.product(cache, repeat=2):
         if max(abs(a - b) for a, b in zip(one, other, strict=True)) <= step:
-            mine, theirs = cache[one], cache[other]
-            worst = max(worst, *(Fraction(a * sum(theirs), b * sum(mine)) for a, b in zip(mine, theirs, strict=True)))
+            worst = max(worst, *(a / b for a, b in zip(cache[one], cache[other], strict=True)))
     return worst
 
 
@@ -423,7 +409,7 @@ IDENTITY = AffineMap(dim=1, matrix=np.ones((1, 1)))
 def scores_of(values, cover=None, weight=1):
     cover = tiny_cover() if cover is None else cover
     rows = private_rows(np.array(values, dtype=np.float64)[:, None])
-    below = Executor(threads=1).run(selection.BelowQuery(cover=cover, affine=IDENTITY), rows)
+    below = selection.rows_below(rows, Executor(threads=1), cover, IDENTITY)
     return selection.scores(cover, weight * below, rows.n)
 
 
@@ -442,8 +428,8 @@ def test_scores_move_by_at_most_one_over_all_neighbours():
                 assert np.abs(scores - other).max() <= 1
         pairs = [((0.0, 0.0, 0.3), (3.0, 0.0, 0.3)), ((-1.1, -1.1, 1.1), (1.1, -1.1, 1.1))]
         for one, other in pairs:
-            mine = probabilities(cache[one], epsilon / 2)
-            for a, b in zip(mine, probabilities(cache[other], epsilon / 2), strict=True):
+            mine = exponential_law(cache[one], epsilon / 2)
+            for a, b in zip(mine, exponential_law(cache[other], epsilon / 2), strict=True):
                 assert mpmath.mpf(a.numerator) / a.denominator <= limit * mpmath.mpf(b.numerator) / b.denominator
 
 
@@ -484,17 +470,6 @@ def test_scores_against_a_direct_count():
 def ask(account, scores, epsilon=1):
     event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=len(scores))
     return release_choice(account, name="choice", query=lambda: np.array(scores, dtype=np.int64), event=event)
-
-
-def test_choices_follow_their_law():
-    scores, draws, counts = [4, 2, 4, 0, 1], 3000, np.zeros(5)
-    for seed in range(draws):
-        counts[ask(accounts.opened(PureDP(2), random_state=seed), scores)] += 1
-    want = np.array([float(p) for p in probabilities(scores, HALF)]) * draws
-    # False alarm 1e-6.
-    assert stats.chisquare(counts, want).pvalue > 1e-6
-    planted = np.array([float(p) for p in probabilities(scores, Fraction(1))]) * draws
-    assert stats.chisquare(counts, planted).pvalue < 1e-6
 
 
 def test_a_choice_is_paid_for():

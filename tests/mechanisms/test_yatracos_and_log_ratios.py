@@ -67,18 +67,21 @@ def test_exact_yatracos_against_a_direct_count(components):
     assert np.abs(np.roll(found, 1) - want).max() > 20
 
 
+def by_draws(listed, rows, draws):
+    """What scores are by the draws and by the rows in every set."""
+    logs, public = logs_of(listed, rows), PublicDraws(listed, draws=draws)
+    first, second = np.array(list(itertools.combinations(range(listed.size), 2))).T
+    drawn = (logs_of(listed, public.of(h)) for h in range(listed.size))
+    masses = np.array([(each[first] > each[second]).mean(axis=1) for each in drawn])
+    return largest(masses, (logs[first] > logs[second]).sum(axis=1), len(rows))
+
+
 @pytest.mark.parametrize("size", [9, 70])
 def test_yatracos_by_draws_against_a_direct_count(size):
     rng = np.random.default_rng(size)
     listed, n, draws = random_list(rng, size, 2, 3), 200, 64
     rows = 2.0 * rng.normal(size=(n, 3))
-    first, second = np.array(list(itertools.combinations(range(size), 2))).T
-    public, masses = PublicDraws(listed, draws=draws), []
-    for h in range(size):
-        logs = logs_of(listed, public.of(h))
-        masses.append((logs[first] > logs[second]).mean(axis=1))
-    logs = logs_of(listed, rows)
-    want = largest(np.array(masses), (logs[first] > logs[second]).sum(axis=1), n)
+    want = by_draws(listed, rows, draws)
     found = YatracosSets.of_densities(listed, n, draws=draws, threads=2).scores(private_rows(rows), ONE)
     # Points whose two log densities are within 1/2048 may be in neither set: one of the rows, or one draw for three rows.
     assert np.abs(found - want).max() <= 4
@@ -134,11 +137,7 @@ def test_full_covariances():
     rng = np.random.default_rng(9)
     listed, rows = full_covariances(rng, 9, 2), 2.0 * rng.normal(size=(300, 2))
     logs = logs_of(listed, rows)
-    first, second = np.array(list(itertools.combinations(range(9), 2))).T
-    public = PublicDraws(listed, draws=64)
-    drawn = [logs_of(listed, public.of(h)) for h in range(9)]
-    masses = np.array([(each[first] > each[second]).mean(axis=1) for each in drawn])
-    want = largest(masses, (logs[first] > logs[second]).sum(axis=1), 300)
+    want = by_draws(listed, rows, 64)
     found = YatracosSets.of_densities(listed, 300, draws=64).scores(private_rows(rows), ONE)
     assert np.abs(found - want).max() <= 6  # a draw stands for five rows
     ratios = LogRatios.prepare(listed, clip=20.0)

@@ -29,7 +29,7 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.histograms import Partition
-from fastpubpriv.mechanisms.selection import BelowQuery, Cover
+from fastpubpriv.mechanisms.selection import Cover, rows_below
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
@@ -167,7 +167,7 @@ def passes_below(dim):
     account.open()
     affine = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=rng.normal(size=(1, dim)))
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
-    yield "one direction", lambda: ALONE.run(BelowQuery(cover=cover, affine=affine), rows)
+    yield "one direction", lambda: rows_below(rows, ALONE, cover, affine)
     fit = em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
     column = column_modes.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})

@@ -45,26 +45,15 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sides:
-    """Masses of cells (lower, upper] of each side, the first `seen` of them from counts, the others from the model of the tail.
+    """Masses of cells (lower, upper] of each side, the first `seen` of them from counts, the others from the model of the tail."""
 
-    Attributes
-    ----------
-    block : (6, sides, cells) float64
-        Lower and upper edges, ascending; rows in a cell; the variance of that number where it was counted; the standard deviation
-        of the guessed numbers, which rise and fall together; the most rows that a guessed cell is believed to hold.
-    lasts : sequence of int or None
-        The last cell of each that stands out, among all cells of a side of the column; None where none does: that side is not
-        `present`, and its numbers mean nothing.
-    parts : int
-        Cells of an octave.
-    heavy, faint : sequence of bool
-        As `Side`.
-    """
-
+    # (6, sides, cells): lower and upper edges, ascending; rows in a cell; the variance of that number where it was counted; the
+    # deviation of the guessed numbers, which rise and fall together; the most rows that a guessed cell is believed to hold.
     block: FloatArray
+    # The last cell of each that stands out; None where none does: that side is not `present`, and its numbers mean nothing.
     lasts: Sequence[int | None]
-    parts: int
-    heavy: Sequence[bool]
+    parts: int  # cells of an octave
+    heavy: Sequence[bool]  # with faint: as of `Side`
     faint: Sequence[bool]
 
     @property
@@ -372,12 +361,6 @@ def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], sha
     return found
 
 
-def believed_risk(excess: FloatArray, variance: FloatArray) -> FloatArray:
-    """Squared error of clipping a side where no cell stands out: none where its counts do not suggest any rows."""
-    suggested = np.maximum(excess, 0.0) ** 2
-    return np.asarray(variance * (suggested / np.maximum(suggested + variance, TINY)))
-
-
 def put_back(excess: float, variance: float) -> float:
     """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein).
 
@@ -425,8 +408,9 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
     present = every.present[:, None]
     excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in every.excess(points))
     seen, risk = np.array([last is not None for last in lasts])[:, None], variance
-    if (present & ~seen).any():
-        risk = np.where(seen.reshape(-1, 2, 1), variance, believed_risk(excess, variance))
+    if (present & ~seen).any():  # where no cell stands out nothing is risked, unless the counts suggest some rows
+        suggested = np.maximum(excess, 0.0) ** 2
+        risk = np.where(seen.reshape(-1, 2, 1), 1.0, suggested / np.maximum(suggested + variance, TINY)) * variance
     points = points.reshape(shape)
     error = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
     error = np.square(error * shares.noise_per_clip)
