@@ -275,12 +275,10 @@ def _result(
     index: int | None,
     status: str,
     left_out: int,
-    score: str = "none",
-    method: str = "none",
-    law: str = "none",
-    epsilon: float = 0.0,
-    slack: float = 0.0,
+    **facts: Any,
 ) -> SelectionResult:
+    """The result; without `facts` nothing was compared."""
+    facts = {"score": "none", "method": "none", "law": "none", "epsilon": 0.0, "slack": 0.0, **facts}
     present = listed.weights[chosen] > 0.0
     spreads = listed.spreads[chosen][present]
     covariances = spreads[:, :, None] * np.eye(listed.dim) if listed.axis_aligned else spreads
@@ -292,12 +290,8 @@ def _result(
         status=status,
         candidates=0 if status == "fallback" else listed.size,
         left_out=left_out,
-        score=score,
-        method=method,
-        law=law,
-        epsilon=epsilon,
-        slack=slack,
         columns=run.rows.columns,
         provenance={"hypotheses": "argument"},
+        **facts,
         **run.fields(0),
     )
