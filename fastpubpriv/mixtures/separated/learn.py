@@ -401,8 +401,6 @@ def _learn_rounds(
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
     with run.paid():
         state, facts = soft_em.learn_rounds(run, public, shape, plan, fits)
-        assert state.noise is not None
-        assert state.counts is not None
         weights = np.maximum(state.at.weights, weight_floor / k)
         learnt = MixtureResult(
             weights=frozen(weights / weights.sum()),
