@@ -657,7 +657,7 @@ METHOD = AxisMethod(
     seconds=em.on_the_line,
     candidates=400,
     shares=SHARES,
-    most_columns=1,
+    one_column=True,
     needs_delta=True,
     least_rows=LEAST_ROWS,
 )

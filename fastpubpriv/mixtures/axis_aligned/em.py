@@ -579,7 +579,7 @@ class AxisMethod(Method[...]):
     candidates: int = 0  # length of the list by default
     shares: tuple[int, ...] = (1,)  # of the rows, by stage; the last stage chooses among the candidates
     held_out_choices: int = 0  # how many answers rows held out choose among; 0 where none are
-    most_columns: int | None = None
+    one_column: bool = False
     choice_only: bool = False  # nothing is released but a choice: of an (epsilon, delta) only epsilon is spent
     refuses_inaccurate: bool = False  # `prepare` refuses where the wanted accuracy is not guaranteed
     details: Callable[[int, ApproxDP], dict[str, float]] | None = None  # of components and budget, for `plan`
