@@ -123,20 +123,18 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
 
 def learn_gaussians(
     run: Run, found: Clustering, public: FloatArray, shape: Shape, *, allowance: Fraction, structure: str
-) -> tuple[leaf_estimates.LeafEstimates, str]:
-    """The Gaussians of the components that were found, and where the range of the first comes from."""
+) -> leaf_estimates.LeafEstimates:
+    """The Gaussians of the components that were found."""
     tree, leaves, failure_prob = found.tree, found.leaves, shape.failure_prob
     if shape.mode == "practical":
         bases = leaf_estimates.leaf_bases(tree, leaves, public)
-        learnt = leaf_estimates.learn_leaf_ladder(
+        return leaf_estimates.learn_leaf_ladder(
             run, tree, leaves, bases, allowance=allowance, structure=structure, kept=found.kept
         )
-        return learnt, bases[0].source
     frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=failure_prob)
-    learnt = leaf_estimates.learn_leaves(
+    return leaf_estimates.learn_leaves(
         run, tree, leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
     )
-    return learnt, frames[0].frame.source
 
 
 def divided(chosen: SearchMethod, shape: Shape, allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
@@ -166,12 +164,11 @@ def put_together(
     leaves: leaf_estimates.LeafEstimates,
     *,
     method: str,
-    source: str,
     weight_floor: float,
     n_pub: int,
     diagnostics: dict[str, Any],
 ) -> MixtureResult:
-    """The result of leaves that have been learnt; `source` says where their ranges come from."""
+    """The result of leaves that have been learnt."""
     return MixtureResult(
         weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
         means=leaves.means,
@@ -195,7 +192,7 @@ def put_together(
             "depth": clustering.depth,
             **diagnostics,
         },
-        provenance={"center": "public rows", "scale": source, "radius": "public rows"},
+        provenance={"center": "public rows", "scale": leaves.source, "radius": "public rows"},
         **run.fields(n_pub),
     )
 
@@ -350,13 +347,12 @@ def _learn_leaves(
     warn_if_hopeless(run, rows.n * shape.min_weight, component_errors(shape, rows.n, pure=pure, allowance=left))
     with run.paid():
         found = searches.find_components(run, public, shape, chosen, search_cost, scaling)
-        leaves, source = learn_gaussians(run, found, public, shape, allowance=left, structure=structure)
+        leaves = learn_gaussians(run, found, public, shape, allowance=left, structure=structure)
         learnt = put_together(
             run,
             found,
             leaves,
             method=chosen.name if practical else f"{chosen.name}, theory",
-            source=source,
             weight_floor=weight_floor,
             n_pub=len(public),
             diagnostics={
@@ -650,7 +646,6 @@ def no_public_baseline(
             found,
             leaves,
             method="no_public_baseline",
-            source=frames[0].frame.source,
             weight_floor=weight_floor,
             n_pub=0,
             diagnostics={"n_components_asked": k, "clustering_share": float(2 * THIRD)},
