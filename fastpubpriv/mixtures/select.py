@@ -14,6 +14,7 @@ from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
+from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, prepare
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
@@ -206,13 +207,13 @@ def select_hypothesis(
     if listed.size == 1:
         return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
     law = selection.law_for(run.account, law)
-    epsilon = selection.epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
+    epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
     if accuracy is not None:
         _warn_few(rows.n, listed.size, accuracy, float(epsilon), failure_prob)
-    method, evaluation = selection.prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
+    method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
     slack = math.inf if score == "log_ratio" else selection.slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
-    choice = selection.HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
+    choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
     with run.paid():
         chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
         return _result(
