@@ -628,11 +628,9 @@ def learn(task: Task) -> Learned:
         },
     )  # fmt: skip
     # Wide cells show no width of anything; the narrowest that are asked for where no scale was found show single values.
-    widest = (
-        math.inf
-        if scales
-        else max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
-    )
+    widest = math.inf
+    if not scales:
+        widest = max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # Cells do not end between rounded values; few rows do not show whether there is a step between values.

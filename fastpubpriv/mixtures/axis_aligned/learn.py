@@ -366,11 +366,9 @@ def learn_axis_aligned_mixture(
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
     held = held_out_of(held_out, chosen)
-    size = (
-        chosen.candidates
-        if candidates is None
-        else validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
-    )
+    size = chosen.candidates
+    if candidates is not None:
+        size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None)
     if accuracy is not None and not chosen.refuses_inaccurate:
         _warn_few(chosen, rows.n, size, held, accuracy, budget, failure_prob)
