@@ -13,7 +13,6 @@ import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
-from fastpubpriv.mixtures.separated import learn as separated
 from fastpubpriv.mixtures.separated import search_state, searches
 from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
