@@ -14,6 +14,7 @@ from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
+from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, prepare
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
@@ -206,13 +207,13 @@ def select_hypothesis(
     if listed.size == 1:
         return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
     law = selection.law_for(run.account, law)
-    epsilon = selection.epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
+    epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
     if accuracy is not None:
         _warn_few(rows.n, listed.size, accuracy, float(epsilon), failure_prob)
-    method, evaluation = selection.prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
+    method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
     slack = math.inf if score == "log_ratio" else selection.slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
-    choice = selection.HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
+    choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
     with run.paid():
         chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
         return _result(
@@ -275,12 +276,10 @@ def _result(
     index: int | None,
     status: str,
     left_out: int,
-    score: str = "none",
-    method: str = "none",
-    law: str = "none",
-    epsilon: float = 0.0,
-    slack: float = 0.0,
+    **facts: Any,
 ) -> SelectionResult:
+    """The result; without `facts` nothing was compared."""
+    facts = {"score": "none", "method": "none", "law": "none", "epsilon": 0.0, "slack": 0.0, **facts}
     present = listed.weights[chosen] > 0.0
     spreads = listed.spreads[chosen][present]
     covariances = spreads[:, :, None] * np.eye(listed.dim) if listed.axis_aligned else spreads
@@ -292,12 +291,8 @@ def _result(
         status=status,
         candidates=0 if status == "fallback" else listed.size,
         left_out=left_out,
-        score=score,
-        method=method,
-        law=law,
-        epsilon=epsilon,
-        slack=slack,
         columns=run.rows.columns,
         provenance={"hypotheses": "argument"},
+        **facts,
         **run.fields(0),
     )

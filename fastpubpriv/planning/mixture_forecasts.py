@@ -53,8 +53,7 @@ def plan_axis_aligned_mixture(
     closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
 
     def chosen_for(n_priv: int, budget: Budget) -> Any:
-        name = chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
-        return AXIS_ALIGNED_METHODS[name]
+        return chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         # With too few rows for the blocks the error is infinite, so that `plan` can solve for rows.

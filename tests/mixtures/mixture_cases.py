@@ -76,11 +76,19 @@ def order_of(result, mixture):
     return linear_sum_assignment(away)[1]
 
 
+def gaussian_errors(mean, covariance, true_mean, factor):
+    """Relative Frobenius error of a covariance, and Mahalanobis error of a mean."""
+    inverse = np.linalg.inv(factor)
+    off = inverse @ covariance @ inverse.T - np.eye(len(inverse))
+    return np.linalg.norm(off), np.linalg.norm(inverse @ (mean - true_mean))
+
+
 def errors_of(result, mixture):
-    """Relative Frobenius error of each covariance, Mahalanobis error of each mean, and error of each weight."""
-    order, covariance, mean = order_of(result, mixture), [], []
-    for j, found in enumerate(order):
-        inverse = np.linalg.inv(mixture.factors[j])
-        covariance.append(np.linalg.norm(inverse @ result.covariances[found] @ inverse.T - np.eye(len(inverse))))
-        mean.append(np.linalg.norm(inverse @ (result.means[found] - mixture.means[j])))
-    return np.array(covariance), np.array(mean), result.weights[order] - mixture.weights
+    """The errors of each covariance and of each mean, and error of each weight."""
+    order = order_of(result, mixture)
+    truths = zip(mixture.means, mixture.factors, strict=True)
+    found = [
+        gaussian_errors(result.means[j], result.covariances[j], *true) for j, true in zip(order, truths, strict=True)
+    ]
+    covariance, mean = np.array(found).T
+    return covariance, mean, result.weights[order] - mixture.weights

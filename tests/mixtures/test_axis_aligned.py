@@ -121,7 +121,8 @@ def error_by_default(dim, draws):
 def test_a_pure_budget_iterates_on_public_rows(dim, monkeypatch):
     """Iterations end many times closer than the best of a list of public fits, in several columns and in one of many rows."""
     assert error_by_default(dim, draws=5) < 0.1
-    monkeypatch.setattr("fastpubpriv.mixtures.axis_aligned.learn.chosen_method", lambda *_, **__: "public_list")
+    listed = list_decoding_method.METHODS["public_list"]
+    monkeypatch.setattr(list_decoding_method, "chosen_method", lambda *_, **__: listed)
     assert error_by_default(dim, draws=1) > 0.15
 
 
@@ -218,7 +219,7 @@ def test_an_order_of_magnitude_without_scales():
 ])  # fmt: skip
 def test_auto_decides_by_public_facts(facts, method):
     dim, n, public, budget = facts
-    assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget) == method
+    assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget).name == method
 
 
 # ---- refusals, before anything is read or paid ----------------------------------------------------------------------

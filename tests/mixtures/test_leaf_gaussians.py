@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
-from mixture_cases import opened
+from mixture_cases import gaussian_errors, opened
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
@@ -53,16 +53,9 @@ class Mixture:
 
     def errors(self, learned):
         """Relative Frobenius error of the covariances and Mahalanobis error of the means."""
-        found = []
-        for mean, covariance, m, c in zip(
-            learned.means, learned.covariances, self.means, self.covariances, strict=True
-        ):
-            inverse = np.linalg.inv(np.linalg.cholesky(c))
-            found.append((
-                np.linalg.norm(inverse @ covariance @ inverse.T - np.eye(self.dim)),
-                np.linalg.norm(inverse @ (mean - m)),
-            ))  # fmt: skip
-        return np.array(found).T
+        truths = zip(self.means, np.linalg.cholesky(self.covariances), strict=True)
+        each = zip(learned.means, learned.covariances, truths, strict=True)
+        return np.array([gaussian_errors(mean, covariance, *true) for mean, covariance, true in each]).T
 
 
 @pytest.fixture(scope="module")

@@ -285,12 +285,6 @@ def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
     return sorted(found)
 
 
-def _heaviest(scale: Scale) -> Scale:
-    """The released cells with the largest counts."""
-    kept = np.sort(np.argsort(-scale.counts, kind="stable")[:_PIECES])
-    return Scale(scale.width, scale.index[kept], scale.counts[kept])
-
-
 def octaves() -> FloatArray:
     """Edges of cells for values of which nothing is known: an order of magnitude is better than nothing."""
     powers = np.ldexp(1.0, np.arange(-40, 61))
@@ -308,7 +302,9 @@ def partition(
     # A scale with very many released cells has no say of its own: the next one, half as fine, is cut by its counts.
     few = [scale for scale in scales if len(scale.index) <= _MANY]
     if scales and not few:
-        few = [_heaviest(max(scales, key=lambda each: each.width))]
+        widest = max(scales, key=lambda each: each.width)
+        kept = np.sort(np.argsort(-widest.counts, kind="stable")[:_PIECES])
+        few = [Scale(widest.width, widest.index[kept], widest.counts[kept])]
     pieces = nested_counts(few)
     if len(pieces) > _PIECES:
         pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[:_PIECES])
@@ -455,21 +451,16 @@ def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixt
     return Mixtures(one.weights, one.means * unit, one.stds * unit)
 
 
-def _in_cells(cells: Cells) -> tuple[Cells, float]:
-    """The same in units of the cells, an exact power of two, so that squares of any scale stay finite."""
-    unit = 2.0 ** math.floor(math.log2(cells.resolution))
-    near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
-    return Cells(np.concatenate([[-np.inf], near, [np.inf]]), cells.counts, cells.noise_std, cells.total), unit
-
-
 def nothing() -> Mixtures:
     """No fit at all."""
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
 def _searched(cells: Cells, components: int, std: float | None) -> tuple[list[Fit], float]:
-    """`_heads` in units of the cells, and that unit; none where the numbers fail."""
-    scaled, unit = _in_cells(cells)
+    """`_heads` in units of the cells, and that unit, a power of two, so that squares stay finite; none where numbers fail."""
+    unit = 2.0 ** math.floor(math.log2(cells.resolution))
+    near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
+    scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
     try:
         with np.errstate(all="ignore"):
             return _heads(scaled, components, None if std is None else std / unit), unit
@@ -531,11 +522,6 @@ LEAST_ROWS = 16
 LEAST_MASS = 0.2718  # of the differences within a Gaussian, in the fullest dyadic bin, wherever the bins lie
 _EXCESS = 2.5  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
-
-
-def draws(n: int) -> int:
-    """A bound on the noise draws of a run with n rows."""
-    return (MOST_SCALES + 1) * n + 2**16
 
 
 def rows_for_distant(components: int, budget: ApproxDP) -> int:
@@ -642,11 +628,9 @@ def learn(task: Task) -> Learned:
         },
     )  # fmt: skip
     # Wide cells show no width of anything; the narrowest that are asked for where no scale was found show single values.
-    widest = (
-        math.inf
-        if scales
-        else max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
-    )
+    widest = math.inf
+    if not scales:
+        widest = max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # Cells do not end between rounded values; few rows do not show whether there is a step between values.
@@ -666,12 +650,12 @@ def counted(run: Run, edges: FloatArray) -> Cells:
 METHOD = AxisMethod(
     name="univariate",
     learn=learn,
-    draws=lambda n, dim, components, known_std: draws(n),
+    draws=lambda n, dim, components, known_std: (MOST_SCALES + 1) * n + 2**16,
     details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
     seconds=em.on_the_line,
     candidates=400,
     shares=SHARES,
-    most_columns=1,
+    one_column=True,
     needs_delta=True,
     least_rows=LEAST_ROWS,
 )

@@ -197,10 +197,9 @@ def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Refined mixtures, how badly each fits, and a factor of the approximate covariance of its parameters.
+    """Refined mixtures, how badly each fits, and a factor (size, p, p) of the approximate covariance of its parameters.
 
-    `spread` is (size, p, p) with spread spread^T that covariance, for p = 3 components (2 without stds) parameters in the order
-    log weights, means in standard deviations, log standard deviations.
+    These are log weights, means in standard deviations and, unless they are fixed, log standard deviations.
     """
 
     mixtures: Mixtures
@@ -208,12 +207,10 @@ class Fit:
     spread: FloatArray
 
 
-def _slopes(
+def _normal_equations(
     mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of the mixtures `rows`: derivatives of expected counts in the parameters of `Fit` (rows, p, cells), the inverse variance of
-    each count, and residuals divided by that variance (rows, cells).
-    """
+) -> tuple[FloatArray, FloatArray]:
+    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `cell_masses`."""
     inside, z = (part[rows] for part in masses)
     shares = mixtures.weights[rows][:, :, None]
     with np.errstate(all="ignore"):
@@ -222,16 +219,10 @@ def _slopes(
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
         blocks.append(-shares * tilted)
+    # Derivatives of expected counts in the parameters of `Fit`, (rows, p, cells).
     expected, slopes = cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
     precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
-    return slopes, precision, precision * (cells.counts - expected)
-
-
-def _normal_equations(
-    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `cell_masses`."""
-    slopes, precision, residuals = _slopes(mixtures, masses, cells, rows, fixed_std)
+    residuals = precision * (cells.counts - expected)
     curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
     gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
     # The log weights matter up to a constant only: pin their weighted sum.
@@ -588,7 +579,7 @@ class AxisMethod(Method[...]):
     candidates: int = 0  # length of the list by default
     shares: tuple[int, ...] = (1,)  # of the rows, by stage; the last stage chooses among the candidates
     held_out_choices: int = 0  # how many answers rows held out choose among; 0 where none are
-    most_columns: int | None = None
+    one_column: bool = False
     choice_only: bool = False  # nothing is released but a choice: of an (epsilon, delta) only epsilon is spent
     refuses_inaccurate: bool = False  # `prepare` refuses where the wanted accuracy is not guaranteed
     details: Callable[[int, ApproxDP], dict[str, float]] | None = None  # of components and budget, for `plan`

@@ -202,7 +202,7 @@ METHODS: Registry[AxisMethod] = Registry(
 )
 
 
-def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget) -> str:
+def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget) -> AxisMethod:
     """The method for "auto", from public facts; raises when a named one lacks public rows, a delta or rows."""
     if method == "auto":
         if not has_public:
@@ -217,23 +217,22 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
             "without public rows places are found by stable histograms, which need a delta: pass "
             "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
         )
-    if chosen.most_columns is not None and dim > chosen.most_columns:
-        most = "one column" if chosen.most_columns == 1 else f"up to {chosen.most_columns} columns"
-        raise InputError(f"method={method!r} is for {most}, got {dim}: pass columns=, or method='anchors'")
+    if chosen.one_column and dim > 1:
+        raise InputError(f"method={method!r} is for one column, got {dim}: pass columns=, or method='anchors'")
     chosen.check(has_public=has_public, budget=budget, n_priv=n_priv)
-    return method
+    return chosen
 
 
-def held_out_of(share: Any, method: str) -> int:
+def held_out_of(share: Any, method: AxisMethod) -> int:
     """Rows in a hundred that are held out."""
     share = validation.nonnegative("held_out", share)
     held = round(100.0 * share) if 0.0 <= share <= 0.5 else -1
     if held < 0 or abs(100.0 * share - held) > 1e-4:
         raise InputError(f"held_out must be a share from 0 to 0.5 in whole hundredths, got {share!r}")
-    if held and not METHODS[method].held_out_choices:
+    if held and not method.held_out_choices:
         able = " or ".join(repr(name) for name, each in METHODS.items() if each.held_out_choices)
         raise InputError(
-            f"held_out is for method={able}, and the method here is {method!r}: leave it out, or pass method={able}"
+            f"held_out is for method={able}, and the method here is {method.name!r}: leave it out, or pass method={able}"
         )
     return held
 
@@ -365,14 +364,11 @@ def learn_axis_aligned_mixture(
         factor = np.diag(factor)
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
-    method = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
-    chosen = METHODS[method]
-    held = held_out_of(held_out, method)
-    size = (
-        chosen.candidates
-        if candidates is None
-        else validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
-    )
+    chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
+    held = held_out_of(held_out, chosen)
+    size = chosen.candidates
+    if candidates is not None:
+        size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None)
     if accuracy is not None and not chosen.refuses_inaccurate:
         _warn_few(chosen, rows.n, size, held, accuracy, budget, failure_prob)

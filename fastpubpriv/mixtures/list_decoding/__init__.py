@@ -19,3 +19,7 @@ __all__ = [
     "decode_means",
     "decode_variances",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -92,6 +92,7 @@ class LeafEstimates:
     # the status is "ok"
     predicted_covariance_errors: FloatArray
     predicted_mean_errors: FloatArray  # (k,)
+    source: str  # where the range of the first leaf comes from
     details: tuple[dict[str, Any], ...] = ()  # what the ladder tells about each leaf
 
     def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
@@ -255,6 +256,7 @@ def learn_leaves(
         mean_noise_std=frozen(out_noise),
         predicted_covariance_errors=frozen(errors[0]),
         predicted_mean_errors=frozen(errors[1]),
+        source=frames[0].frame.source,
     )
 
 
@@ -420,6 +422,7 @@ def learn_leaf_ladder(
         mean_noise_std=frozen([each.mean_noise_std for each in climbed]),
         predicted_covariance_errors=frozen([each.covariance_error for each in climbed]),
         predicted_mean_errors=frozen([each.mean_error for each in climbed]),
+        source=bases[0].source,
         details=tuple(_details(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
     )
 

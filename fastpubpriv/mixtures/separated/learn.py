@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import privacy, validation
 from fastpubpriv import session as running
-from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted
@@ -27,7 +27,6 @@ from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, 
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP
-from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid, gaussian_sum_grid
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -124,20 +123,18 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
 
 def learn_gaussians(
     run: Run, found: Clustering, public: FloatArray, shape: Shape, *, allowance: Fraction, structure: str
-) -> tuple[leaf_estimates.LeafEstimates, str]:
-    """The Gaussians of the components that were found, and where the range of the first comes from."""
+) -> leaf_estimates.LeafEstimates:
+    """The Gaussians of the components that were found."""
     tree, leaves, failure_prob = found.tree, found.leaves, shape.failure_prob
     if shape.mode == "practical":
         bases = leaf_estimates.leaf_bases(tree, leaves, public)
-        learnt = leaf_estimates.learn_leaf_ladder(
+        return leaf_estimates.learn_leaf_ladder(
             run, tree, leaves, bases, allowance=allowance, structure=structure, kept=found.kept
         )
-        return learnt, bases[0].source
     frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=failure_prob)
-    learnt = leaf_estimates.learn_leaves(
+    return leaf_estimates.learn_leaves(
         run, tree, leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
     )
-    return learnt, frames[0].frame.source
 
 
 def divided(chosen: SearchMethod, shape: Shape, allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
@@ -167,12 +164,11 @@ def put_together(
     leaves: leaf_estimates.LeafEstimates,
     *,
     method: str,
-    source: str,
     weight_floor: float,
     n_pub: int,
     diagnostics: dict[str, Any],
 ) -> MixtureResult:
-    """The result of leaves that have been learnt; `source` says where their ranges come from."""
+    """The result of leaves that have been learnt."""
     return MixtureResult(
         weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
         means=leaves.means,
@@ -196,7 +192,7 @@ def put_together(
             "depth": clustering.depth,
             **diagnostics,
         },
-        provenance={"center": "public rows", "scale": source, "radius": "public rows"},
+        provenance={"center": "public rows", "scale": leaves.source, "radius": "public rows"},
         **run.fields(n_pub),
     )
 
@@ -351,13 +347,12 @@ def _learn_leaves(
     warn_if_hopeless(run, rows.n * shape.min_weight, component_errors(shape, rows.n, pure=pure, allowance=left))
     with run.paid():
         found = searches.find_components(run, public, shape, chosen, search_cost, scaling)
-        leaves, source = learn_gaussians(run, found, public, shape, allowance=left, structure=structure)
+        leaves = learn_gaussians(run, found, public, shape, allowance=left, structure=structure)
         learnt = put_together(
             run,
             found,
             leaves,
             method=chosen.name if practical else f"{chosen.name}, theory",
-            source=source,
             weight_floor=weight_floor,
             n_pub=len(public),
             diagnostics={
@@ -393,8 +388,6 @@ def _learn_rounds(
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
     with run.paid():
         state, facts = soft_em.learn_rounds(run, public, shape, plan, fits)
-        assert state.noise is not None
-        assert state.counts is not None
         weights = np.maximum(state.at.weights, weight_floor / k)
         learnt = MixtureResult(
             weights=frozen(weights / weights.sum()),
@@ -619,9 +612,9 @@ def no_public_baseline(
         **running.asked(ledger, random_state, threads, progress),
     )
     share = run.account.allowance * THIRD
-    gaussian_gram_grid(share, rows.dim, rows.n)
-    gaussian_sum_grid(share / ITERATIONS, count, rows.n)
-    gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
+    privacy.gaussian_gram_grid(share, rows.dim, rows.n)
+    privacy.gaussian_sum_grid(share / ITERATIONS, count, rows.n)
+    privacy.gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
     leaf_estimates.check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     expected = rows.n / k
     predicted = lifted_errors(
@@ -653,7 +646,6 @@ def no_public_baseline(
             found,
             leaves,
             method="no_public_baseline",
-            source=frames[0].frame.source,
             weight_floor=weight_floor,
             n_pub=0,
             diagnostics={"n_components_asked": k, "clustering_share": float(2 * THIRD)},

@@ -8,7 +8,7 @@ their responsibilities, all components at the price of one (`mechanisms/notes/so
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -184,8 +184,8 @@ class State:
     at: Parameters
     rounds: int = 0
     labels: RowTree | None = None
-    noise: FloatArray | None = None
-    counts: FloatArray | None = None
+    noise: FloatArray = field(default_factory=lambda: np.zeros(0))
+    counts: FloatArray = field(default_factory=lambda: np.zeros(0))
     count_std: float = 0.0
 
 
@@ -347,8 +347,6 @@ def choose(run: Run, states: list[State], *, name: str) -> State:
 
 def without_noise_correlations(state: State) -> Parameters:
     """Correlations pulled to zero where noise and sampling explain them; free, and only for components that noise leaves clear."""
-    assert state.noise is not None
-    assert state.counts is not None
     at, covariances = state.at, state.at.covariances.copy()
     dim = at.means.shape[1]
     count = dim * (dim - 1) / 2.0
@@ -394,8 +392,6 @@ def learn_rounds(
 
 def component_words(state: State, floor: float, *, guarded: bool) -> tuple[str, ...]:
     """Status of each component before the count."""
-    assert state.noise is not None
-    assert state.counts is not None
     lost = (state.noise > 0.5) | guarded
     words = np.where(
         state.counts < max(floor, 5.0 * state.count_std), "low_count", np.where(lost, "under_resolved", "ok")
