@@ -14,10 +14,9 @@ import pytest
 from click.testing import CliRunner
 from helpers.errors import raises
 
-from fastpubpriv import kernels
 from fastpubpriv.cli import tools
 from fastpubpriv.cli.app import main
-from fastpubpriv.kernels import _cbuf, _cext
+from fastpubpriv.kernels import _cbuf, _cext, _compiled
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 
@@ -61,31 +60,31 @@ def test_only_the_header_of_the_two_compilers_shuffles():
 
 
 def test_a_stale_extension_is_told_at_its_import(monkeypatch):
-    assert kernels.declared() == _cext.lib.FPP_DECLARATION
-    kernels.check_compiled()
+    assert _compiled.declared() == _cext.lib.FPP_DECLARATION
+    _compiled.check_compiled()
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
-    raises(ImportError, "older than its Python part: run `python setup", kernels.check_compiled)
+    raises(ImportError, "older than its Python part: run `python setup", _compiled.check_compiled)
 
 
 def test_the_command_line_says_so_too(monkeypatch):
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
 
-    monkeypatch.setattr(tools.info, "callback", lambda json_path: kernels.check_compiled())
+    monkeypatch.setattr(tools.info, "callback", lambda json_path: _compiled.check_compiled())
     result = CliRunner().invoke(main, ["info"])
     assert "older than its Python part" in result.output
     assert "bug" not in result.output
 
 
 def test_an_extension_without_its_sources_is_not_compared(monkeypatch, tmp_path):
-    monkeypatch.setattr(kernels, "__file__", str(tmp_path / "fastpubpriv" / "kernels" / "__init__.py"))
-    assert kernels.declared() is None
+    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "fastpubpriv" / "kernels" / "_compiled.py"))
+    assert _compiled.declared() is None
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=1))
-    kernels.check_compiled()
+    _compiled.check_compiled()
 
 
 def test_a_missing_extension_says_how_to_make_one(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastpubpriv.kernels._cext", None)
-    raises(ImportError, "missing or cannot be loaded", kernels.check_compiled)
+    raises(ImportError, "missing or cannot be loaded", _compiled.check_compiled)
 
 
 # ---- C structures and the arrays that they point to -----------------------------------------------------------------

@@ -1,0 +1,35 @@
+"""Whether the compiled part is there and belongs to these sources."""
+
+import hashlib
+from pathlib import Path
+
+from fastpubpriv.errors import FastPubPrivError
+
+_COMPILE = "run `python setup.py build_ext --inplace` in the folder of the sources, or install the package again"
+
+
+class CompiledPartError(FastPubPrivError, ImportError):
+    """The compiled part is missing, or was made from other sources."""
+
+
+def declared() -> int | None:
+    """The number of the declaration beside the package, as `csrc/build_ffi.py` makes it; None where only the package is."""
+    try:
+        header = Path(__file__).resolve().parents[2].joinpath("csrc", "fpp.h").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = header.partition("/* cdef begins */")[2].partition("/* cdef ends */")[0]
+    return int(hashlib.sha256(found.encode()).hexdigest()[:15], 16)
+
+
+def check_compiled() -> None:
+    """Refuse a compiled part that is missing or was made from another `fpp.h`: calls would have wrong arguments."""
+    try:
+        from fastpubpriv.kernels._cext import lib
+    except ImportError as error:
+        raise CompiledPartError(
+            f"the compiled part of fastpubpriv is missing or cannot be loaded ({error}): {_COMPILE}"
+        ) from error
+    made_from, wanted = getattr(lib, "FPP_DECLARATION", None), declared()
+    if wanted is not None and made_from != wanted:
+        raise CompiledPartError(f"the compiled part of fastpubpriv is older than its Python part: {_COMPILE}")
