@@ -6,8 +6,14 @@ import resource
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from helpers.errors import raises
+from scipy import stats
+from scipy.stats import qmc
+
+from fastpubpriv import public_draws, warmup
+from fastpubpriv.errors import InputError
 
 SLOW = (
     "numba", "llvmlite", "scipy.stats", "scipy.optimize", "pyarrow", "pandas", "polars", "matplotlib", "rich",
@@ -47,10 +53,14 @@ NEEDED = {"local": ["scipy.optimize"]}
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_first_call_imports_nothing_that_it_does_not_need(name):
-    code = f"{PREPARED}\n{CALLS[name]}\nprint(sorted(set({SLOW!r}) & set(sys.modules)))"
+    said = printed(f"{PREPARED}\n{CALLS[name]}\nprint(sorted(set({SLOW!r}) & set(sys.modules)))")
+    assert said == str(NEEDED.get(name, []))
+
+
+def printed(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == str(NEEDED.get(name, []))
+    return done.stdout.strip()
 
 
 WARM = """
@@ -73,9 +83,7 @@ print(sorted({name.partition(".")[0] for name in set(sys.modules) - before} & {"
 
 
 def test_after_a_warm_up_first_calls_import_nothing():
-    done = subprocess.run([sys.executable, "-c", PREPARED + WARM], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+    assert printed(PREPARED + WARM) == "[]"
 
 
 def test_windows_is_refused_in_one_sentence():
@@ -85,56 +93,37 @@ def test_windows_is_refused_in_one_sentence():
 
 
 def test_a_warm_up_refuses_what_is_no_loss():
-    from fastpubpriv import warmup
-    from fastpubpriv.errors import InputError
-
     for wrong in ("hubert", 3, None):
         raises(InputError, "warmup takes names of losses", warmup, wrong)
 
 
 def test_quantiles_have_the_bits_of_scipy():
-    import numpy as np
-    from scipy import stats
-
-    from fastpubpriv import public_draws as quantiles
-
     rng = np.random.default_rng(0)
     probabilities = [*rng.random(200), *10.0 ** -rng.uniform(1, 15, 100)]
     for p in map(float, probabilities):
-        assert quantiles.normal_quantile(p) == stats.norm.ppf(p)
+        assert public_draws.normal_quantile(p) == stats.norm.ppf(p)
         for freedom in (1, 2, 7, 300):
-            assert quantiles.chi2_quantile(p, freedom) == stats.chi2.ppf(p, freedom)
-            assert quantiles.chi2_upper_quantile(p, freedom) == stats.chi2.isf(p, freedom)
-            assert quantiles.t_quantile(p, freedom) == stats.t.ppf(p, freedom)
-            assert quantiles.f_quantile(p, freedom, 9) == stats.f.ppf(p, freedom, 9)
-            assert quantiles.beta_quantile(p, freedom, 9) == stats.beta.ppf(p, freedom, 9)
-    many = quantiles.chi2_quantiles(np.array(probabilities), 4.0)
+            assert public_draws.chi2_quantile(p, freedom) == stats.chi2.ppf(p, freedom)
+            assert public_draws.chi2_upper_quantile(p, freedom) == stats.chi2.isf(p, freedom)
+            assert public_draws.t_quantile(p, freedom) == stats.t.ppf(p, freedom)
+            assert public_draws.f_quantile(p, freedom, 9) == stats.f.ppf(p, freedom, 9)
+            assert public_draws.beta_quantile(p, freedom, 9) == stats.beta.ppf(p, freedom, 9)
+    many = public_draws.chi2_quantiles(np.array(probabilities), 4.0)
     assert np.array_equal(many, stats.chi2.ppf(probabilities, 4.0))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 17, 26, 27])
 def test_public_points_have_the_bits_of_scipy(dim):
-    import numpy as np
-    from scipy.stats import qmc
-
-    from fastpubpriv.public_draws import sobol_points
-
     for log2_count in (0, 1, 9):
         for seed in (None, 0, 77):
             theirs = qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
-            ours = sobol_points(dim, log2_count, seed=seed)
+            ours = public_draws.sobol_points(dim, log2_count, seed=seed)
             assert ours.dtype == theirs.dtype
             assert np.array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("random_state", [None, 5, "generator"])
 def test_public_draws_have_the_bits_of_scipy(random_state):
-    import numpy as np
-    from scipy import stats
-
-    from fastpubpriv import public_draws
-    from fastpubpriv.errors import InputError
-
     def state():
         return np.random.default_rng(3) if random_state == "generator" else random_state
 
