@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-import fastpubpriv
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import geometry
 from fastpubpriv.kernels.gradients import prepare
@@ -56,7 +55,7 @@ def warmup(*losses: str | Loss) -> None:
     for each in losses:
         if not isinstance(each, Loss) and not (isinstance(each, str) and each in LOSSES):
             raise InputError(f"warmup takes names of losses and Loss values: pass one of {sorted(LOSSES)}, or a Loss")
-    for name in (*fastpubpriv._HOMES.values(), *_LATE):
+    for name in (*import_module("fastpubpriv")._HOMES.values(), *_LATE):
         import_module(name)
     geometry.prepare()
     for each in losses:

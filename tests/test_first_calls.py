@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from scipy import stats
+from scipy.stats import qmc
 
 from fastpubpriv import public_draws, warmup
 from fastpubpriv.errors import InputError
@@ -52,10 +53,14 @@ NEEDED = {"local": ["scipy.optimize"]}
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_first_call_imports_nothing_that_it_does_not_need(name):
-    code = f"{PREPARED}\n{CALLS[name]}\nprint(sorted(set({SLOW!r}) & set(sys.modules)))"
+    said = printed(f"{PREPARED}\n{CALLS[name]}\nprint(sorted(set({SLOW!r}) & set(sys.modules)))")
+    assert said == str(NEEDED.get(name, []))
+
+
+def printed(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == str(NEEDED.get(name, []))
+    return done.stdout.strip()
 
 
 WARM = """
@@ -78,9 +83,7 @@ print(sorted({name.partition(".")[0] for name in set(sys.modules) - before} & {"
 
 
 def test_after_a_warm_up_first_calls_import_nothing():
-    done = subprocess.run([sys.executable, "-c", PREPARED + WARM], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+    assert printed(PREPARED + WARM) == "[]"
 
 
 def test_windows_is_refused_in_one_sentence():
@@ -113,7 +116,7 @@ def test_quantiles_have_the_bits_of_scipy():
 def test_public_points_have_the_bits_of_scipy(dim):
     for log2_count in (0, 1, 9):
         for seed in (None, 0, 77):
-            theirs = stats.qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
+            theirs = qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
             ours = public_draws.sobol_points(dim, log2_count, seed=seed)
             assert ours.dtype == theirs.dtype
             assert np.array_equal(ours, theirs)

@@ -12,6 +12,7 @@ import pytest
 from clocks import PATIENCE
 from fixed_keys import escapes, keys_from, unfounded
 from helpers.errors import raises
+from helpers.forks import answer_of_child
 from hypothesis import settings
 from key_stream import NAME_OF_STREAM, KeyStream
 
@@ -87,21 +88,12 @@ def test_spawned_processes_too(request):
 def test_forked_children_get_keys_of_their_own():
     """As with the operating system's, but the same ones in every run."""
 
-    def forked():
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(write_end, key_source(None).fresh())
-            os._exit(0)
-        os.close(write_end)
-        with os.fdopen(read_end, "rb") as pipe:
-            key = pipe.read()
-        os.waitpid(child, 0)
-        return key
+    def fresh():
+        return key_source(None).fresh()
 
     def family():
         with keys_from(KeyStream("a family")):
-            return [forked(), key_source(None).fresh(), forked(), key_source(None).fresh()]
+            return [answer_of_child(fresh), fresh(), answer_of_child(fresh), fresh()]
 
     keys = family()
     assert keys == family()

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.forks import answer_of_child
 from helpers.own_thread import at_once
 
 from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
@@ -104,20 +105,7 @@ def test_threads_get_distinct_keys(make):
 def test_forked_children_get_different_keys():
     source = key_source(None)
     source.fresh()
-
-    def key_of_child():
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(write_end, source.fresh())
-            os._exit(0)
-        os.close(write_end)
-        with os.fdopen(read_end, "rb") as pipe:
-            key = pipe.read()
-        assert os.waitpid(child, 0)[1] == 0
-        return key
-
-    keys = {key_of_child(), key_of_child(), source.fresh()}
+    keys = {answer_of_child(source.fresh), answer_of_child(source.fresh), source.fresh()}
     assert len(keys) == 3
     assert {len(key) for key in keys} == {KEY_BYTES}
 

@@ -180,6 +180,23 @@ MOST_REPORTS = 1 << 30
 _MOST_REFUSED = (1 << 63) - 1
 
 
+def sealed(magic: bytes, version: int, *parts: bytes) -> bytes:
+    """Parts as bytes that say what they are, with a digest at the end."""
+    body = b"".join([magic, version.to_bytes(4, "little"), *parts])
+    return body + hashlib.sha256(body).digest()
+
+
+def unsealed(data: Any, magic: bytes, version: int, what: str, these: str) -> bytes | None:
+    """What `sealed` wrote but for its digest; None where that is wrong, InputError for no bytes and for another version."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InputError(f"{what} read from bytes, got {type(data).__name__}")
+    data = bytes(data)
+    if len(data) >= 8 and data.startswith(magic) and int.from_bytes(data[4:8], "little") != version:
+        raise InputError(f"{these} another version than {version}: update whichever side is older")
+    body = data[:-32]
+    return body if body.startswith(magic) and hashlib.sha256(body).digest() == data[-32:] else None
+
+
 @dataclass(frozen=True, slots=True)
 class ReportSum(Query):
     """The pass over reports: their count, the sum of their vectors, and that of the squares of each coordinate, as integers.
@@ -428,34 +445,17 @@ class Aggregator:
         """The sums, and the hashed names of users if they are kept, as bytes."""
         state = self._state
         numbers = [state.count, int(state.private), state.refused, self.reports_per_user or 0]
-        body = b"".join(
-            [
-                _MAGIC,
-                _VERSION.to_bytes(4, "little"),
-                _name(self.randomizer),
-                np.array(numbers, dtype="<i8").tobytes(),
-                state.sums.astype("<i8").tobytes(),
-                state.squares.astype("<i8").tobytes(),
-                b"" if state.users is None else state.users.to_bytes(),
-            ]
-        )
-        return body + hashlib.sha256(body).digest()
+        parts = [np.array(part, dtype="<i8").tobytes() for part in (numbers, state.sums, state.squares)]
+        users = b"" if state.users is None else state.users.to_bytes()
+        return sealed(_MAGIC, _VERSION, _name(self.randomizer), *parts, users)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
         """Read what `to_bytes` wrote, for the same randomizer; InputError for anything else."""
         dim = cls(randomizer).randomizer.dim
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InputError(f"an Aggregator is read from bytes, got {type(data).__name__}")
-        data = bytes(data)
-        if len(data) >= 8 and data.startswith(_MAGIC) and int.from_bytes(data[4:8], "little") != _VERSION:
-            raise InputError(f"this Aggregator has another version than {_VERSION}: update whichever side is older")
-        body, end = data[:-32], _START + 32 + 16 * dim
-        if (
-            len(body) < end
-            or not data.startswith(_MAGIC + _VERSION.to_bytes(4, "little") + _name(randomizer))
-            or hashlib.sha256(body).digest() != data[-32:]
-        ):
+        body = unsealed(data, _MAGIC, _VERSION, "an Aggregator is", "this Aggregator has")
+        end = _START + 32 + 16 * dim
+        if body is None or len(body) < end or body[8:_START] != _name(randomizer):
             raise InputError(
                 "these bytes are not an Aggregator of this randomizer: cut short, changed, foreign or of another one"
             )

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import report_codes
-from fastpubpriv.local.aggregate import NAME_BYTES, Aggregator, Users, hashed_names
+from fastpubpriv.local.aggregate import NAME_BYTES, Aggregator, Users, hashed_names, sealed, unsealed
 from fastpubpriv.local.randomizers import Randomizer, Reports, payload_form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.sources import private_rows
@@ -208,19 +208,14 @@ class Collector:
     def to_bytes(self) -> bytes:
         """The sums, and digests of the batches in them."""
         total, seen = (part.to_bytes() for part in self._state)
-        body = b"".join([_MAGIC, _VERSION.to_bytes(4, "little"), len(total).to_bytes(8, "little"), total, seen])
-        return body + hashlib.sha256(body).digest()
+        return sealed(_MAGIC, _VERSION, len(total).to_bytes(8, "little"), total, seen)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
         """Read what `to_bytes` wrote, for the same randomizer; InputError for anything else."""
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InputError(f"the sums of a server are read from bytes, got {type(data).__name__}")
-        data = bytes(data)
-        body, size = data[:-32], int.from_bytes(data[8:16], "little")
-        if data[:4] == _MAGIC and len(data) >= 8 and int.from_bytes(data[4:8], "little") != _VERSION:
-            raise InputError(f"these sums have another version than {_VERSION}: update whichever side is older")
-        if len(data) < 48 or data[:4] != _MAGIC or hashlib.sha256(body).digest() != data[-32:] or size > len(body) - 16:
+        body = unsealed(data, _MAGIC, _VERSION, "the sums of a server are", "these sums have")
+        size = int.from_bytes(body[8:16], "little") if body else 0
+        if body is None or len(body) < 16 or size > len(body) - 16:
             raise InputError("these bytes are not the sums of a server: cut short, changed or foreign")
         total = Aggregator.from_bytes(body[16 : 16 + size], randomizer=randomizer)
         found = cls(randomizer, reports_per_user=total.reports_per_user)

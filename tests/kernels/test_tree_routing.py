@@ -283,6 +283,14 @@ def grown(rng, row_tree):
     return RowTree(row_tree.dim, splits, [index for index, split in enumerate(splits) if split is None])
 
 
+def same_groups(chunk, watched, fresh):
+    found, begins = grouped_rows(chunk, watched)
+    found = found.copy()
+    expected, its_begins = grouped_rows(chunk, fresh)
+    assert begins == its_begins
+    assert found[: begins[-1]].tobytes() == expected[: begins[-1]].tobytes()
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
     """A tree that grows, a split that is taken back, one node or all leaves, any chunks: the rows of each label are the same."""
@@ -298,19 +306,14 @@ def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
         later = grown(rng, tree)
         if (
             turn % 4 != 1
-        ):  # else taken back: the next turn splits another leaf, or this one in another way, under the same ids
+        ):  # else taken back: the next turn splits another leaf, or this one otherwise, under the same ids
             tree = later
         for targets in (later.targets, [int(rng.choice(later.targets))]):
             watched, fresh = (RowTree(5, later.splits, targets) for _ in range(2))
             kept.watch(watched)
             routed.clear()
             for begin in range(0, 30_000, 7_001 + turn):
-                chunk = base[begin : begin + 7_001 + turn]
-                found, begins = grouped_rows(chunk, watched)
-                found = found.copy()
-                expected, its_begins = grouped_rows(chunk, fresh)
-                assert begins == its_begins
-                assert found[: begins[-1]].tobytes() == expected[: begins[-1]].tobytes()
+                same_groups(base[begin : begin + 7_001 + turn], watched, fresh)
             assert not any(each is watched for each in routed)  # single splits alone
 
 
@@ -323,11 +326,7 @@ def test_only_the_array_itself_is_known():
     other = rng.standard_normal((20_000, 3))
     fresh = RowTree(3, row_tree.splits, row_tree.targets)
     for chunk in (other, base[::2], base[:, ::-1].copy(), base.astype(np.float32), other[:0], base[100:101]):
-        found, begins = grouped_rows(chunk, row_tree)
-        found = found.copy()
-        expected, its_begins = grouped_rows(chunk, fresh)
-        assert begins == its_begins
-        assert found[: begins[-1]].tobytes() == expected[: begins[-1]].tobytes()
+        same_groups(chunk, row_tree, fresh)
     # A tree that was watched before others grew goes the whole way.
     kept.watch(grown(rng, row_tree))
     assert np.array_equal(np.diff(grouped_rows(base, row_tree)[1]), np.diff(grouped_rows(base, fresh)[1]))

@@ -227,24 +227,20 @@ def test_univariate_table(tmp_path, monkeypatch):
     for name, value in {"SIZES": (3000,), "EPSILONS": (1.0, 4.0), "FIXED_ROWS": 3000}.items():
         monkeypatch.setattr(univariate_mixtures, name, value)
     report = EXPERIMENTS["c-univariate"].run(tmp_path, runs=2, threads=1, progress=False)
-    text = report.csv.read_text(encoding="utf-8")
-    assert text.startswith("# ")
-    rows = [line for line in text.splitlines() if not line.startswith("#")]
-    assert rows[0].startswith("case,n_priv,epsilon,runs,median")
-    assert len(rows) == 1 + 2 * (len(CASES) + 3)
+    rows = read(report.csv)
+    assert report.csv.read_text(encoding="utf-8").startswith("# ")
+    assert len(rows) == 2 * (len(CASES) + 3)
     assert report.png.read_bytes().startswith(b"\x89PNG")
-    medians = {tuple(row.split(",")[:3]): float(row.rsplit(",", 4)[1]) for row in rows[1:] if "means" not in row}
+    medians = {(row["case"], row["n_priv"], row["epsilon"]): float(row["median"]) for row in rows}
     assert 0.0 < medians["two", "3000", "1"] < 0.1
 
 
 def test_public_table(tmp_path, monkeypatch):
     monkeypatch.setattr(public_mixtures, "PLACES", (public_mixtures.PLACES[0], public_mixtures.PLACES[6]))
     report = EXPERIMENTS["c-public"].run(tmp_path, runs=2, threads=1, progress=False)
-    rows = [line for line in report.csv.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    assert len(rows) == 3
-    for row in rows[1:]:
-        cells = row.split(",")
-        assert float(cells[6]) < float(cells[7])  # better than the public rows alone
+    rows = read(report.csv)
+    assert len(rows) == 2
+    assert all(float(row["median"]) < float(row["public_alone"]) for row in rows)
     assert report.png.read_bytes().startswith(b"\x89PNG")
 
 

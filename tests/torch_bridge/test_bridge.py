@@ -13,8 +13,9 @@ from fastpubpriv.errors import BudgetError, InputError, ReplayError, SeededNoise
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
 
-from fastpubpriv.torch import make_semi_private, training  # noqa: E402
-from fastpubpriv.torch.rows import RowGradients, Table  # noqa: E402
+from fastpubpriv.torch import make_semi_private  # noqa: E402
+from fastpubpriv.torch import training as module  # noqa: E402
+from fastpubpriv.torch.training import RowGradients, Table  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:opacus"
@@ -133,7 +134,6 @@ def test_replay_reaches_the_promise_and_a_fault_is_caught(monkeypatch):
     first, second = (torch.column_stack(pair).numpy() for pair in ((x, y), (other_x, other_y)))
     report = fpp.auditing.record_replay(train, first, second, budget=BUDGET)
     assert report.pair_cost <= report.declared_cost
-    from fastpubpriv.torch import rows as module
 
     def twice(chunk, row_map, sums):
         rows_sum(chunk, row_map, sums)
@@ -253,6 +253,6 @@ def test_other_budgets_are_refused():
 
 def test_the_examples_of_the_reference_run():
     """The book shows them and is built without PyTorch."""
-    tests = [test for test in doctest.DocTestFinder().find(training) if test.examples]
+    tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
     assert {test.name.rpartition(".")[2] for test in tests} == {"make_semi_private", "SemiPrivateTraining"}
     assert [test.name for test in tests if doctest.DocTestRunner().run(test).failed] == []

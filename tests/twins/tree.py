@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.row_maps import RowMap, RowTree, Split
 from twins import rows
+
+Maps = Sequence[RowMap | None]
+Totals = Sequence[IntArray | None]
 
 
 def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[np.int32]) -> None:
@@ -61,32 +64,30 @@ def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) ->
         counts[label] += len(members)
 
 
-def leaf_sums(
-    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Sequence[RowMap | None], sums: Sequence[IntArray | None]
-) -> None:
-    for members, row_map, found in zip(_members(chunk, row_tree), maps, sums, strict=True):
-        if row_map is not None and found is not None:
-            rows.rows_sum(members, row_map, found)
+def leaf_sums(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, sums: Totals) -> None:
+    for members, row_map, total in _taking(chunk, row_tree, maps, sums):
+        rows.rows_sum(members, row_map, total)
 
 
-def leaf_grams(
-    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Sequence[RowMap | None], grams: Sequence[IntArray | None]
-) -> None:
-    for members, row_map, found in zip(_members(chunk, row_tree), maps, grams, strict=True):
-        if row_map is not None and found is not None:
-            rows.rows_gram(members, row_map, found)
+def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: Totals) -> None:
+    for members, row_map, total in _taking(chunk, row_tree, maps, grams):
+        rows.rows_gram(members, row_map, total)
 
 
 def leaf_shell_counts(
-    chunk: npt.NDArray[Any],
-    row_tree: RowTree,
-    maps: Sequence[RowMap | None],
-    edges_sq: FloatArray,
-    counts: Sequence[IntArray | None],
+    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, edges_sq: FloatArray, counts: Totals
 ) -> None:
-    for members, row_map, found in zip(_members(chunk, row_tree), maps, counts, strict=True):
-        if row_map is not None and found is not None:
-            rows.rows_shell_counts(members, row_map, edges_sq, found)
+    for members, row_map, total in _taking(chunk, row_tree, maps, counts):
+        rows.rows_shell_counts(members, row_map, edges_sq, total)
+
+
+def _taking(
+    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, totals: Totals
+) -> Iterator[tuple[Any, RowMap, Any]]:
+    """Rows, map and total of each target that has both."""
+    for members, row_map, total in zip(_members(chunk, row_tree), maps, totals, strict=True):
+        if row_map is not None and total is not None:
+            yield members, row_map, total
 
 
 def _members(chunk: npt.NDArray[Any], row_tree: RowTree) -> list[npt.NDArray[Any]]:

@@ -1,0 +1,17 @@
+"""Forked children that answer with a few bytes."""
+
+import os
+
+
+def answer_of_child(work):
+    """The bytes that work() gives in a forked child."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write_end, work())
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        answer = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return answer
