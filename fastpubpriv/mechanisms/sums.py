@@ -25,7 +25,6 @@ from fastpubpriv.kernels.tree import Members
 from fastpubpriv.privacy import Event, LaplaceEvent
 from fastpubpriv.privacy.calibration import (
     Grid,
-    LaplaceEvent,
     SampledGrid,
     cluster_gram_grid,
     cluster_shell_grid,

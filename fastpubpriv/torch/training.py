@@ -15,7 +15,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.rows import rows_sum
-from fastpubpriv.mechanisms.gradients import Gradient, SampledGradientSum, whole_row_map
+from fastpubpriv.mechanisms.gradients import Gradient, SampledGradientSum
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.privacy.events import SampledGaussianEvent
@@ -426,7 +427,8 @@ class ModuleGradient(Gradient):
 
     def query(self, grid: Any, clip_norm: float) -> Query:
         """See `Gradient.query`."""
-        return ModuleGradientQuery(self.rows_of, self.table, whole_row_map(self.rows_of.size, grid, clip_norm))
+        row_map = AffineMap(dim=self.rows_of.size).on_grid(grid, clip_norm)
+        return ModuleGradientQuery(self.rows_of, self.table, row_map)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

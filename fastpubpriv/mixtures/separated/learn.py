@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import privacy, validation
 from fastpubpriv import session as running
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted
@@ -26,7 +26,7 @@ from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searche
 from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
-from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP
+from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -612,9 +612,9 @@ def no_public_baseline(
         **running.asked(ledger, random_state, threads, progress),
     )
     share = run.account.allowance * THIRD
-    privacy.gaussian_gram_grid(share, rows.dim, rows.n)
-    privacy.gaussian_sum_grid(share / ITERATIONS, count, rows.n)
-    privacy.gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
+    calibration.gaussian_gram_grid(share, rows.dim, rows.n)
+    calibration.gaussian_sum_grid(share / ITERATIONS, count, rows.n)
+    calibration.gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
     leaf_estimates.check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     expected = rows.n / k
     predicted = lifted_errors(
