@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,19 +91,15 @@ class Parts:
         group_event(self.squares, 1, shares.dim, shares.n, pure=shares.pure)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SquaredDistance:
-    """Squared distance of the numbers of a row from `center`, in units of `reach`, at most 1; NaN for what is not finite."""
+def squared_distance(chunk: Any, *, center: FloatArray, reach: FloatArray) -> Any:
+    """Squared distance of the numbers of rows from `center`, in units of `reach`, at most 1; NaN for what is not finite.
 
-    center: FloatArray
-    reach: FloatArray
-
-    def __call__(self, chunk: Any) -> Any:
-        """Each number by itself."""
-        with np.errstate(all="ignore"):
-            values = chunk.astype(np.float64, copy=False)
-            far = np.minimum(np.abs(values - self.center) / self.reach, 1.0)
-            return np.where(np.isfinite(values), far * far, np.nan)
+    Each number by itself.
+    """
+    with np.errstate(all="ignore"):
+        values = chunk.astype(np.float64, copy=False)
+        far = np.minimum(np.abs(values - center) / reach, 1.0)
+        return np.where(np.isfinite(values), far * far, np.nan)
 
 
 def one_group(chunk: Any) -> list[IntArray]:
@@ -147,7 +144,8 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
     found = [reach_of(*each, event.noise_std / bound / 2.0) for each in zip(lines, columns, rel, strict=True)]
     reach, back, back_std, fourth, tail = np.array(found).T
     absolute = np.array([float(line.absolute(each)) for line, each in zip(lines, reach, strict=True)])
-    squares = run.on(each_row(run.rows, SquaredDistance(mean.mean, np.maximum(absolute, TINY)), dim))
+    distance = partial(squared_distance, center=mean.mean, reach=np.maximum(absolute, TINY))
+    squares = run.on(each_row(run.rows, distance, dim))
     zeros, ones = np.zeros((1, dim)), np.ones((1, dim))
     moments = squares.release(
         GroupMoments(codes=one_group, lower=zeros, upper=ones, row_cost=16 * dim),

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.errors import raises
+from helpers.tables import forms_of
 
 from fastpubpriv import ZCDP, ApproxDP, Description, InputError, Ledger, PureDP, ReplayError, describe
 from fastpubpriv.auditing import record_replay
@@ -59,17 +60,9 @@ def test_exact_shares_add_up_to_the_budget():
         assert min(held) >= 0
 
 
-def sources(folder, table):
-    table.to_csv(folder / "rows.csv", index=False)
-    pa.parquet.write_table(pa.Table.from_pandas(table), folder / "rows.parquet")
-    return [table, pl.from_pandas(table), pa.Table.from_pandas(table), folder / "rows.csv", folder / "rows.parquet"]
-
-
 def test_every_source_gives_what_the_table_says(tmp_path):
-    import pyarrow.parquet  # noqa: F401
-
     table = visits()
-    for rows in sources(tmp_path, table):
+    for rows in forms_of(tmp_path, table):
         result = described(rows, **GIVEN)
         assert result.labels == ("age", "cost", "ward", "night")
         for j, name in enumerate(("age", "cost")):
@@ -86,10 +79,8 @@ def test_every_source_gives_what_the_table_says(tmp_path):
 
 
 def test_public_files_name_columns_of_text(tmp_path):
-    import pyarrow.parquet  # noqa: F401
-
     frames = [pl.from_pandas(PUBLIC), pa.Table.from_pandas(PUBLIC, preserve_index=False)]
-    for public in [*sources(tmp_path, PUBLIC)[3:], *frames]:
+    for public in [*forms_of(tmp_path, PUBLIC)[3:], *frames]:
         result = described(visits(), x_pub=public)
         assert [each.by for each in result.texts] == [("ward",)]
         assert result.numbers == 3
@@ -160,10 +151,10 @@ def test_replay_on_hostile_neighbours(name):
 
 
 def test_planted_faults_are_caught():
-    honest = module.SquaredDistance.__call__
+    honest = module.squared_distance
 
-    def unbounded(self, chunk):  # planted: squares are of what the columns hold, not of what is cut
-        return honest(self, chunk) * 1e6
+    def unbounded(chunk, **given):  # planted: squares are of what the columns hold, not of what is cut
+        return honest(chunk, **given) * 1e6
 
     add = group_moments.GroupMomentsQuery.add
 
@@ -173,7 +164,7 @@ def test_planted_faults_are_caught():
 
     with mock.patch.object(group_moments.GroupMomentsQuery, "add", loose):
         raises(ReplayError, None, replayed, "zcdp", 3, (1e9, "south", 1e9, 1.0))
-    with mock.patch.object(module.SquaredDistance, "__call__", unbounded):
+    with mock.patch.object(module, "squared_distance", unbounded):
         assert replayed("zcdp", 3, (1e9, "south", 1e9, 1.0)).pair_cost  # the box alone carries the guarantee
 
 

@@ -6,11 +6,10 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import random_pairs
+from helpers.tables import forms_of
 
 from fastpubpriv import (
     ZCDP,
@@ -96,20 +95,12 @@ def test_the_event_is_what_a_row_may_change():
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
-def sources(folder, table):
-    table.to_csv(folder / "rows.csv", index=False)
-    pa.parquet.write_table(pa.Table.from_pandas(table), folder / "rows.parquet")
-    return [table, pl.from_pandas(table), pa.Table.from_pandas(table), folder / "rows.csv", folder / "rows.parquet"]
-
-
 def test_every_source_gives_the_means_of_its_groups(tmp_path):
-    import pyarrow.parquet  # noqa: F401
-
     table = survey()
     truth = table.groupby(table["state"].where(table["state"].isin(STATES), "(other)"))[["age", "income"]].agg(
         ["mean", "count"]
     )
-    for rows in sources(tmp_path, table):
+    for rows in forms_of(tmp_path, table):
         result = means(rows, **BY_STATE)
         assert result.groups == (*STATES, "(other)")
         assert result.columns == ("age", "income")

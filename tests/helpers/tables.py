@@ -1,8 +1,18 @@
-"""Tables that an experiment has written."""
+"""Tables that an experiment has written, and the forms that rows are read from."""
 
 import csv
+
+import polars as pl
+import pyarrow as pa
 
 
 def read(path):
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     return list(csv.DictReader(lines))
+
+
+def forms_of(folder, table):
+    """A pandas table in every form that rows are read from, two of them files."""
+    table.to_csv(folder / "rows.csv", index=False)
+    table.to_parquet(folder / "rows.parquet")
+    return [table, pl.from_pandas(table), pa.Table.from_pandas(table), folder / "rows.csv", folder / "rows.parquet"]
