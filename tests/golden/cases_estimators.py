@@ -50,6 +50,9 @@ def means() -> Iterator[Case]:
         yield private(
             f"weighted_mean, {weight}, zcdp", fpp.weighted_mean, ROWS, **bound, row_weight=weight, budget=HALF
         )
+    for keep in ("row", "mean", "sum"):
+        visits = fpp.persons(ROWS, person=np.arange(len(ROWS)) * 7 % 1000, keep=keep)
+        yield mean(f"persons, {keep}, zcdp", visits, covers=[fpp.persons], blas=False)
     alone = {"norm_bound": 40.0, "variance": 300.0, "center": [0.0, 5.0, 9.0], "budget": HALF, "blas": False}
     yield private("weighted_mean, no public rows, zcdp", fpp.weighted_mean, ROWS, **alone)
 
