@@ -60,7 +60,7 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
     private, public = settings["private_path"], settings.get("public_path")
     outputs.check_outputs(settings, (private, public, settings["ledger"]))
-    opened = inputs.Opened(private, public) if by_path else inputs.open_files(settings, **reading)
+    opened = inputs.Opened(*inputs.sources(settings)) if by_path else inputs.open_files(settings, **reading)
     if not settings["quiet"]:
         for text in opened.notes:
             outputs.note(text)

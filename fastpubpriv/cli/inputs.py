@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import PersonTable, Rows, persons, private_rows
 from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype, footer, ipc_reader
 from fastpubpriv.sources.text_files import public_table
@@ -143,24 +144,40 @@ def open_files(
         if any(tables) and not all(tables) and (tables[0] or names is not None):
             notes = ["a .npy file has no column names: columns are matched by position"]
     if names is None:
-        names, more = chosen_columns(private, public, joined, texts or {}, without, hint)
+        person = [] if settings.get("person") is None else [settings["person"]]
+        names, more = chosen_columns(private, public, joined, texts or {}, [*without, *person], hint)
         notes += more
     asked: Any = TextColumns(names, texts) if texts else names
+    source, x_pub = sources(settings)
     try:
-        found, rows = None, _private_rows(private, asked if tables[0] or public is None else None, joined)
+        found, rows = None, _private_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
             choose(list(_public_schema(public)), names, repr(str(public)))  # may say which name is meant
         raise
     if public is not None:
         found, _ = public_table_of(
-            public, columns=asked if tables[1] else None, dim=rows.dim, argument="--public", finite=finite
+            x_pub, columns=asked if tables[1] else None, dim=rows.dim, argument="--public", finite=finite
         )
     return Opened(rows, found, notes)
 
 
-def _private_rows(path: Path, names: Any, joined: bool) -> Rows:
-    if _suffix(path) == ".csv":
+def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
+    """The private file and the public one, or their persons; of a public file without identifiers each row is a person."""
+    private, public, person = settings["private_path"], settings.get("public_path"), settings.get("person")
+    if person is None:
+        refuse(settings.get("keep", "row") != "row", "--keep belongs to --person")
+        return private, public
+    refuse(not _is_table(private), "--person names a column, and .npy files have none: save a table")
+    both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
+    refuse(settings.get("join_quoted_lines", False), both)
+    of_person = partial(persons, person=person, keep=settings["keep"])
+    several = public is not None and _is_table(public) and person in _public_schema(public)
+    return of_person(private), of_person(public) if several else public
+
+
+def _private_rows(path: Path | PersonTable, names: Any, joined: bool) -> Rows:
+    if isinstance(path, Path) and _suffix(path) == ".csv":
         return Rows.from_csv(path, names, join_quoted_lines=joined)
     return private_rows(path, columns=names)
 
@@ -168,5 +185,6 @@ def _private_rows(path: Path, names: Any, joined: bool) -> Rows:
 def private_column(settings: dict[str, Any], name: str) -> Rows:
     """One column of a private table."""
     path = settings["private_path"]
+    refuse(settings["person"] is not None, "--weights-priv is about rows, and --person makes one of several")
     refuse(not _is_table(path), "--weights-priv names a column, and .npy files have none: save a table")
     return _private_rows(path, [name], settings["join_quoted_lines"])

@@ -46,7 +46,7 @@ NAMES = {
 }
 # The options that stand for a parameter of the library, where it is not one of the same name.
 GROUPS = {
-    "x_priv": "private_path",
+    "x_priv": "private_path person keep",
     "x_pub": "public_path",
     "budget": "rho epsilon delta",
     "ledger": "ledger ledger_total",
@@ -59,6 +59,11 @@ GROUPS = {
 OUTPUT = "level json_path plot_path quiet"
 SHARED = """\
 private_path : file :: The rows to protect: .npy, .parquet, .arrow, .feather or .csv.
+person : NAME, optional
+    Column of a private table that says whose row it is: the answer then protects all rows of a person together. Default: each row
+    is protected by itself.
+keep : "row", "mean" or "sum", default row
+    With --person, what stands for a person: one of its rows, or the mean or the sum of each column.
 public_path : file :: Rows that need no protection, at least one, with the same columns.
 rho : NUMBER, optional :: Budget in zero-concentrated DP.
 epsilon : NUMBER, optional :: Budget in pure DP, or together with --delta in approximate DP.
@@ -451,13 +456,13 @@ def parse_total(text: str, budget: Budget) -> Budget:
     return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 
-def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:
-    """The ledger of the options, made by the class `kind`, or None."""
+def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any, relation: Any) -> Any:
+    """The ledger of the options, made by the class `kind`, or None; `relation` is what a new one counts under."""
     if path is None:
         refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
-        return kind(parse_total(total, budget), path=path)
+        return kind(parse_total(total, budget), path=path, relation=relation)
     refuse(
         not path.exists(),
         f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "

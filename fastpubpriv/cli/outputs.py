@@ -34,6 +34,7 @@ import fastpubpriv as fpp
 from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
 from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, words_of
+from fastpubpriv.privacy import Neighbors
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
 from fastpubpriv.results.by_key import CountResult
@@ -441,7 +442,10 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
     new: list[str] = []
-    ledger = options.open_ledger(settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness)
+    relation = Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE
+    ledger = options.open_ledger(
+        settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness, relation=relation
+    )
     purchase = Purchase(ledger)
     # If this ends before there is an answer, the error says what was charged.
     told = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)

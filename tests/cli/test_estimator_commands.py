@@ -278,3 +278,48 @@ REFUSED = [
 @pytest.mark.parametrize(("command", "words", "message"), REFUSED)
 def test_refusals_are_one_line(command, words, message):
     assert message in said(call(command, *words.split(), code=2))
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory):
+    """Visits of 700 persons, as Parquet and CSV, and those of 12 others."""
+    rng, folder = np.random.default_rng(4), tmp_path_factory.mktemp("visits")
+    person = np.sort(rng.integers(0, 700, 2_500))
+    table = pd.DataFrame({"who": person, "cost": rng.gamma(2.0, 20.0, 2_500), "ward": rng.choice(["n", "s"], 2_500)})
+    table = table.assign(who="p" + table["who"].astype(str))
+    table.to_csv(folder / "visits.csv", index=False)
+    table.to_parquet(folder / "visits.parquet", index=False)
+    table.assign(who="q" + table["who"]).iloc[:40].to_csv(folder / "public.csv", index=False)
+    return folder, table["who"].nunique()
+
+
+@pytest.mark.parametrize("name", ["visits.csv", "visits.parquet"])
+@pytest.mark.parametrize("command", [
+    ("mean", "--columns", "cost", "--keep", "sum"), ("mean", "--columns", "cost", "--by", "ward"),
+    ("describe", "--columns", "cost,ward"), ("quantiles", "--columns", "cost"),
+    ("train", "--label", "cost", "--categories", "ward"),
+])  # fmt: skip
+def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, name, command):
+    folder, persons = visits
+    files = ("--private", folder / name, "--public", folder / "public.csv", "--person", "who", "--rho", "0.3")
+    ledger = ("--ledger", tmp_path / "spent.ledger", "--ledger-total", "rho=1")
+    out = tmp_path / "out.json"
+    shown = runner(command[0])(*command[1:], *files, *ledger, "--json", out).stdout
+    assert "all rows of one person" in shown
+    held = json.loads(out.read_text())
+    assert held["n_priv"] == persons
+    assert "REPLACE_PERSON" in said(
+        runner("mean")(*files[:4], "--columns", "cost", "--rho", "0.3", *ledger[:2], code=1)
+    )
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    (("--person", "whom"), "no column 'whom'"),
+    (("--keep", "sum"), "--keep belongs to --person"),
+    (("--person", "who", "--join-quoted-lines"), "do not go together"),
+    (("--person", "who", "--keep", "median"), "'row', 'mean', 'sum'"),
+])  # fmt: skip
+def test_bad_options_of_persons_are_refused_in_words(visits, more, words):
+    folder, _ = visits
+    files = ("--private", folder / "visits.csv", "--public", folder / "public.csv", "--columns", "cost", "--rho", "1")
+    assert words in said(runner("mean")(*files, *more, code=2))
