@@ -468,4 +468,10 @@ def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: A
         f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "
         "example --ledger-total rho=2",
     )
-    return kind.from_file(path)
+    found = kind.from_file(path)
+    counted = "--person NAME" if "PERSON" in found.relation.name else "no --person"
+    refuse(
+        found.relation is not relation,
+        f"--ledger {path} was opened for calls with {counted}: pass that, or another ledger",
+    )
+    return found

@@ -308,9 +308,8 @@ def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, name,
     assert "all rows of one person" in shown
     held = json.loads(out.read_text())
     assert held["n_priv"] == persons
-    assert "REPLACE_PERSON" in said(
-        runner("mean")(*files[:4], "--columns", "cost", "--rho", "0.3", *ledger[:2], code=1)
-    )
+    by_rows = (*files[:4], "--columns", "cost", "--rho", "0.3", *ledger[:2])
+    assert "calls with --person NAME: pass that" in said(runner("mean")(*by_rows, code=2))
 
 
 @pytest.mark.parametrize(("more", "words"), [
