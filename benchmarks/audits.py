@@ -42,7 +42,7 @@ def canary(value: float, n: int = 4) -> Any:
 
 
 def one_column(call: Callable[..., Any], **options: Any) -> Run:
-    """An audit of a mean by its worst neighbours."""
+    """An audit of a mean by its worst neighbors."""
 
     def run(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
         statistic = repeat(lambda x, seed: call(x, budget=budget, random_state=seed, threads=1, **options).mean[0])

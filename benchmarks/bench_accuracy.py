@@ -62,7 +62,7 @@ def test_coefficients_of_a_table_that_is_given(monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4_000, 2))
     made = coefficients.Labels(x, x @ [1.0, -1.0] + rng.normal(size=4_000), ("a", "b"))
-    monkeypatch.setattr(coefficients, "labelled", lambda name: made)
+    monkeypatch.setattr(coefficients, "labeled", lambda name: made)
     (line,) = (coefficients.run_setting(coefficients.Setting("gpa", 200, budget, 2_000), 3) for budget in ("rho 0.5",))
     assert line["ok"] + line["flagged"] == 6
     assert line["coverage"] > 0.8

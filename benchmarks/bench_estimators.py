@@ -24,7 +24,7 @@ def test_gaussian_takes_little_longer_than_numpy_passes(n, dim, rounds):
         call()
         return time.process_time() - start
 
-    # Interleaved, on one thread and its clock, so that neighbours on the machine slow both sides alike.
+    # Interleaved, on one thread and its clock, so that neighbors on the machine slow both sides alike.
     ratios = [cpu_seconds(case.ours) / cpu_seconds(peer) for _ in range(3)]
     assert statistics.median(ratios) <= 1.3
 

@@ -1,7 +1,7 @@
 """Speed, as a ratio between two paths of one run, on any x86 processor and on a busy one; part of the ordinary tests.
 
 Each guard stands beside the lowest ratio that was seen, and is at most `ROOM` of it: lost vector instructions, a copy of the
-rows and a path that became quadratic are caught; another processor and a neighbour's work are not. The lowest is over four
+rows and a path that became quadratic are caught; another processor and a neighbor's work are not. The lowest is over four
 processors, quiet and busy, also held to AVX2 and to the baseline (`make guards GUARDS_ISA=avx2`) while peers kept all their
 instructions. For changes by a tenth or a quarter, `python -m benchmarks.machine --compare` on one quiet machine is the tool.
 """
@@ -18,7 +18,7 @@ from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
 ROOM = 0.4
-ATTEMPTS = 3  # a neighbour can spoil one median; a slow change spoils all
+ATTEMPTS = 3  # a neighbor can spoil one median; a slow change spoils all
 
 
 class Ratios(NamedTuple):

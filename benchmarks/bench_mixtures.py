@@ -41,6 +41,6 @@ def test_fit_against_scikit(per_component, method):
         return time.process_time() - start
 
     peer = mixture.GaussianMixture(k, random_state=0)
-    # Interleaved, on one thread and its clock, so that neighbours on the machine slow both sides alike.
+    # Interleaved, on one thread and its clock, so that neighbors on the machine slow both sides alike.
     ratios = [cpu_seconds(lambda: peer.fit(private)) / cpu_seconds(ours) for _ in range(3)]
     assert statistics.median(ratios) >= LEAST_RATIO[method]

@@ -39,7 +39,7 @@ def test_clipped_gradients(benchmark, n, dim, residual, dtype, who):
 
 
 def test_peers_compute_the_same():
-    rows, sums = training.labelled(5000, 30, np.float64), np.zeros(30, dtype=np.int64)
+    rows, sums = training.labeled(5000, 30, np.float64), np.zeros(30, dtype=np.int64)
     chosen = training.gradient_map(30)
     gradient_sum(rows, chosen, sums)
     naive = training.numpy_gradients(rows, chosen.weights)

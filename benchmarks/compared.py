@@ -81,7 +81,7 @@ def ours_without_range(column: Any, public: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """Rows with labels, public and private, and the coefficients that they were made with."""
 
     x: Any
@@ -95,33 +95,33 @@ class Labelled:
         return float(np.sum((np.ravel(coefficients) - self.best) ** 2))
 
 
-def labelled(rows: int = 20_000, columns: int = 4, seed: int = 0) -> Labelled:
+def labeled(rows: int = 20_000, columns: int = 4, seed: int = 0) -> Labeled:
     """Independent normal columns, and a label with noise 1."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, columns))
     best = rng.normal(size=columns) / 2
     y = x @ best + rng.normal(size=rows)
-    return Labelled(x[SHARED:].copy(), y[SHARED:].copy(), x[:SHARED].copy(), y[:SHARED].copy(), best)
+    return Labeled(x[SHARED:].copy(), y[SHARED:].copy(), x[:SHARED].copy(), y[:SHARED].copy(), best)
 
 
-def public_regression(data: Labelled) -> Any:
+def public_regression(data: Labeled) -> Any:
     return np.linalg.lstsq(data.x_pub, data.y_pub, rcond=None)[0]
 
 
-def ours_regression(data: Labelled) -> Any:
+def ours_regression(data: Labeled) -> Any:
     budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
     public = {"x_pub": data.x_pub, "y_pub": data.y_pub}
     return fpp.linear_regression(data.x, data.y, **public, budget=budget).coefficients
 
 
-def diffprivlib_regression(data: Labelled) -> Any:
+def diffprivlib_regression(data: Labeled) -> Any:
     from diffprivlib.models import LinearRegression
 
     model = LinearRegression(epsilon=1.0, bounds_X=(-4.0, 4.0), bounds_y=(-8.0, 8.0))
     return model.fit(data.x, data.y).coef_
 
 
-def opacus_regression(data: Labelled) -> Any:
+def opacus_regression(data: Labeled) -> Any:
     import torch
     from opacus import PrivacyEngine
 
@@ -163,9 +163,9 @@ def without_range(run: int) -> float:
     return abs(ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - float(wind.mean()))
 
 
-def regression(call: Callable[[Labelled], Any], rows: int, columns: int) -> Callable[[int], float]:
+def regression(call: Callable[[Labeled], Any], rows: int, columns: int) -> Callable[[int], float]:
     def error(run: int) -> float:
-        data = labelled(rows, columns, seed=run)
+        data = labeled(rows, columns, seed=run)
         return data.excess(call(data))
 
     return error

@@ -46,7 +46,7 @@ class BinGrid:
         Lower end of bin 0, and so an end of bins at every level.
     levels : int
         With L levels, the widths width, 2 width, ..., 2^(L - 1) width, each a histogram of its own: a bin of level l is the union
-        of 2^l neighbouring finest bins. They are counted once, at the finest.
+        of 2^l neighboring finest bins. They are counted once, at the finest.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def stable_histogram(
 
     Privacy
     -------
-    Neighbours: replace one row; in each histogram one count falls and one rises, by one. StableHistogramEvent: (epsilon, delta) of
+    Neighbors: replace one row; in each histogram one count falls and one rises, by one. StableHistogramEvent: (epsilon, delta) of
     all histograms together, exact in integers. How many bins were occupied is not released. Public: n_priv, dim, bins.
 
     Notes

@@ -353,12 +353,12 @@ def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
     return array
 
 
-# Maps of a labelled row to what it adds to a gradient: frozen values that `kernels` and `reference` read.
+# Maps of a labeled row to what it adds to a gradient: frozen values that `kernels` and `reference` read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResidualMap(_Value):
-    """What a labelled row (z, label) adds to a gradient: factor(row) (spread z), rounded to a grid and checked.
+    """What a labeled row (z, label) adds to a gradient: factor(row) (spread z), rounded to a grid and checked.
 
     factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
 
@@ -397,7 +397,7 @@ class ResidualMap(_Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientMap(_Value):
-    """What a labelled row (z, label) adds to a gradient that is clipped as a whole: c z, rounded to a grid and checked.
+    """What a labeled row (z, label) adds to a gradient that is clipped as a whole: c z, rounded to a grid and checked.
 
     `weights` (dim,): c = s min(1, clip_norm / (|s| |z|)), s = residual(<weights, z>, label). `weights` (outputs, dim): s has one
     entry for each output, residual(scores, label, s) fills it in, and c z is a matrix (outputs, dim). A row whose s or label

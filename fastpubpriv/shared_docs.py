@@ -71,13 +71,13 @@ max_memory : float, optional
     Most bytes of rows, in the units of the fit, that are kept in memory for further passes; by default 2**30 (30 million rows of 7
     features). Rows that need more are read and changed in each pass, which takes longer. Never changes the
     answer.""",
-    "x_labelled": """\
+    "x_labeled": """\
 x_priv : (n_priv, dim) array-like, path, frame, table or Rows
     Private rows. One with a missing or infinite label or cell counts for nothing, but is counted; see Notes for cells.""",
     "y_priv": """\
 y_priv : (n_priv,) array-like, optional
     Their labels. Either this or `label`.""",
-    "x_pub_labelled": """\
+    "x_pub_labeled": """\
 x_pub : (m, dim) array-like, path, frame or table
     Public rows, at least two; scales, clips and the start come from them. A cell may be missing.""",
     "y_pub": """\
@@ -129,7 +129,7 @@ y_scale : float > 0, optional
     "classes": """\
 classes : numbers or texts, optional
     The labels of the classes; by default those that the public rows have. A private row with another label counts for nothing.""",
-    "labelled_budget": """\
+    "labeled_budget": """\
 budget : ZCDP, ApproxDP or PureDP
     Spent whole, and debited before `x_priv` is read, unless `method` takes public rows alone.""",
     "tails": """\

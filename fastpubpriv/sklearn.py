@@ -68,7 +68,7 @@ class PublicPrivateEstimator(BaseEstimator):
 
     Privacy
     -------
-    Neighbours: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
+    Neighbors: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
     released.
     """
 

@@ -34,7 +34,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "half the sensitivity of an output": "training/test_output_perturbation.py"
         "::test_half_the_sensitivity_is_caught",
     },
-    "sensitivities, over random neighbours": {
+    "sensitivities, over random neighbors": {
         "a sum whose rows are rounded up": "kernels/test_sensitivity.py::test_planted_bug_in_a_sum_is_caught",
         "a Gram matrix of rows that are too long": "kernels/test_sensitivity.py::test_planted_bug_in_a_gram_is_caught",
         "scores that count a row twice": "mechanisms/test_sums.py::test_planted_double_counting_is_caught",
@@ -49,7 +49,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_planted_fault_losses_rounded_down_are_caught",
         "a profile without its rounding bound": "privacy/test_calibration.py"
         "::test_planted_fault_a_profile_without_its_rounding_bound_is_caught",
-        "the other relation of neighbours": "privacy/test_calibration.py::test_a_planted_fault_of_the_relation_is_seen",
+        "the other relation of neighbors": "privacy/test_calibration.py::test_a_planted_fault_of_the_relation_is_seen",
     },
     "noise": {
         "truncation in place of a floor": "statistical/test_noise_laws.py::test_truncation_instead_of_floor_is_caught",
@@ -92,8 +92,8 @@ PLANTED: dict[str, dict[str, str]] = {
     },
     "kernels and their twins": {
         "a product that rounds once less": "kernels/test_rows.py::test_plants_are_caught",
-        "a row that its neighbours count": "kernels/test_columns.py"
-        "::test_a_row_that_is_counted_by_its_neighbours_is_caught",
+        "a row that its neighbors count": "kernels/test_columns.py"
+        "::test_a_row_that_is_counted_by_its_neighbors_is_caught",
         "a missing shell": "mixtures/test_balls_and_decoders.py::test_that_test_notices_a_missing_shell",
     },
     "what is written down": {

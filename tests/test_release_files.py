@@ -142,7 +142,7 @@ def test_an_archive_says_nothing_of_when_and_where_it_was_made(tmp_path):
                 entry.uname, entry.mtime, entry.size = owner, number + 7, 4
                 archive.addfile(entry, io.BytesIO(member[2:].encode()))
         before = path.read_bytes()
-        release.normalise(path, 1_700_000_000)
+        release.normalize(path, 1_700_000_000)
         assert path.read_bytes() != before
         made.append(path)
     assert release.digest(made[0]) == release.digest(made[1])

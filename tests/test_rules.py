@@ -853,3 +853,26 @@ def test_no_two_test_files_have_one_name():
     """pytest imports them by their name alone."""
     assert same_names((ROOT / "tests").rglob("test_*.py")) == {}
     assert same_names([Path("a/test_x.py"), Path("b/test_x.py")]) == {"test_x.py": 2}
+
+
+# Spellings that are not American; names of C functions and of colors of other libraries stay as they are.
+BRITISH = re.compile(
+    r"(?<!rows_)([Cc]entre|[Cc]entring|[Nn]eighbour|[Cc]olour|[Bb]ehaviour|[Ll]abelled|[Mm]odelled|[Ff]avour"
+    r"|([Nn]ormal|[Mm]inim|[Mm]axim|[Rr]andom|[Qq]uant)is(e|ing))"
+)
+
+
+def misspelt(text: str) -> list[str]:
+    """Words that an American spells otherwise."""
+    return [found[0] for found in BRITISH.finditer(text)]
+
+
+def test_spelling_is_american():
+    files = [
+        *sources("fastpubpriv/**/*.py"),
+        *sources("fastpubpriv/**/*.md"),
+        *sources("docs/**/*.md"),
+        *sources("*.md"),
+    ]
+    assert {source.path: words for source in files if (words := misspelt(source.text))} == {}
+    assert misspelt("the neighbouring centre, rows_quantise, center") == ["neighbour", "centre"]

@@ -109,10 +109,10 @@ EXTENDED = (
 # Of the rows of parameters of these, so many run by default, evenly spaced; or those at these places.
 THINNED: dict[str, int | tuple[int, ...]] = {
     "tests/robustness/test_alone_and_in_company.py::test_rows_contribute_the_same_alone_and_in_company": (1,),
-    "tests/auditing/test_axis_replay.py::test_random_neighbours": (0, 3, 8, 9),
+    "tests/auditing/test_axis_replay.py::test_random_neighbors": (0, 3, 8, 9),
     "tests/auditing/test_axis_replay.py::test_every_block_of_the_univariate_learner": 1,
     "tests/auditing/test_audits.py::test_sound_randomizers_pass_and_the_bound_is_close": 2,
-    "tests/mechanisms/test_hypotheses.py::test_privacy_over_all_neighbours": 4,
+    "tests/mechanisms/test_hypotheses.py::test_privacy_over_all_neighbors": 4,
     "tests/robustness/test_spending.py::test_hostile_public_arguments": 30,
     "tests/kernels/test_pair_kernels.py::test_roots_equal_twin": 1,
     "tests/robustness/test_spending.py::test_large_and_small_budgets_are_kept_or_refused_at_the_door": 20,

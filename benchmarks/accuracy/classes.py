@@ -35,7 +35,7 @@ SMALL = ("iris", "wine")  # rows that scikit-learn ships: budgets must be large
 
 
 @cache
-def labelled(name: str) -> tuple[np.ndarray, np.ndarray]:
+def labeled(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Columns (n, p), and classes 0, 1, ... (n,)."""
     if name in SMALL:
         found = getattr(datasets, f"load_{name}")()
@@ -78,7 +78,7 @@ def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
     """One cut: coverage and status of each coefficient, width over sampling, and errors."""
-    x, y = labelled(table)
+    x, y = labeled(table)
     order = np.random.default_rng([zlib.crc32(table.encode()), seed]).permutation(len(y))[: MOST_ROWS + m]
     x, y = x[order], y[order]
     given = {

@@ -45,7 +45,7 @@ class Labels:
 
 
 @cache
-def labelled(name: str) -> Labels:
+def labeled(name: str) -> Labels:
     """A regression of the list: numbers, and an indicator for each category but the first."""
     table = tables.REGRESSIONS[name]
     frame = tables.raw(table.source)[[table.label, *table.numbers, *table.categories]].dropna()
@@ -101,7 +101,7 @@ class Setting:
 
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
     """One cut: per term coverage, status and width over sampling, and the excess of the private and of the public fit."""
-    data = labelled(setting.table)
+    data = labeled(setting.table)
     order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(data.y))
     order = order[: setting.n + setting.n_pub]
     x, y, m = np.ascontiguousarray(data.x[order]), data.y[order].copy(), setting.n_pub

@@ -20,7 +20,7 @@ from fastpubpriv.privacy import Budget
 # Words of a status that promises nothing less than an ordinary result. "unseen" takes back the interval where rows lie far from
 # all others, and no column of the tables has so many: its intervals are judged as those of "resolved" are.
 PLAIN_STATUSES = ("", "ok", "resolved", "unseen")
-LOOSE_CENTRE, LOOSE_VARIANCE = 10.0, 9.0
+LOOSE_CENTER, LOOSE_VARIANCE = 10.0, 9.0
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ def weighted_public_range(sample: Sample) -> Answer | None:
 
 
 def coinpress_loose(sample: Sample) -> Answer:
-    """Bounds of someone who knows little: a centre of zero, ten times the largest value, three times the deviation."""
+    """Bounds of someone who knows little: a center of zero, ten times the largest value, three times the deviation."""
     variance = LOOSE_VARIANCE * float(sample.population.var())
-    radius = LOOSE_CENTRE * float(np.abs(sample.population).max()) / math.sqrt(variance)
+    radius = LOOSE_CENTER * float(np.abs(sample.population).max()) / math.sqrt(variance)
     return from_result(
         fpp.coinpress_mean(sample.private, center=0.0, radius=radius, variance=variance, **options(sample))
     )

@@ -70,7 +70,7 @@ CELLS = (
 
 
 @cache
-def labelled(table: str) -> np.ndarray:
+def labeled(table: str) -> np.ndarray:
     """Complete rows of numbers, the label last."""
     if table == "flights":
         return _flights()
@@ -123,7 +123,7 @@ class Cut:
     @classmethod
     def of(cls, cell: Cell, seed: int) -> Cut:
         """A permutation of the table, cut."""
-        rows = labelled(cell.table)
+        rows = labeled(cell.table)
         rows = rows[np.random.default_rng([31, seed]).permutation(len(rows))]
         judge = len(rows) // _TEST
         parts = rows[judge : judge + cell.n_pub], rows[judge + cell.n_pub :], rows[:judge]
@@ -174,18 +174,18 @@ def public_only(cut: Cut) -> float:
 
 def adaptive_statistics(cut: Cut) -> float:
     """AdaSSP (Wang 2018) in public units, its bounds the longest public row and the largest public label."""
-    mean, scale, centre, size = cut.units
+    mean, scale, center, size = cut.units
 
     def terms(x: np.ndarray) -> np.ndarray:
         return np.column_stack([np.ones(len(x)), (x - mean) / scale])
 
     longest = float(np.sqrt(np.sum(terms(cut.public[0]) ** 2, axis=1)).max())
-    largest = float(np.abs((cut.public[1] - centre) / size).max())
+    largest = float(np.abs((cut.public[1] - center) / size).max())
     weights = adassp(
-        terms(cut.private[0]), (cut.private[1] - centre) / size, cut.cell.epsilon, np.random.default_rng(cut.seed),
+        terms(cut.private[0]), (cut.private[1] - center) / size, cut.cell.epsilon, np.random.default_rng(cut.seed),
         delta=cut.cell.delta, longest=longest, largest=largest,
     )  # fmt: skip
-    return cut.error(lambda z: centre + size * (terms(z) @ weights))
+    return cut.error(lambda z: center + size * (terms(z) @ weights))
 
 
 def diffprivlib(cut: Cut) -> float | None:
@@ -242,7 +242,7 @@ def measure(cell: Cell, seeds: int, *, peers: bool = True, opacus_cuts: int | No
                 found.setdefault(name, []).append(math.nan if error is None else error)
     medians = _medians(found)
     return {
-        "table": cell.table, "rows": len(labelled(cell.table)), "n_pub": cell.n_pub, "epsilon": cell.epsilon,
+        "table": cell.table, "rows": len(labeled(cell.table)), "n_pub": cell.n_pub, "epsilon": cell.epsilon,
         "delta": cell.delta, "cuts": seeds, **medians, **judged(cell, medians),
         "Opacus cuts": sum(not math.isnan(error) for error in found.get(OPACUS, [])),
     }  # fmt: skip

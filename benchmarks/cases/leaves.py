@@ -18,7 +18,7 @@ CHUNK = 16_384
 def mixture_rows(
     n: int, dim: int, k: int
 ) -> tuple[np.ndarray[Any, Any], RowTree, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows about k centres, the tree of nearest projected centres, and its projection and centres."""
+    """Rows about k centers, the tree of nearest projected centers, and its projection and centers."""
     rng = np.random.default_rng(0)
     centers = 3.0 * rng.standard_normal((k, dim))
     x = centers[rng.integers(0, k, n)] + rng.standard_normal((n, dim))

@@ -171,7 +171,7 @@ def mean_case(n: int, dim: int, dtype: type = np.float64, center: float = 0.0) -
     sums = np.zeros(dim, dtype=np.int64)
     kind = "" if dtype is np.float64 else " float32"
     return Case(
-        f"clipped exact sum{' with a centre' if center else ''}, {n:.0e} x {dim}{kind}",
+        f"clipped exact sum{' with a center' if center else ''}, {n:.0e} x {dim}{kind}",
         lambda: rows.rows_sum(x, row_map, sums),
         sum_peers(x, radius),
         lambda: limits.read_seconds(x),
@@ -232,7 +232,7 @@ def gaussian_case(n: int, dim: int, rounds: int = 4) -> Case:
 
 
 def clusters(n: int, dim: int, count: int = 8, apart: float = 12.0, seed: int = 5) -> np.ndarray:
-    """Rows of a mixture of spherical Gaussians whose centres are `apart` widths from one another, give or take a third."""
+    """Rows of a mixture of spherical Gaussians whose centers are `apart` widths from one another, give or take a third."""
     rng = np.random.default_rng(seed)
     centers = rng.standard_normal((count, dim)) * (apart / np.sqrt(2 * dim))
     return rng.standard_normal((n, dim)) + centers[rng.integers(0, count, n)]

@@ -44,7 +44,7 @@ def _rows(n: int, dim: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((n, dim)), rng.standard_normal((10 * dim + 100, dim))
 
 
-def _labelled(n: int, dim: int, classes: bool) -> dict[str, np.ndarray]:
+def _labeled(n: int, dim: int, classes: bool) -> dict[str, np.ndarray]:
     found = {}
     for who, rows in zip(("priv", "pub"), _rows(n, dim), strict=True):
         score = rows @ np.linspace(-1.0, 1.0, dim) + np.random.default_rng(5).standard_normal(len(rows))
@@ -66,12 +66,12 @@ def _large(scale: float) -> Iterator[tuple[str, str, Callable[[int | None], Any]
     yield name, COMPUTE, lambda threads: fpp.estimate_gaussian(x, x_pub=public, threads=threads, **given)
     n = int(500_000 * scale)
     for function, classes in ((fpp.linear_regression, False), (fpp.logistic_regression, True)):
-        data = _labelled(n, 20, classes)
+        data = _labeled(n, 20, classes)
         name = f"{function.__name__}, {n} x 20"
         yield name, COMPUTE, lambda threads, f=function, d=data: f(**d, threads=threads, **given)
     n = int(1_000_000 * scale)
-    centres = 30.0 * np.eye(16)[:4]
-    mixed, some = (rows + centres[np.arange(len(rows)) % 4] for rows in _rows(n, 16))
+    centers = 30.0 * np.eye(16)[:4]
+    mixed, some = (rows + centers[np.arange(len(rows)) % 4] for rows in _rows(n, 16))
     name = f"learn_separated_mixture, {n} x 16, 4 components"
     yield (
         name,

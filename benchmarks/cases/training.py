@@ -19,7 +19,7 @@ BATCH, POOL, WIDTH = 500, 27_000, 2000
 LOOP, BLOCKS = "Numba loop", "NumPy in row blocks"
 
 
-def labelled(n: int, dim: int, dtype: Any) -> np.ndarray:
+def labeled(n: int, dim: int, dtype: Any) -> np.ndarray:
     """Rows of unit variance with a label last."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n, dim + 1)).astype(dtype)
@@ -132,7 +132,7 @@ def numba_batch() -> Callable[..., Any]:
 
 def gradient_case(n: int, dim: int, dtype: type = np.float64, residual: Any = squared_residual) -> Case:
     """Per-sample clipping for a linear model, a full pass."""
-    rows, chosen, sums = labelled(n, dim, dtype), gradient_map(dim, residual), np.zeros(dim, dtype=np.int64)
+    rows, chosen, sums = labeled(n, dim, dtype), gradient_map(dim, residual), np.zeros(dim, dtype=np.int64)
     loop = numba_gradients()
     kind = "" if dtype is np.float64 else " float32"
     kind += "" if residual is squared_residual else ", logistic"
@@ -151,7 +151,7 @@ def gradient_case(n: int, dim: int, dtype: type = np.float64, residual: Any = sq
 
 def batch_case() -> Case:
     """A mini-batch of rows that lie apart. NumPy knows the norms of all rows; it computes in single precision, ours in double."""
-    rows, chosen, sums = labelled(POOL, WIDTH, np.float32), gradient_map(WIDTH), np.zeros(WIDTH, dtype=np.int64)
+    rows, chosen, sums = labeled(POOL, WIDTH, np.float32), gradient_map(WIDTH), np.zeros(WIDTH, dtype=np.int64)
     draws = [np.sort(np.random.default_rng(k).choice(POOL, BATCH, replace=False)) for k in range(32)]
     turn = iter(range(10**12))  # another batch each time: the last one is in the cache
     bounds = np.float32(CLIP) / np.sqrt(np.einsum("ij,ij->i", rows[:, :-1], rows[:, :-1]))
@@ -176,7 +176,7 @@ def batch_case() -> Case:
 
 def newton_case(n: int, dim: int) -> Case:
     """A pass of `newton` over rotated rows, which are kept in single precision; its limit is its matrix products."""
-    rows, chosen, sums = labelled(n, dim, np.float32), residual_map(dim), np.zeros(dim, dtype=np.int64)
+    rows, chosen, sums = labeled(n, dim, np.float32), residual_map(dim), np.zeros(dim, dtype=np.int64)
     slope, spread = chosen.slope.astype(np.float32), chosen.spread
     loop = numba_newton()
 

@@ -74,13 +74,13 @@ def opacus_fit(rows: dict[str, Any], epsilon: float, setting: tuple[Any, ...]) -
     step_size, clip_norm, epochs, batch, warm, seed = setting
     torch.manual_seed(seed)
     (x_pub, y_pub), (x, y) = rows["public"], rows["private"]
-    centre, scale, label_centre, label_scale = x_pub.mean(axis=0), x_pub.std(axis=0), y_pub.mean(), y_pub.std()
+    center, scale, label_center, label_scale = x_pub.mean(axis=0), x_pub.std(axis=0), y_pub.mean(), y_pub.std()
     scale = np.where(scale > 0.0, scale, 1.0)  # or a category that no public row has would count a billion times
-    inputs = torch.tensor((x - centre) / scale, dtype=torch.float32)
-    labels = torch.tensor((y - label_centre) / label_scale, dtype=torch.float32)[:, None]
+    inputs = torch.tensor((x - center) / scale, dtype=torch.float32)
+    labels = torch.tensor((y - label_center) / label_scale, dtype=torch.float32)[:, None]
     model = torch.nn.Linear(x.shape[1], 1)
     with torch.no_grad():
-        weights, intercept = public_fit(((x_pub - centre) / scale, (y_pub - label_centre) / label_scale))
+        weights, intercept = public_fit(((x_pub - center) / scale, (y_pub - label_center) / label_scale))
         model.weight[:] = torch.tensor(weights * warm, dtype=torch.float32)
         model.bias[:] = float(intercept * warm)
     optimizer = torch.optim.SGD(model.parameters(), lr=step_size)
@@ -100,7 +100,7 @@ def opacus_fit(rows: dict[str, Any], epsilon: float, setting: tuple[Any, ...]) -
             torch.nn.functional.mse_loss(model(batch_x), batch_y).backward()
             optimizer.step()
     found = model._module.weight.detach().numpy()[0].astype(np.float64), float(model._module.bias.detach()[0])
-    return lambda z: label_centre + label_scale * ((z - centre) / scale @ found[0] + found[1])
+    return lambda z: label_center + label_scale * ((z - center) / scale @ found[0] + found[1])
 
 
 def main() -> None:

@@ -5,7 +5,7 @@
 
 `--data` is the folder of CIFAR-10's binary version. A run needs a GPU and hours; `--smoke` makes two steps of a narrow net on
 random images. As in the paper: batches of 256, delta = 1e-5, 40,000 images to train on, 10,000 to choose by and 10,000 to judge by,
-no batch or group normalisation, no augmentation, constant step size, no momentum, cold start. Unlike there, epsilon is for an image
+no batch or group normalization, no augmentation, constant step size, no momentum, cold start. Unlike there, epsilon is for an image
 that is replaced. Choosing settings by the 10,000 private images is outside the guarantee, in the paper and here.
 """
 
@@ -44,7 +44,7 @@ class Block(nn.Module):
 
 
 def wide_resnet(depth: int = 16, width: int = 4, classes: int = 10) -> nn.Module:
-    """WRN-depth-width without normalisation; WRN-16-4 has 2.7 million parameters."""
+    """WRN-depth-width without normalization; WRN-16-4 has 2.7 million parameters."""
     blocks, channels = (depth - 4) // 6, 16
     layers: list[nn.Module] = [nn.Conv2d(3, channels, 3, 1, 1)]
     for group in range(3):

@@ -263,7 +263,7 @@ def panels(
 
 
 def curve(axes: Any, rows: Sequence[Row], x: str, y: str, style: str = "o-", color: Any = 0, **more: Any) -> None:
-    """Plot a column against another; a colour is one of the palette by its number, or any other."""
+    """Plot a column against another; a color is one of the palette by its number, or any other."""
     shade = plots.PALETTE[color % len(plots.PALETTE)] if isinstance(color, int) else color
     axes.plot(column(rows, x), column(rows, y), style, color=shade, **{"ms": 4, "lw": 1.1} | more)
 

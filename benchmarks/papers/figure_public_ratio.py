@@ -40,7 +40,7 @@ SEED = 12
 THROW_AWAY, GAUSSIAN, WEIGHTED = "throw_away", "gaussian", "optimal"
 LABELS = {THROW_AWAY: "throw-away (public rows only)", GAUSSIAN: "Gaussian on all rows", WEIGHTED: "weighted"}
 # How a row of zeros and ones is clipped: center of the ball in each coordinate, and its squared radius B^2.
-ENCODINGS = {"zero-one": (0.0, float(DIM)), "centred": (0.5, DIM / 4.0)}
+ENCODINGS = {"zero-one": (0.0, float(DIM)), "centered": (0.5, DIM / 4.0)}
 
 
 def model(n: int, ratio: float, encoding: str) -> ErrorModel:
@@ -156,11 +156,11 @@ def draw(found: list[Row], options: Options) -> Any:
     figure, grid = panels(11.0, 6.6, title=title, **shape)
     for i, (encoding, (_, bound_squared)) in enumerate(ENCODINGS.items()):
         for axes, (n, number) in zip(grid[i], FIGURES.items(), strict=True):
-            for colour, estimator, marker in ((1, GAUSSIAN, "s"), (2, THROW_AWAY, "v"), (0, WEIGHTED, "o")):
+            for color, estimator, marker in ((1, GAUSSIAN, "s"), (2, THROW_AWAY, "v"), (0, WEIGHTED, "o")):
                 part = where(found, n=n, encoding=encoding, estimator=estimator)
-                curve(axes, part, "ratio", "closed_form", "-", colour, lw=1.0)
+                curve(axes, part, "ratio", "closed_form", "-", color, lw=1.0)
                 look = {"mfc": PALETTE[0], "ms": 3.5} if estimator == WEIGHTED else {"mfc": "none", "ms": 5.5}
-                curve(axes, part, "ratio", "mean_error", marker, colour, label=LABELS[estimator], **look)
+                curve(axes, part, "ratio", "mean_error", marker, color, label=LABELS[estimator], **look)
             title = f"Figure {number}: n = {n}, {encoding}, B² = {bound_squared:g}"
             below = "public share of the rows" if i else ""
             first = axes is grid[0, 0]
@@ -173,7 +173,7 @@ def draw(found: list[Row], options: Options) -> Any:
 NOTES = f"""\
 Optimal DP Model Training with Public Data, Figures 12 to 14: mean l2 error, d = 1000 fair Bernoulli, rho = 0.5 semi-zCDP
 n counts private and public rows; the paper does not say how rows are encoded, so both ways are here: zero-one clips around
-0 with B^2 = d, centred around 1/2 with B^2 = d/4; what the paper says of throw-away against Gaussian fits zero-one (but for
+0 with B^2 = d, centered around 1/2 with B^2 = d/4; what the paper says of throw-away against Gaussian fits zero-one (but for
 Figure 14 at 0.1, where the Gaussian is 5 % ahead)
 mean_error, standard_error: Monte-Carlo through weighted_mean with row_weight = estimator; closed_form = sqrt(J(r))
 gain = mean over runs of (error of this estimator - error of the weighted one), with gain_standard_error, same rows in a run

@@ -100,7 +100,7 @@ def split(data: Data, ratio: float) -> Split:
 
 
 def least_squares(x: SampleArray, y: SampleArray) -> SampleArray:
-    """The minimiser of the public loss; with fewer rows than columns the shortest one, which descent from zero would reach."""
+    """The minimizer of the public loss; with fewer rows than columns the shortest one, which descent from zero would reach."""
     wide = x.astype(np.float64)
     if len(wide) >= wide.shape[1]:
         found = np.linalg.solve(wide.T @ wide, wide.T @ y)

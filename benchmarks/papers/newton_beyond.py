@@ -105,7 +105,7 @@ def packaged(rows: FloatArray, labels: FloatArray, shown: tuple[FloatArray, Floa
         epsilon=epsilon, bounds_X=(x.min(axis=0), x.max(axis=0)), bounds_y=(y.min(), y.max()), random_state=len(x)
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that its minimisation stopped early
+        warnings.simplefilter("ignore")  # that its minimization stopped early
         model.fit(rows, labels)
     return np.ravel(model.coef_), float(model.intercept_)
 

@@ -43,7 +43,7 @@ def look_for_groups(flights, budget, seed):
         ("private tree, 2 groups asked for", trips, public, 2, "tree"),
         ("private tree, 3 groups asked for", trips, public, 3, "tree"),
         ("private tree, 2 groups, delays as columns too", flights.private, flights.public, 2, "tree"),
-        ("private directions, nearest centres, 2 groups", trips, public, 2, "one_shot"),
+        ("private directions, nearest centers, 2 groups", trips, public, 2, "one_shot"),
     )
     for index, (label, rows, shown, count, method) in enumerate(plans):
         asked = {"x_pub": shown, "n_components": count, "min_weight": MIN_WEIGHT, "method": method, "budget": budget}
@@ -58,7 +58,7 @@ def look_for_groups(flights, budget, seed):
 
 def story_of_groups(found):
     """The page in plain sentences, whatever was found."""
-    (_, two, kept, share, _), three, delays, centres, blind, public = found
+    (_, two, kept, share, _), three, delays, centers, blind, public = found
     first = "The tree finds no gap that it can be sure of at this budget, and leaves the flights in one group."
     if two == 2:
         first = (
@@ -70,8 +70,8 @@ def story_of_groups(found):
     )
     return (
         f"{first} Asked for three groups it finds {three[1]}. With the delays as columns, whose long tails bridge the gap, {more} "
-        "Methods that always give as many groups as they are asked for cut somewhere: with nearest centres, of public rows alone "
-        f"or along private directions, the group with the West is {public[3]:.0%} and {centres[3]:.0%} western, without public "
+        "Methods that always give as many groups as they are asked for cut somewhere: with nearest centers, of public rows alone "
+        f"or along private directions, the group with the West is {public[3]:.0%} and {centers[3]:.0%} western, without public "
         f"rows {blind[3]:.0%}. No group of flights is a Gaussian: the means and spreads are right, the bell shape is not."
     )
 
@@ -118,15 +118,15 @@ def distance(result, rounded):
 
 
 def draw_shape(result, rounded, path):
-    """The released density over the histogram of the private minutes, which is labelled as what it is."""
+    """The released density over the histogram of the private minutes, which is labeled as what it is."""
     figure, (low, high) = plots.new_figure(7.6, 4.6), (-80.0, 240.0)
     axes, bins, label = figure.subplots(), np.arange(low - 0.5, high + 1.5, 2.0), "NOT PRIVATE: histogram of the rows"
     axes.hist(rounded[np.isfinite(rounded)], bins=bins, density=True, color="0.85", label=label)
     steps, stds = np.linspace(low, high, 1601), np.sqrt(result.variances[:, 0])
     heights = result.weights * np.exp(-0.5 * ((steps[:, None] - result.means[:, 0]) / stds) ** 2)
     heights /= stds * np.sqrt(2.0 * np.pi)
-    for height, colour in zip(heights.T, plots.PALETTE, strict=False):
-        axes.plot(steps, height, color=colour, lw=0.9, ls="--")
+    for height, color in zip(heights.T, plots.PALETTE, strict=False):
+        axes.plot(steps, height, color=color, lw=0.9, ls="--")
     axes.plot(steps, heights.sum(axis=1), color=plots.PALETTE[0], lw=1.8, label="private: released mixture")
     axes.set(xlim=(low, high), xlabel=f"{COLUMN} ({new_york.FLIGHTS[COLUMN]})", ylabel="density")
     axes.set_title("Arrival delays, New York 2013: no range was given, no row is public", fontsize=10)

@@ -1,4 +1,4 @@
-"""Checks that a mechanism keeps its privacy promise: record and replay on neighbouring data sets, black-box audits, and the tracing
+"""Checks that a mechanism keeps its privacy promise: record and replay on neighboring data sets, black-box audits, and the tracing
 attack.
 """
 

@@ -61,7 +61,7 @@ def epsilon_lower_bound(
     hits, runs : int
         How often the event happened in independent runs on one data set.
     false_hits, false_runs : int
-        The same on its neighbour.
+        The same on its neighbor.
     delta : float
         Of the claim.
     confidence : float
@@ -106,7 +106,7 @@ class AuditReport(Value):
     confidence : float
         Of that statement.
     hits, false_hits, runs : int
-        How often the event happened on each of the two neighbours, in so many runs each.
+        How often the event happened on each of the two neighbors, in so many runs each.
     event : str
         The event, fixed before the runs that were counted.
 
@@ -143,7 +143,7 @@ class AuditReport(Value):
 
     def _table(self) -> Table:
         numbers = [("happened", [self.hits, self.false_hits]), ("of runs", [self.runs, self.runs])]
-        return Table("data", ["one data set", "its neighbour"], numbers)
+        return Table("data", ["one data set", "its neighbor"], numbers)
 
     def _facts(self) -> list[tuple[str, str]]:
         verdict = "not refuted" if self.passed else "REFUTED"
@@ -185,14 +185,14 @@ def report_of(name: str, claim: Budget, event: str, counts: tuple[int, int, int]
     )
 
 
-# Black-box audits: run a mechanism on two neighbours, count one event, and bound epsilon from below.
+# Black-box audits: run a mechanism on two neighbors, count one event, and bound epsilon from below.
 
 
 @shared_docs
 def audit(
     statistic: Callable[[Any, int], Any],
     data: Any,
-    neighbour: Any,
+    neighbor: Any,
     *,
     claim: Budget,
     runs: int,
@@ -200,13 +200,13 @@ def audit(
     confidence: float = 0.99,
     name: str = "mechanism",
 ) -> AuditReport:
-    """Count how often a statistic of the output reaches a threshold, on two neighbours.
+    """Count how often a statistic of the output reaches a threshold, on two neighbors.
 
     Parameters
     ----------
     statistic : callable (data, runs) -> (runs,) numbers
         Runs the mechanism that often, independently, and reduces each output to one number.
-    data, neighbour : any
+    data, neighbor : any
         Two data sets that differ in one row and have the same number of rows.
     claim : PureDP or ApproxDP
         What the mechanism says it costs.
@@ -251,12 +251,12 @@ def audit(
     runs = validation.integer("runs", runs, minimum=10)
     level = validation.confidence_level(confidence, "confidence")
     if threshold is None:
-        first = [_numbers(statistic, each, max(10, runs // 4)) for each in (data, neighbour)]
+        first = [_numbers(statistic, each, max(10, runs // 4)) for each in (data, neighbor)]
         edge, chosen = _best_threshold(first[0], first[1], delta), ", chosen by other runs"
     else:
         edge, chosen = validation.finite("threshold", threshold), ""
     how = f"statistic at least {edge:.6g}{chosen}"
-    hits, false_hits = (int(np.count_nonzero(_numbers(statistic, each, runs) >= edge)) for each in (data, neighbour))
+    hits, false_hits = (int(np.count_nonzero(_numbers(statistic, each, runs) >= edge)) for each in (data, neighbor))
     return report_of(name, claim, how, (hits, false_hits, runs), level)
 
 

@@ -1,4 +1,4 @@
-"""Record every release of a run, force the same answers on a neighbouring data set, and compare what was asked.
+"""Record every release of a run, force the same answers on a neighboring data set, and compare what was asked.
 
 After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026). If every release gives the same answer on both data sets,
 then all that a correct estimator does with the answers is the same too, and its exact integers differ by at most the declared
@@ -24,7 +24,7 @@ from fastpubpriv.sources import Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """The result of one replay, of a run and a neighbour.
+    """The result of one replay, of a run and a neighbor.
 
     Attributes
     ----------
@@ -67,15 +67,15 @@ class ReplayReport:
 
 
 def record_replay(
-    run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, budget: Budget, pieces: int | None = None
+    run: Callable[[Any], Any], x_priv: Any, x_neighbor: Any, *, budget: Budget, pieces: int | None = None
 ) -> ReplayReport:
-    """Run on `x_priv`, replay on `x_neighbour`, and check the promise of every release.
+    """Run on `x_priv`, replay on `x_neighbor`, and check the promise of every release.
 
     Parameters
     ----------
     run : callable
         run(x) calls an estimator on private rows x with everything else fixed, and returns its result.
-    x_priv, x_neighbour : anything `run` takes
+    x_priv, x_neighbor : anything `run` takes
         Two data sets that differ in one row.
     budget : ZCDP, ApproxDP or PureDP
         The budget that `run` passes to the estimator.
@@ -104,12 +104,12 @@ def record_replay(
     >>> import numpy as np
     >>> import fastpubpriv as fpp
     >>> from fastpubpriv.auditing import record_replay
-    >>> rows, neighbour = np.full((100, 1), -1.0), np.full((100, 1), -1.0)
-    >>> neighbour[3] = 1.0  # as far as the clip radius allows
+    >>> rows, neighbor = np.full((100, 1), -1.0), np.full((100, 1), -1.0)
+    >>> neighbor[3] = 1.0  # as far as the clip radius allows
     >>> budget = fpp.ZCDP(rho=1)
     >>> report = record_replay(
     ...     lambda x: fpp.coinpress_mean(x, center=0.0, radius=0.5, steps=1, variance=1e-4, budget=budget),
-    ...     rows, neighbour, budget=budget,
+    ...     rows, neighbor, budget=budget,
     ... )
     >>> report.pair_cost <= report.declared_cost <= 1, report.calls
     (True, 1)
@@ -117,9 +117,9 @@ def record_replay(
     with recording() as recorded:
         result = run(x_priv)
     with recording(script=recorded.calls) as replayed:
-        result_neighbour = run(x_neighbour)
+        result_neighbor = run(x_neighbor)
     if len(recorded.calls) != len(replayed.calls):
-        raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
+        raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbor")
     if recorded.accounts != replayed.accounts:
         raise ReplayError("what was debited, or how much noise was declared, depends on private rows")
     _check_draws(recorded)
@@ -136,7 +136,7 @@ def record_replay(
         raise ReplayError(f"blocks {moved} both saw the replaced row: blocks of rows must be disjoint")
     draws = sum(call.event.draws for call in recorded.calls)
     reports = [_block_report(calls, budget, draws, len(recorded.calls)) for calls in blocks.values() or [[]]]
-    if fingerprint(result) != fingerprint(result_neighbour):
+    if fingerprint(result) != fingerprint(result_neighbor):
         raise ReplayError(
             "the results differ although every released value was the same: private data leaked past release"
         )

@@ -100,20 +100,20 @@ def tracing_attack(
     >>> bool(found.member[:30].all()), int(found.member[30:].sum())
     (True, 0)
     """
-    centre = np.asarray(theta, dtype=np.float64)
-    if centre.ndim != 1:
-        raise InputError(f"theta must be a vector, got shape {centre.shape}")
-    centre = validation.finite_vector("theta", centre, len(centre))
-    answer = validation.finite_vector("released", released, len(centre))
+    center = np.asarray(theta, dtype=np.float64)
+    if center.ndim != 1:
+        raise InputError(f"theta must be a vector, got shape {center.shape}")
+    center = validation.finite_vector("theta", center, len(center))
+    answer = validation.finite_vector("released", released, len(center))
     targets = np.atleast_2d(np.asarray(rows, dtype=np.float64))
-    if targets.ndim != 2 or targets.shape[1] != len(centre) or not np.isfinite(targets).all():
-        raise InputError(f"rows must be a finite matrix of {len(centre)} columns, got shape {targets.shape}")
+    if targets.ndim != 2 or targets.shape[1] != len(center) or not np.isfinite(targets).all():
+        raise InputError(f"rows must be a finite matrix of {len(center)} columns, got shape {targets.shape}")
     chance = validation.probability("failure_prob", failure_prob)
-    eta = 2.0 * validation.positive("error", error) / math.sqrt(len(centre))
-    cut = np.clip(answer - centre, -eta, eta)
-    score = np.sum((targets - centre) * cut, axis=1)
+    eta = 2.0 * validation.positive("error", error) / math.sqrt(len(center))
+    cut = np.clip(answer - center, -eta, eta)
+    score = np.sum((targets - center) * cut, axis=1)
     if printed:
-        threshold = 2.0 * eta * math.sqrt(len(centre) * math.log(1.0 / chance))
+        threshold = 2.0 * eta * math.sqrt(len(center) * math.log(1.0 / chance))
     else:
         threshold = math.sqrt(2.0 * math.log(1.0 / chance) * float(np.sum(cut * cut)))
     return TracingResult(score=score, threshold=threshold, member=score > threshold)
@@ -169,7 +169,7 @@ def audit_by_tracing(
     Notes
     -----
     Scores of several rows of a run depend on each other, so a run gives one of each kind. A row within and a row of the same law
-    that is not, in its place, are replace-one neighbours with the same n.
+    that is not, in its place, are replace-one neighbors with the same n.
 
     Examples
     --------

@@ -58,13 +58,13 @@ def private_pca(
         Those outside the ball are pulled to its surface.
     {budget}
     center : float or (dim,), optional
-        Centre of the ball, a public number; by default the mean of the public rows.
+        Center of the ball, a public number; by default the mean of the public rows.
     radius : float > 0 or "auto", optional
         Radius of the ball, in data units. "auto", the default with public rows: a part of the budget buys a private count of the
-        distances from the centre, the radius weighs what it cuts off against noise, and the second moment is released in two
+        distances from the center, the radius weighs what it cuts off against noise, and the second moment is released in two
         pieces, which say what rows beyond it add; where a count would show nothing, the distances of the public rows decide.
     bounds : (lowest, highest), numbers or (dim,) each
-        What each column can hold, instead of `center` and `radius`: the centre is the middle, or the mean of the public rows, and
+        What each column can hold, instead of `center` and `radius`: the center is the middle, or the mean of the public rows, and
         the radius as with "auto", never more than reaches the farthest corner.
     n_components : int from 1 to dim
         Number of directions.
@@ -88,7 +88,7 @@ def private_pca(
 
     Privacy
     -------
-    Neighbours: replace one row. One symmetric integer second moment of clipped rows, squared sensitivity 2 Q^4; with radius="auto"
+    Neighbors: replace one row. One symmetric integer second moment of clipped rows, squared sensitivity 2 Q^4; with radius="auto"
     one histogram of distances before it (2 S^2, pure 2 S), and two second moments, of the inner and of the outer part of each row;
     the exact costs add up to at most the budget.
 
@@ -250,7 +250,7 @@ def _directions(moment: Moment, count: int) -> dict[str, Any]:
 def _ball(
     dim: int, center: Any, radius: Any, bounds: Any, public: FloatArray | None, columns: tuple[str, ...] | None
 ) -> tuple[FloatArray, float | None, float | None]:
-    """Centre, radius and the most that it may be, from the arguments and the public rows; None where it is still to come."""
+    """Center, radius and the most that it may be, from the arguments and the public rows; None where it is still to come."""
     box = validation.column_bounds(bounds, dim)
     if box is not None:
         if center is not None or radius is not None:
@@ -281,7 +281,7 @@ def _ball(
 
 
 def _rough_radius(center: FloatArray, public: FloatArray | None, corner: float | None) -> float:
-    """How far public rows go from the centre, or the corner of the bounds where that is nearer."""
+    """How far public rows go from the center, or the corner of the bounds where that is nearer."""
     if corner is not None and (public is None or not np.any(public != center)):
         return corner
     if public is None:

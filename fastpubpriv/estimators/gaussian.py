@@ -94,9 +94,9 @@ def estimate_gaussian(
         errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
         variance; where rows and budget allow, a cheap private count says what scale the rows have. The last second moment and the
         mean of the full rung are released in two pieces each, after a count of norms: they say which way rows far out pull.
-        "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighbouring rows, then for the mean:
+        "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighboring rows, then for the mean:
         the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
-        favourable public rows. In the role of black boxes that the paper names, each with its regime in its module:
+        favorable public rows. In the role of black boxes that the paper names, each with its regime in its module:
         "recursive_preconditioner" (of KLSU19; many rows), "group_covariances" (of AL21; ApproxDP, very many rows, experimental),
         "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
     structure : "auto", "public", "mean", "diagonal" or "full"
@@ -126,7 +126,7 @@ def estimate_gaussian(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. The rung is decided by public numbers. A second moment is
+    Neighbors: replace one private row; holds for every public data set. The rung is decided by public numbers. A second moment is
     one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
     (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The last second moment of the ladder is two, of
     the inner and the outer part of each row, its mean one sum of both parts. The ladder's number of second moments and their
@@ -235,7 +235,7 @@ def coinpress_covariance(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> CovarianceResult:
-    """Covariance of centred private rows with no public row: the caller bounds the largest eigenvalue, or the columns.
+    """Covariance of centered private rows with no public row: the caller bounds the largest eigenvalue, or the columns.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def coinpress_covariance(
 
     Privacy
     -------
-    Neighbours: replace one row. One symmetric integer second moment per round, squared sensitivity 2 Q^4 (pure: l1 on
+    Neighbors: replace one row. One symmetric integer second moment per round, squared sensitivity 2 Q^4 (pure: l1 on
     the triangle); the exact costs add up to at most the budget. Public: n_priv, dim.
 
     Notes

@@ -48,7 +48,7 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
 from fastpubpriv.session import Run
-from fastpubpriv.sources.labelled import Taken, labelled_rows, public_labelled
+from fastpubpriv.sources.labeled import Taken, labeled_rows, public_labeled
 from fastpubpriv.sources.open import public_table_of, texts_of_column
 from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import each_row
@@ -391,8 +391,8 @@ def mean_of_groups(
     """`estimate_mean` of private and `other`, public, rows with `by=`: check, pay, release."""
     keys = groups_of(by, groups, other)
     texts: Any = {str(by): TextsOrOther(keys.levels)} if keys.is_text else None  # type: ignore[arg-type]
-    rows = labelled_rows(private, None, label=by, columns=columns, texts=texts)  # nothing is read but the form
-    public = public_labelled(other, None, label=by, columns=columns, private=rows, x_priv=private, texts=texts)
+    rows = labeled_rows(private, None, label=by, columns=columns, texts=texts)  # nothing is read but the form
+    public = public_labeled(other, None, label=by, columns=columns, private=rows, x_priv=private, texts=texts)
     if not len(public) or not np.isfinite(public[:, :-1]).all():
         raise InputError("public rows must be finite beside their group: drop the others, or fill them in")
     dim, codes = rows.dim - 1, GroupCodes(code_of([keys]), len(keys.levels) + 1)

@@ -1,6 +1,6 @@
 """The methods of `estimate_gaussian` on public coordinates: each takes rows v and returns their mean and covariance.
 
-A private centre of the covariances of many groups as preconditioner, then the default learner (paper A: the role of AL21).
+A private center of the covariances of many groups as preconditioner, then the default learner (paper A: the role of AL21).
 Experimental: its stability bound is proved here and in the notes, and not in the literature.
 
 ApproxDP only, up to six columns, and very many rows: thousands of groups of about 100 rows for each column, so from some 3e5 rows
@@ -75,7 +75,7 @@ MAX_COLUMNS = 6
 MAX_GROUPS = 8192
 ROWS_PER_COLUMN = 100
 EXTRA_ROWS = 20
-# Spectral size of the noise on the logarithm: above this the centre is no better than a wide public frame.
+# Spectral size of the noise on the logarithm: above this the center is no better than a wide public frame.
 MAX_LOG_NOISE = 0.75
 MAX_MARGIN = 0.1
 
@@ -139,7 +139,7 @@ def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
 
 
 def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
-    """Test, release the centre, and run the default learner in its coordinates; in the public frame if the test fails."""
+    """Test, release the center, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
     price, (cost, rest) = reserved(run.account.budget), prices(run)
     agreement = run.release(
@@ -154,7 +154,7 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
         return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds)
     whitener, unwhitener = np.eye(dim), np.eye(dim)
     for index in range(MASK_ROUNDS):
-        name = f"logarithm of the centre, round {index + 1} of {MASK_ROUNDS}"
+        name = f"logarithm of the center, round {index + 1} of {MASK_ROUNDS}"
         center = mechanism.GroupCenter(base=base, groups=groups, whitener=whitener)
         released = run.release(center, name=name, cost=cost)
         values, vectors = spectrum(released.value)
@@ -203,7 +203,7 @@ def recursion(condition: float) -> int:
 
 
 def of_pairs(problem: Problem) -> Problem:
-    """The problem of the differences: half as many rows, centred."""
+    """The problem of the differences: half as many rows, centered."""
     return replace(problem, n=problem.n // 2, mean_radius=0.0)
 
 
@@ -440,7 +440,7 @@ def coinpress_rounds(
     slack: Callable[[Released], float],
     floor: float = 0.0,
 ) -> tuple[FloatArray, Released]:
-    """CoinPress for the covariance of centred rows v = base(x) with covariance at most the identity.
+    """CoinPress for the covariance of centered rows v = base(x) with covariance at most the identity.
 
     Rows are multiplied by A on the left: with the other order the factors of three and more rounds do not undo each other.
     """
@@ -462,7 +462,7 @@ def coinpress_rounds(
 
 
 def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
-    """The published algorithm: CoinPress on differences, which are centred whatever the mean, then a step for the mean."""
+    """The published algorithm: CoinPress on differences, which are centered whatever the mean, then a step for the mean."""
     halves = Pairs(run.rows)
     paired = of_pairs(problem)
 

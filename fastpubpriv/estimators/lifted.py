@@ -102,7 +102,7 @@ GramNoise = Callable[[Fraction], float]
 
 
 def least_eigenvalue(problem: Problem, rounds: int, noise: GramNoise) -> float:
-    """Least eigenvalue of the rows predicted for the last round, for the least favourable public rows."""
+    """Least eigenvalue of the rows predicted for the last round, for the least favorable public rows."""
     slack = predicted_slack(problem, rounds, noise, round_shares(rounds)[0])
     least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
     for _ in range(rounds - 1):
@@ -445,7 +445,7 @@ class GaussianMethod(Method[[int]]):
 def forecast(
     options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget, *, rule: Callable[..., Prepared] = predict
 ) -> tuple[float, dict[str, float]]:
-    """Predict the errors with bounds that hold for the least favourable public rows."""
+    """Predict the errors with bounds that hold for the least favorable public rows."""
     failure, gap = options.failure_prob, options.pub_priv_gap
     # Half of the failure probability belongs to the public rows, as in `preconditioned`.
     if n_pub > dim:

@@ -107,7 +107,7 @@ class Whitening:
         return lower_inverse(self.factor) if self.factor.ndim == 2 else np.asarray(1.0 / self.factor)
 
     def to_data(self, coordinates: FloatArray) -> FloatArray:
-        """Map a vector of coordinates y to data units (without the centre)."""
+        """Map a vector of coordinates y to data units (without the center)."""
         if self.factor is None:
             return coordinates
         mapped: FloatArray = self.factor * coordinates if self.factor.ndim == 1 else self.factor @ coordinates

@@ -139,7 +139,7 @@ def path_of(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failu
 def refine(
     run: running.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[Step]
 ) -> tuple[FloatArray, float]:
-    """Shrink the ball by these steps and return the last centre with its noise per whitened coordinate.
+    """Shrink the ball by these steps and return the last center with its noise per whitened coordinate.
 
     `inverse` is that of the whitening, worked out before the debit. Every step clips the original rows, so the answer depends on
     the data through the last clip alone, given the ball.
@@ -166,9 +166,9 @@ def counts_of_norms(run: running.Run, steps: int, *, once: bool) -> list[NormCou
 
 
 def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
-    """The last centre, its noise, and the last count; where no deviation is known.
+    """The last center, its noise, and the last count; where no deviation is known.
 
-    Each step counts the distances from its centre and clips where the predicted error is least.
+    Each step counts the distances from its center and clips where the predicted error is least.
     """
     n, dim = run.rows.n, run.rows.dim
     seen, noise_std = None, 0.0
@@ -258,15 +258,15 @@ def coinpress_mean(
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry counts as a row at the current centre.
+        A row with a missing or infinite entry counts as a row at the current center.
     {budget}
     center : (dim,) array-like, or a number for all columns
-        Centre of the ball, in data units. Must not come from the private rows.
+        Center of the ball, in data units. Must not come from the private rows.
     radius : float > 0 or "auto"
         Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
         costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
         `center`, and the ball reaches as far as rows stand out of its noise. Without a variance or covariance, every step counts
-        again about its own centre and clips where the predicted error is least: no deviation has to be known, and the interval
+        again about its own center and clips where the predicted error is least: no deviation has to be known, and the interval
         allows each column that of whole rows, so that it is wide for columns in small units, and several columns have the status
         "one_scale". The result has a `report`.
     bounds : (lowest, highest), numbers or (dim,) each
@@ -294,7 +294,7 @@ def coinpress_mean(
 
     Privacy
     -------
-    Neighbours: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
+    Neighbors: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
     squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; with radius="auto" a joint count of norms before
     them (2 S^2 or 2 S); the exact costs add up to at most the budget. Public: n_priv, dim.
 
@@ -478,7 +478,7 @@ def estimate_mean(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
+    Neighbors: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
     sensitivity 2 dim S^2, l1 sensitivity 2 dim S in steps of S for a row), with several columns one of norms (2 S^2; 2 S), and one
     vector sum (4 Q^2; isqrt(4 dim Q^2)); where released numbers ask for it, further counts and sums like these.
     With `by`: the joint count, one of groups by cells of each column (squared l2 2 dim S^2, l1 2 dim S), and one joint release of
@@ -521,7 +521,7 @@ def estimate_mean(
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
     if public is None:
         raise InputError(
-            "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a centre and radius"
+            "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
         )
     start = partial(running.start, "estimate_mean", rows, budget, **asked)
     try:

@@ -248,7 +248,7 @@ class NormCount:
         (scale,) = scales_of([column], [self.shares])
         last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
         if last is None:
-            # Rows at the centre need no ball; where nothing can be told, the public rows are all there is.
+            # Rows at the center need no ball; where nothing can be told, the public rows are all there is.
             seen = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
             radius = 2.0 * float(public.max()) if seen else float(EDGES[0]) if column.zero else 1.0
             status = "point_mass" if column.zero > n / 2.0 else "unresolved"
@@ -298,7 +298,7 @@ def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool, bo
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
-    """The counts of norms as those of a column with nothing below its centre."""
+    """The counts of norms as those of a column with nothing below its center."""
     size = EXPONENTS << LOG2_PARTS
     above = np.zeros(size)
     above[_FIRST:_LAST] = counts[1:-1]

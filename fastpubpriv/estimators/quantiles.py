@@ -470,7 +470,7 @@ def quantiles(
 
     Privacy
     -------
-    Neighbours: replace one private row. One count of signed dyadic cells, then two to five counts between edges that follow from
+    Neighbors: replace one private row. One count of signed dyadic cells, then two to five counts between edges that follow from
     public and released numbers: each has squared l2 sensitivity 2 dim S^2, l1 sensitivity 2 dim S. Gaussian noise (zCDP,
     approximate DP) or discrete Laplace noise (pure DP); the exact costs add up to at most the budget. Public: n_priv, dim, x_pub,
     q.

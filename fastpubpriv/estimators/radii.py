@@ -111,7 +111,7 @@ class StepRadii:
     failure_prob: float
 
     def clip(self, radius: float) -> float:
-        """Clip radius around a centre that is within `radius` of the mean, unit covariance."""
+        """Clip radius around a center that is within `radius` of the mean, unit covariance."""
         if self.mode == "theory":
             # Lemma 2.2 for a single step; BDKU20's union bound over rows and steps otherwise.
             share = 2.0 if self.steps == 1 else 4.0 * self.steps
@@ -121,7 +121,7 @@ class StepRadii:
         return min(math.sqrt(radius * radius + 6.0 * radius + row * row), radius + row)
 
     def after(self, noise_std: float) -> float:
-        """Radius of the ball around the released centre; `noise_std` is the noise of the mean in one coordinate.
+        """Radius of the ball around the released center; `noise_std` is the noise of the mean in one coordinate.
 
         Its probability is that of Gaussian noise; the tails of Laplace noise (pure DP) are longer, at a cost in accuracy only.
         """
@@ -254,7 +254,7 @@ def units_of(public: FloatArray) -> FloatArray:
 def clip_region(
     norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
 ) -> Region:
-    """The region from a radius and a centre, or from what the columns can hold."""
+    """The region from a radius and a center, or from what the columns can hold."""
     if (norm_bound is None) == (bounds is None):
         raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
     box = validation.column_bounds(bounds, dim)

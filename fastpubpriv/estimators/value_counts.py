@@ -27,7 +27,7 @@ from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
-from fastpubpriv.sources.labelled import beside
+from fastpubpriv.sources.labeled import beside
 from fastpubpriv.sources.open import texts_of_column
 from fastpubpriv.sources.tables import (
     WORD_BYTES,
@@ -301,7 +301,7 @@ def value_counts(
 
     Privacy
     -------
-    Neighbours: replace one row. With keys: one count in which every row has one cell, squared l2 sensitivity 2 S^2, l1 sensitivity
+    Neighbors: replace one row. With keys: one count in which every row has one cell, squared l2 sensitivity 2 S^2, l1 sensitivity
     2 S; Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP), and no delta of its own. Without: a stable
     histogram (StableHistogramEvent) over all texts of max_bytes. Public: n_priv, keys.
 
@@ -375,7 +375,7 @@ def crosstab(
 
     Privacy
     -------
-    Neighbours: replace one row. One count in which every row has one cell: squared l2 sensitivity 2 S^2, l1 sensitivity 2 S,
+    Neighbors: replace one row. One count in which every row has one cell: squared l2 sensitivity 2 S^2, l1 sensitivity 2 S,
     however many columns and keys there are. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP), and no delta
     of its own. Public: n_priv, keys.
 

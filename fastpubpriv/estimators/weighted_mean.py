@@ -271,7 +271,7 @@ def weighted_mean(
         Weight of each private row: the best one; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
         1 / n_priv (private rows only); or a number in [0, 1 / n_priv].
     center : None, float, (dim,) or "public"
-        Centre of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
+        Center of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
         public mean with norm_bound="auto", else zero.
     noise : "laplace"
         The noise of pure budgets; the others have Gaussian noise.
@@ -290,7 +290,7 @@ def weighted_mean(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
+    Neighbors: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
     l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), in grid steps; with norm_bound="auto" a joint count of norms before it
     (2 S^2; 2 S), and the costs add up to the budget. The weight depends on public and released numbers only. Public: n_priv, dim,
     x_pub.

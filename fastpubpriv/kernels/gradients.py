@@ -1,4 +1,4 @@
-"""Gradients of labelled rows: as exact integers for a loss (C, one thread, no GIL), and row by row for a function of the caller.
+"""Gradients of labeled rows: as exact integers for a loss (C, one thread, no GIL), and row by row for a function of the caller.
 
 What a row adds to a sum may depend on that row alone, to the last bit. A function of many rows does not promise that: `x @ weights`
 of NumPy adds up in another order beside other rows, and a sign makes a whole gradient of a last bit. So each call of a function of
@@ -123,7 +123,7 @@ def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: flo
     return one if one is not None and one.shape == scores.shape else nothing
 
 
-# What the kernels over labelled rows share: the call of C, which gets a loss of ours by number and another one as a callback.
+# What the kernels over labeled rows share: the call of C, which gets a loss of ours by number and another one as a callback.
 
 # Functions without numbers, then those that are made with numbers. C repeats them operation by operation.
 _PLAIN = {
@@ -150,7 +150,7 @@ def _add_gradients(
     weighted: int = 0,
     **numbers: float,
 ) -> None:
-    """sums (of the shape of the weights) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
+    """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last.
 
     With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip,
     limit, inv_step. `places` (k,) are those of the rows that count.
@@ -158,7 +158,7 @@ def _add_gradients(
     dim = weights.shape[-1]
     width = dim + 1 + weighted
     if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != width:
-        raise KernelError(f"labelled rows must be float32 or float64 of shape (n, {width})")
+        raise KernelError(f"labeled rows must be float32 or float64 of shape (n, {width})")
     if not sums.flags.writeable:
         raise KernelError("sums must be writeable")
     _cbuf.expect("sums", sums, np.int64, weights.shape)
@@ -203,7 +203,7 @@ def _loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, An
 def gradient_sum(
     chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
-    """sums (dim,) or (outputs, dim) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
+    """sums (dim,) or (outputs, dim) += integer gradients of the labeled rows chunk (n, dim + 1), the label last.
 
     With places (k,), of the rows at these positions, which are read where they lie.
     """
@@ -222,7 +222,7 @@ def gradient_sum(
 
 
 def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
-    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last, or a weight after it."""
+    """sums (dim,) += integer gradients of the labeled rows chunk (n, dim + 1), the label last, or a weight after it."""
     m = residual_map
     _add_gradients(
         chunk,

@@ -25,7 +25,7 @@ def _map_table(row_map: RowMap) -> Any:
     return _cbuf.new("fpp_row_map *", (*numbers, *arrays, m.inv_step, m.limit))
 
 
-# Column sums, Gram matrices, quantised rows and shell counts (C, one thread, no GIL).
+# Column sums, Gram matrices, quantized rows and shell counts (C, one thread, no GIL).
 
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
@@ -70,7 +70,7 @@ def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any,
     return pointer, stride, work, cmap
 
 
-# Columns of private rows: signed dyadic cells about a centre, counted, and rows clipped to a box, by themselves, or added up or
+# Columns of private rows: signed dyadic cells about a center, counted, and rows clipped to a box, by themselves, or added up or
 # counted by norm at once (C, one thread, no GIL).
 
 EXPONENTS = 2047  # of finite doubles, the subnormal ones first
@@ -83,7 +83,7 @@ def cells_of_column(log2_parts: int) -> int:
 
 
 def cells_apart(log2_parts: int) -> int:
-    """How far the counters of two neighbouring columns lie apart, the cells of one and a gap.
+    """How far the counters of two neighboring columns lie apart, the cells of one and a gap.
 
     Counters that lie whole pages apart take the same lines of the first cache, and a processor takes them for one another: columns
     whose counters begin at all lines of a page in turn are counted in .85 of the time.
@@ -121,7 +121,7 @@ def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: 
 
 
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
-    """Numbers of chunk (n, dim), float64 or float32, less a centre, clipped, less a middle, over a width: (n, dim) float64."""
+    """Numbers of chunk (n, dim), float64 or float32, less a center, clipped, less a middle, over a width: (n, dim) float64."""
     out = np.empty((chunk.shape[0], box.dim))
     x, stride = _cbuf.rows(chunk, box.dim)
     table = _table(box)

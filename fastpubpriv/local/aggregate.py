@@ -153,7 +153,7 @@ class Standard:
         return cls(np.mean(public, axis=0), np.where(spread > 0.0, spread, 1.0))
 
     def rows(self, rows: Rows) -> Rows:
-        """The rows in these units; a missing cell is that of the centre, so that the other columns count."""
+        """The rows in these units; a missing cell is that of the center, so that the other columns count."""
         return each_row(rows, self.chunk, rows.dim, rows.columns)
 
     def chunk(self, chunk: Chunk) -> FloatArray:

@@ -56,7 +56,7 @@ class PrivUnit(Randomizer):
     Notes
     -----
     LLHR (paper B), Algorithm 3, after Bhowmick et al.; parameters after Asi, Feldman and Talwar: the best threshold is the fixed
-    point gamma = m(gamma). Departs from it: LLHR print a plus in the normaliser m, which would make the mean wrong by up to a
+    point gamma = m(gamma). Departs from it: LLHR print a plus in the normalizer m, which would make the mean wrong by up to a
     quarter; it is a minus.
 
     Examples

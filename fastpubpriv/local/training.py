@@ -243,7 +243,7 @@ def train(
     totals = [(end - begin) * inverse[0] + (last - first) * inverse[1] for (begin, end), (first, last) in plan]
     several = [end - begin + last - first > 1 for (begin, end), (first, last) in plan]
     steps = best_steps(totals, several, clip=clip, radius=bound, convexity=convexity)
-    centre, average, done = weights.copy(), np.zeros(dim), 0.0
+    center, average, done = weights.copy(), np.zeros(dim), 0.0
     with np.errstate(all="ignore"):
         for ((begin, end), (first, last)), length, weight in zip(plan, steps.lengths, steps.weights, strict=True):
             done += weight
@@ -256,7 +256,7 @@ def train(
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
                 gradients = loss_gradients(chosen, weights, x, y[:, 0])  # each on its user's device: of that row alone
                 move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
-            weights = _projected(weights - length * move, centre, bound)
+            weights = _projected(weights - length * move, center, bound)
     release = {
         "name": "local gradients",
         "randomizer": "PrivUnit",
@@ -269,7 +269,7 @@ def train(
     return LocalTrainingResult(
         coefficients=frozen(average),
         loss=name,
-        start=frozen(centre),
+        start=frozen(center),
         radius=bound,
         excess_bound=steps.excess_bound,
         n_priv=len(places),
@@ -365,11 +365,11 @@ def _block(rows: Rows, places: IntArray) -> FloatArray:
     return rows.block(first, int(places[-1]) + 1)[places - first].astype(np.float64)
 
 
-def _projected(weights: FloatArray, centre: FloatArray, radius: float) -> FloatArray:
+def _projected(weights: FloatArray, center: FloatArray, radius: float) -> FloatArray:
     """The nearest point of the ball."""
-    moved = weights - centre
+    moved = weights - center
     length = float(np.sqrt(np.sum(moved * moved)))
-    return centre + moved * min(1.0, radius / length if length > 0.0 else 1.0)
+    return center + moved * min(1.0, radius / length if length > 0.0 else 1.0)
 
 
 def _loss(loss: Any) -> tuple[str, RowLoss]:

@@ -1,4 +1,4 @@
-"""Noisy gradients of labelled rows, and the minimum of a strongly convex loss by gradient steps.
+"""Noisy gradients of labeled rows, and the minimum of a strongly convex loss by gradient steps.
 
 Each gradient is clipped as a whole; the sum is over all rows or over a secret batch.
 
@@ -35,7 +35,7 @@ _PIECE_BYTES = 1 << 23  # of a batch, gathered at a time
 
 
 class Gradient(abc.ABC):
-    """How a labelled row becomes a gradient; a frozen value of public and released numbers."""
+    """How a labeled row becomes a gradient; a frozen value of public and released numbers."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class RowGradient(Gradient):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinearGradientQuery(Query):
-    """Sum of the integer gradients of labelled rows (z, label), in the shape of the weights."""
+    """Sum of the integer gradients of labeled rows (z, label), in the shape of the weights."""
 
     gradient_map: GradientMap
 
@@ -129,7 +129,7 @@ class RowGradientQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientSum(Measurement[Fraction, Released]):
-    """Release the sum over all labelled rows of their gradients, each clipped to `clip_norm`, in the shape of the weights.
+    """Release the sum over all labeled rows of their gradients, each clipped to `clip_norm`, in the shape of the weights.
 
     `cost` is a rho, or an epsilon when the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
     """
@@ -149,7 +149,7 @@ class GradientSum(Measurement[Fraction, Released]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
-    """Release the sum over a secret batch of labelled rows of their gradients, each clipped to `clip_norm`.
+    """Release the sum over a secret batch of labeled rows of their gradients, each clipped to `clip_norm`.
 
     `cost` is the event of the step: the first of the run, which pays for all steps, or a later one. Replace-one sensitivity 2Q in
     l2 given the batch. The rows need random access.
@@ -191,7 +191,7 @@ def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResidualQuery(Query):
-    """Sum of the integer gradients of labelled rows (z, label), (D,)."""
+    """Sum of the integer gradients of labeled rows (z, label), (D,)."""
 
     residual_map: ResidualMap
 
@@ -302,7 +302,7 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         return (rounded + inside + moved) * UP
 
     def distance(self, n: int) -> float:
-        """Bound on the distance of the last iterates of two neighbours of n rows, as they are computed."""
+        """Bound on the distance of the last iterates of two neighbors of n rows, as they are computed."""
         return 2.0 * (self.priv_weight / n * self.longest + self.gradient_error()) / self.l2 * UP
 
     def grid(self, account: Payer | Account, cost: Fraction, n: int) -> tuple[Grid, float]:

@@ -131,9 +131,9 @@ CONDITION_FLOOR = 1e-8
 # 1 + TOLERANCE times a covariance may be infinite.
 LEAST_TRACE, LARGEST_TRACE = 1e-280, 1e308
 GOOD = Fraction(4, 5)
-# With fewer groups, two groups may have no common neighbour after one group has changed.
+# With fewer groups, two groups may have no common neighbor after one group has changed.
 MIN_GROUPS = 10
-# Normalised weights move by at most 63 / groups, and the replaced group counts for 6 / groups more.
+# Normalized weights move by at most 63 / groups, and the replaced group counts for 6 / groups more.
 WEIGHT_CHANGE = 69
 _TEST_LOG2_SCALE = 40
 _MASK_LOG2_SCALE = 30
@@ -344,7 +344,7 @@ class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
 
 
 def log_sensitivity(dim: int, groups: int) -> float:
-    """Largest Frobenius distance between the logarithms of the centres of two neighbouring good populations."""
+    """Largest Frobenius distance between the logarithms of the centers of two neighboring good populations."""
     tolerance = TOLERANCE + ROUNDING
     change = WEIGHT_CHANGE / groups * (2.0 * tolerance + tolerance**2)
     return math.sqrt(dim) * math.log1p(change) * (1.0 + 1e-9)
@@ -359,7 +359,7 @@ def mask_grid(dim: int, groups: int, cost: Fraction) -> tuple[GaussianEvent, flo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupCenter(Measurement[Fraction, Released]):
-    """Release log(W Y W^T) for the centre Y of the groups' covariances and a public or released W; symmetric (dim, dim).
+    """Release log(W Y W^T) for the center Y of the groups' covariances and a public or released W; symmetric (dim, dim).
 
     Only after a `GroupAgreement` over the same groups has passed: the sensitivity holds between good data sets.
     """

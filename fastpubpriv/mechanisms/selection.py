@@ -525,7 +525,7 @@ class LossQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossChoice(Measurement[Fraction, Chosen]):
-    """Choose one of `weights` (models, dim) by their losses on labelled rows. The cost is the epsilon of the choice.
+    """Choose one of `weights` (models, dim) by their losses on labeled rows. The cost is the epsilon of the choice.
 
     The score of a model is an integer that moves by at most 2 STEPS when a row is replaced.
     """

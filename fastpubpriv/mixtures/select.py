@@ -150,7 +150,7 @@ def select_hypothesis(
 
     Privacy
     -------
-    Neighbours: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1 (log ratios: 4 quarters of
+    Neighbors: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1 (log ratios: 4 quarters of
     the clip), whatever the list. Cost:
     epsilon by permute-and-flip (pure), epsilon^2 / 8 by the exponential mechanism (zCDP); nothing when one hypothesis is left.
 

@@ -1,7 +1,7 @@
 """From a price to the integers that a mechanism needs. Everything is exact or rounded towards more privacy.
 
 The noise has standard deviation (or Laplace scale) exactly 2^m grid steps, so calibration chooses the *grid*: m and the
-largest integer norm Q of a quantised row. That the cost of (Q, m) is within the budget is checked in integers.
+largest integer norm Q of a quantized row. That the cost of (Q, m) is within the budget is checked in integers.
 
 Grids for releases over disjoint clusters of rows: one integer vector for all clusters, priced by case.
 
@@ -44,7 +44,7 @@ from fastpubpriv.privacy.events import (
 from fastpubpriv.privacy.sampling import Sampling, noise_multiplier_for
 from fastpubpriv.privacy.stable_histogram_accounting import Law, stable_delta
 
-_MAX_ROW = 2**26  # largest integer norm of a quantised row
+_MAX_ROW = 2**26  # largest integer norm of a quantized row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
 _MAX_ROW_SQ = 2**53  # dim * Q^2: the norm check is exact in doubles
 _MAX_TOTAL = 2**62  # sums plus noise stay clear of the end of int64
@@ -62,9 +62,9 @@ class Grid:
     log2_scale : int
         m: the noise scale is 2^m grid steps.
     quant_bound : int
-        Q: the largest integer norm of a quantised row; for counts, grid steps per counted row.
+        Q: the largest integer norm of a quantized row; for counts, grid steps per counted row.
     dim : int
-        Length of a quantised row (counts: number of cells).
+        Length of a quantized row (counts: number of cells).
     event : GaussianEvent or LaplaceEvent
         What one release on this grid costs.
     """

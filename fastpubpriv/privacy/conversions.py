@@ -81,7 +81,7 @@ def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Neighbouring floats, `is_below` of the lower one and not of the upper one; geometric steps find the scale, then the bits."""
+    """Neighboring floats, `is_below` of the lower one and not of the upper one; geometric steps find the scale, then the bits."""
     while True:
         middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
         if not low < middle < high:
@@ -410,7 +410,7 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
 def optimal_composition_delta(epsilon: Number, delta: Number, count: int, target_epsilon: Number) -> float:
     """Kairouz, Oh, Viswanath 2015: least delta of `count` calls of (epsilon, delta)-DP, rounded up.
 
-    `count` adaptive calls are never worse than that many randomised responses; their exact profile is a binomial sum.
+    `count` adaptive calls are never worse than that many randomized responses; their exact profile is a binomial sum.
 
     Examples
     --------

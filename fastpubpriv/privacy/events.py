@@ -198,7 +198,7 @@ class GaussianEvent(IntegerEvent):
     Parameters
     ----------
     squared_sensitivity : int
-        Largest squared l2 distance between the integer vectors of neighbours; a Python int, as 2 Q^4 exceeds int64.
+        Largest squared l2 distance between the integer vectors of neighbors; a Python int, as 2 Q^4 exceeds int64.
     log2_scale : int
         The noise has standard deviation 2^log2_scale grid steps; 8 to 40.
     draws : int
@@ -271,7 +271,7 @@ class LaplaceEvent(IntegerEvent):
     Parameters
     ----------
     l1_sensitivity : int
-        Largest l1 distance between the integer vectors of neighbours.
+        Largest l1 distance between the integer vectors of neighbors.
     log2_scale : int
         The noise has scale 2^log2_scale grid steps; 8 to 40.
     draws : int
@@ -355,7 +355,7 @@ class SelectionEvent(Event):
     epsilon : number
         Exact pure cost.
     sensitivity : int
-        Most that the score of a candidate differs between neighbours.
+        Most that the score of a candidate differs between neighbors.
     candidates : int
         How many scores there are.
     relation : Neighbors
@@ -557,7 +557,7 @@ class SampledGaussianEvent(IntegerEvent):
     sampling : Sampling
         Poisson(rate) or WithoutReplacement(batch, rows), with fewer than all rows.
     squared_sensitivity : int
-        Largest squared l2 distance between the sums of neighbours: 4 Q^2 under replace-one for rows of integer norm Q.
+        Largest squared l2 distance between the sums of neighbors: 4 Q^2 under replace-one for rows of integer norm Q.
     log2_scale : int
         The noise has standard deviation 2^log2_scale grid steps; 8 to 40.
     draws : int

@@ -52,7 +52,7 @@ class ComposedEvent:
             raise BudgetError("a ComposedEvent holds events of fastpubpriv.privacy only")
         if len({event.relation for event in self.events}) > 1:
             raise BudgetError(
-                "events under different neighbour relations cannot be added; restate them under one relation"
+                "events under different neighbor relations cannot be added; restate them under one relation"
             )
 
     def __iter__(self) -> Iterator[Event]:
@@ -175,7 +175,7 @@ class Ledger:
     label : str, optional
         Which data set this is, in your words. Do not put private content here.
     relation : Neighbors
-        What "neighbour" means for the total; every debit must state the same relation.
+        What "neighbor" means for the total; every debit must state the same relation.
     timeout : float
         Seconds to wait for another process that holds the file; finite, 0 does not wait.
 
@@ -336,7 +336,7 @@ class Ledger:
 
     @property
     def relation(self) -> Neighbors:
-        """The neighbour relation of the total."""
+        """The neighbor relation of the total."""
         return self._relation
 
     @property

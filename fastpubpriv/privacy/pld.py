@@ -2,7 +2,7 @@
 
 A step adds Gaussian noise to the sum over a random sample of the rows; its profile has a closed form. Lengths are in units of the
 clipping norm C: the noise has standard deviation z = `noise_multiplier`. A profile is the least delta at each epsilon >= 0 for the
-worst pair of neighbours. Every value is rounded up by a stated bound on the rounding of its terms.
+worst pair of neighbors. Every value is rounded up by a stated bound on the rounding of its terms.
 
 All rounding is on the safe side. The profile of one step is replaced by the chords between grid points (connect the dots), which
 lie above it; the T-fold sum of losses is taken by one FFT. The result is high by about T (t + 1) step^2 / 12, t = -d log(delta) / d
@@ -239,11 +239,11 @@ def tilt_for(growth: Growth, steps: int, epsilon: float) -> float:
 
 def tilted_growth(growth: Growth, t: float, sign: float) -> Growth:
     """The growth of sign * loss after a tilt by t."""
-    centre = growth(t)[0]
+    center = growth(t)[0]
 
     def result(s: float) -> tuple[float, float]:
         value, slope = growth(t + sign * s)
-        return value - centre, sign * slope
+        return value - center, sign * slope
 
     return result
 
@@ -388,18 +388,18 @@ def summed(step: StepProfile, steps: int, outside: float, t: float, width: float
         top = level(law.growth, steps, math.log(outside), top_tilt)
         top = max(top, level(tilted_growth(law.growth, t, 1.0), steps, _LOG_WRAPPED, high))
         bottom = -level(tilted_growth(law.growth, t, -1.0), steps, _LOG_WRAPPED, low)
-        centre, mean = law.growth(t)
+        center, mean = law.growth(t)
         if top - bottom <= _WINDOW * width:
             break
         width = short(2 * width)  # coarser, hence higher: never lower
     length = fft.next_fast_len(math.ceil((top - bottom) / width) + 4, real=True)
     first, middle = math.floor(bottom / width), round(mean / width)
     with np.errstate(divide="ignore", under="ignore"):
-        tilted = np.exp(np.log(law.masses) + (t * law.losses - centre))
+        tilted = np.exp(np.log(law.masses) + (t * law.losses - center))
     sums = power(np.rint(law.losses / width).astype(np.int64), tilted, middle, steps, length)
     sums = np.roll(sums, -((first - steps * middle) % length))
     return untilted(
-        law, Tilt(steps, t, centre, steps * mean, outside, width), (first + np.arange(length)) * width, sums, tilted
+        law, Tilt(steps, t, center, steps * mean, outside, width), (first + np.arange(length)) * width, sums, tilted
     )
 
 
@@ -415,9 +415,9 @@ class Tilt:
     width: float
 
 
-def power(places: FloatArray, masses: FloatArray, centre: int, steps: int, length: int) -> FloatArray:
-    """The law of the sum of `steps` losses modulo `length` cells, each loss counted from `centre`, where phases are small."""
-    folded = np.bincount((places - centre) % length, weights=masses, minlength=length)
+def power(places: FloatArray, masses: FloatArray, center: int, steps: int, length: int) -> FloatArray:
+    """The law of the sum of `steps` losses modulo `length` cells, each loss counted from `center`, where phases are small."""
+    folded = np.bincount((places - center) % length, weights=masses, minlength=length)
     spectrum = fft.rfft(folded)
     # The power of most frequencies is zero as a float: they need no logarithm.
     left = spectrum.real**2 + spectrum.imag**2 > math.exp(-2.0 * _LOG_LEAST / steps)

@@ -403,7 +403,7 @@ class Search:
 def _least_multiplier(epsilon_at: Callable[[float], float], goal: float, search: Search) -> Search:
     """The least multiplier found, by secants in the logarithms, else by halves; and the slope there.
 
-    Its cost is at most the goal, and so close to it that by the slope, or by a neighbour that costs more, no multiplier smaller by
+    Its cost is at most the goal, and so close to it that by the slope, or by a neighbor that costs more, no multiplier smaller by
     more than the wanted precision would do.
     """
     low, high = 0.0, math.inf  # logarithms are unknown at both ends

@@ -101,7 +101,7 @@ def _laplace_profile(piece: Fraction) -> Profile:
 
     def one(x: float, count: int) -> float:
         if x < 0:
-            # The composition of randomised responses is symmetric: delta(x) = 1 - e^x + e^x delta(-x).
+            # The composition of randomized responses is symmetric: delta(x) = 1 - e^x + e^x delta(-x).
             return min(1.0, -math.expm1(x) * (1 + _ROUNDING) + math.exp(x) * one(-x, count) * (1 + _ROUNDING))
         if count == 0 or count * up <= x:
             return 0.0

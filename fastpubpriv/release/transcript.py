@@ -80,7 +80,7 @@ class Transcript:
         return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
 
     def forced_batch(self) -> IntArray | None:
-        """The rows that the recorded run chose for the query that is running, so that neighbours are compared on equal coins."""
+        """The rows that the recorded run chose for the query that is running, so that neighbors are compared on equal coins."""
         index = len(self.calls)
         return None if self.script is None or index >= len(self.script) else self.script[index].batch
 

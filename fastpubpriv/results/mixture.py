@@ -78,9 +78,9 @@ class Mixture(Result):
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draw n synthetic rows (n, dim); post-processing. `random_state` is None, an int or a NumPy generator."""
-        return self.labelled_sample(n, random_state=random_state)[0]
+        return self.labeled_sample(n, random_state=random_state)[0]
 
-    def labelled_sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
+    def labeled_sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
         """The rows of `sample` (n, dim), and the component that each was drawn from, (n,)."""
         # One block of uniforms for labels and coordinates: with one seed for each, the two would depend on each other.
         uniform = draw_uniforms((n, self.dim + 1), random_state=random_state)

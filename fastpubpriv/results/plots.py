@@ -42,7 +42,7 @@ Groups = list[tuple[str, list[int]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Labelled numbers, each on a line: that of its own place, or one of `rows`; `lower` and `upper` are None without intervals."""
+    """Labeled numbers, each on a line: that of its own place, or one of `rows`; `lower` and `upper` are None without intervals."""
 
     label: str
     mean: FloatArray

@@ -289,7 +289,7 @@ class Interleaved(View):
                 yield taken
 
 
-# Differences of rows, of adjacent ones or of those n / 2 apart, for learners that need centred rows without knowing the mean.
+# Differences of rows, of adjacent ones or of those n / 2 apart, for learners that need centered rows without knowing the mean.
 
 _ROOT = math.sqrt(0.5)
 

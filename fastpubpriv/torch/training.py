@@ -49,7 +49,7 @@ def make_semi_private(
     Parameters
     ----------
     module : torch.nn.Module
-        In training mode; Opacus must be able to take its gradients by rows, so it has no batch normalisation. Changed in place.
+        In training mode; Opacus must be able to take its gradients by rows, so it has no batch normalization. Changed in place.
     optimizer : torch.optim.Optimizer
         Over parameters of the module; step size, momentum, schedules and weight decay are its own, and work on the sum of both
         gradients, which is released already.
@@ -85,13 +85,13 @@ def make_semi_private(
     Raises
     ------
     InputError
-        Public arguments out of range, modules that mix rows (batch normalisation). Never for what a private row holds.
+        Public arguments out of range, modules that mix rows (batch normalization). Never for what a private row holds.
     BudgetError
         A budget that is not ApproxDP, or that no noise meets.
 
     Privacy
     -------
-    Neighbours: replace one private row, features and label together. Public: the number of private rows, all public rows, the
+    Neighbors: replace one private row, features and label together. Public: the number of private rows, all public rows, the
     module, and every argument. A step draws a secret Poisson batch, rounds each row's gradient to integers of norm at most Q, adds
     them up exactly and releases the sum with Gaussian noise, rounded down: squared sensitivity 4 Q^2; a `SampledGaussianEvent` is
     charged for all steps together. Batches and noise come from this library's keys (ChaCha20, from the operating system). PyTorch's
@@ -304,7 +304,7 @@ def import_torch() -> Any:
 
 
 class Table:
-    """Labelled rows of tensors or of a dataset; only lengths are looked at before rows are asked for."""
+    """Labeled rows of tensors or of a dataset; only lengths are looked at before rows are asked for."""
 
     def __init__(self, torch: Any, data: Any, name: str) -> None:
         self._torch = torch

@@ -1,6 +1,6 @@
-"""Coordinates chosen by public rows, whitened so that fresh rows are white too, and labelled rows in them.
+"""Coordinates chosen by public rows, whitened so that fresh rows are white too, and labeled rows in them.
 
-Labelled rows in the coordinates of a model: standardised, whitened and turned by public numbers, as whole numbers of grid steps.
+Labeled rows in the coordinates of a model: standardized, whitened and turned by public numbers, as whole numbers of grid steps.
 A row has the same bits whatever lies beside it: entry by entry up to the standard units, then by the C library's fixed order.
 """
 
@@ -41,21 +41,21 @@ def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
 
 
-def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
+def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Variances that fresh rows have along the principal directions of centered rows (m, p), ascending, and these, (p, p).
 
     Directions of a part of the rows are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed
     to rise: shrinking towards a multiple of the identity would blow up directions in which columns nearly agree. The third answer
     is the share, squared, of the rows' own differences between directions that fresh rows confirm; 1 of next to no rows.
     """
-    m, p = centred.shape
+    m, p = centered.shape
     few = next_to_none(m, p)
-    own, along = directions(centred.T @ centred)
+    own, along = directions(centered.T @ centered)
     folds = min(_FOLDS if p <= _SMALL else 2, m)
     fold = np.arange(m) % folds
     found = np.zeros(p)
     for k in range(folds):
-        part, others = centred[fold != k], centred[fold == k]
+        part, others = centered[fold != k], centered[fold == k]
         if few:
             found += _tried(part, others) / folds
             continue
@@ -105,7 +105,7 @@ def risen(values: FloatArray) -> FloatArray:
 class Whitener:
     """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept."""
 
-    mean: FloatArray  # (p,), of the standardised public terms
+    mean: FloatArray  # (p,), of the standardized public terms
     root: FloatArray  # (p, p), with inverse: the inverse square root of their covariance, and its inverse covariance
     inverse: FloatArray  # (p, p)
     # share, squared, of the public rows' own differences between directions that the covariance uses: the part of
@@ -258,12 +258,12 @@ _LONGEST_LABEL = 1e30
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rotation:
-    """The public map of a labelled row (dim + 1) to (D + 1): z in grid steps and the label in its unit."""
+    """The public map of a labeled row (dim + 1) to (D + 1): z in grid steps and the label in its unit."""
 
-    design: Design  # columns to standardised terms, (p,)
+    design: Design  # columns to standardized terms, (p,)
     row_map: RowMap  # terms to z, (D,), on a grid
     step: float  # length of a grid step of z
-    label_centre: float = 0.0  # with label_scale: the label becomes (label - centre) / scale
+    label_center: float = 0.0  # with label_scale: the label becomes (label - center) / scale
     label_scale: float = 1.0
     classes: tuple[float, ...] | None = None  # labels that become 0, 1 and so on; any other becomes NaN
     weight_cap: float | None = None  # rows have a weight after the label, which becomes min(weight, cap) / cap
@@ -281,7 +281,7 @@ class Rotation:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, dim + 1) as (k, D + 1) float32, or with a weight more; a row that is ignored has z = 0 or no label."""
         label = chunk.shape[1] - 1 - self.weighted
-        terms = np.ascontiguousarray(self.design.standardise(chunk[:, :label]))
+        terms = np.ascontiguousarray(self.design.standardize(chunk[:, :label]))
         dim = self.row_map.out_dim
         whole = np.empty((len(chunk), dim), dtype=np.int32)
         rows_quantise(terms, self.row_map, whole)
@@ -294,7 +294,7 @@ class Rotation:
 
     def labels(self, found: FloatArray) -> FloatArray:
         """Labels in their unit."""
-        return label_values(found, self.label_centre, self.label_scale, self.classes)
+        return label_values(found, self.label_center, self.label_scale, self.classes)
 
 
 def capped(weights: FloatArray, cap: float) -> FloatArray:
@@ -303,8 +303,8 @@ def capped(weights: FloatArray, cap: float) -> FloatArray:
         return np.where(np.isfinite(weights) & (weights > 0.0), np.minimum(weights / cap, 1.0), 0.0)
 
 
-def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, ...] | None) -> FloatArray:
-    """(label - centre) / scale, NaN for a label that is not finite; or the place of a class, NaN for any other label."""
+def label_values(found: FloatArray, center: float, scale: float, classes: tuple[float, ...] | None) -> FloatArray:
+    """(label - center) / scale, NaN for a label that is not finite; or the place of a class, NaN for any other label."""
     with np.errstate(all="ignore"):
         if classes is not None:
             known = np.array(classes)
@@ -312,18 +312,18 @@ def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[
             place = order[np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)]
             return np.where(known[place] == found, place.astype(np.float64), np.nan)
         # A residual is clipped, never lost, however long; but an infinite label is a missing one.
-        values: FloatArray = np.clip((found - centre) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
+        values: FloatArray = np.clip((found - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
         return np.where(np.isfinite(found), values, np.nan)
 
 
-def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:
-    """z = offset + matrix (terms - centre), at most `radius` long, on the finest grid of exact float32, and its step."""
+def rotation_map(matrix: FloatArray, center: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:
+    """z = offset + matrix (terms - center), at most `radius` long, on the finest grid of exact float32, and its step."""
     dim = len(matrix)
     bound = min(math.isqrt(2**53 // dim), _FLOAT32_WHOLE)
     limit = bound - math.isqrt(dim) // 2 - 2
     step = float(radius) / limit
     row_map = RowMap(
-        dim=matrix.shape[1], out_dim=dim, kind=MatrixKind.FULL, matrix=matrix, center=centre, offset=offset,
+        dim=matrix.shape[1], out_dim=dim, kind=MatrixKind.FULL, matrix=matrix, center=center, offset=offset,
         quant_bound=bound, inv_step=1.0 / step, limit=float(limit),
     )  # fmt: skip
     return row_map, step

@@ -108,7 +108,7 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Newton
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowAtStart:
-    """The public map of a labelled row (z, label), and its weight, to its score at given coefficients, minus the gradient, (D,).
+    """The public map of a labeled row (z, label), and its weight, to its score at given coefficients, minus the gradient, (D,).
 
     For `curvature`, to the vector whose square is the second derivative. The logistic loss counts four times, so that the curvature
     of a row is at most |z|^2. A row without a label is zero.
@@ -229,9 +229,9 @@ def is_elsewhere(problem: Problem, found: Curvature) -> bool:
         return True
     design = problem.design
     for places in design.categories():
-        named = float(np.sum(design.centre[places] + design.scale[places] * mean[places]))
+        named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
         unsure = float(np.linalg.norm(design.scale[places] @ to_terms[places])) / share
-        whole = float(np.sum(design.centre[places] + design.scale[places] * public.mean(axis=0)[places]))
+        whole = float(np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places]))
         if named < min(whole, 1.0) - _UNNAMED - (_SEEN * found.plain_noise + found.clipped) * unsure:
             return True
     return False

@@ -1,4 +1,4 @@
-"""Labelled rows as a caller gave them: what is stated about them in public, and the numbers that a model is linear in."""
+"""Labeled rows as a caller gave them: what is stated about them in public, and the numbers that a model is linear in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, warn_of_persons
-from fastpubpriv.sources.labelled import labelled_rows, public_labelled, weighted_rows
+from fastpubpriv.sources.labeled import labeled_rows, public_labeled, weighted_rows
 from fastpubpriv.sources.open import texts_of_column, texts_of_labels
 from fastpubpriv.sources.tables import plain_text
 
@@ -111,10 +111,10 @@ class Stated:
         return low, high
 
     def label_unit(self, labels: FloatArray) -> tuple[float, float, float]:
-        """Centre and unit of labels (m,), and the least residual that matters in that unit."""
+        """Center and unit of labels (m,), and the least residual that matters in that unit."""
         wanted = None if self.y_scale is None else validation.positive("y_scale", self.y_scale)
-        centre, scale = float(labels.mean()), float(labels.std())
-        constant = not scale > 1e-12 * abs(centre)
+        center, scale = float(labels.mean()), float(labels.std())
+        constant = not scale > 1e-12 * abs(center)
         if constant:
             if wanted is None:
                 raise InputError("all public labels are equal: pass y_scale=, the size of a difference between labels")
@@ -125,10 +125,10 @@ class Stated:
                 raise InputError(
                     f"public labels go from {labels.min():g} to {labels.max():g}, beyond y_bounds: pass wider bounds"
                 )
-            centre, scale = range_units(low, high)
+            center, scale = range_units(low, high)
             if scale > MOST_SCALE:
                 raise InputError("y_bounds are too far apart: pass labels in a larger unit")
-        return centre, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
+        return center, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
 
     def check_labels(self, *, of_classes: bool) -> None:
         """A loss of classes has no range of labels, one of numbers no classes."""
@@ -195,7 +195,7 @@ def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
 
 
 def range_units(low: Any, high: Any) -> tuple[Any, Any]:
-    """Centres and scales of stated ranges."""
+    """Centers and scales of stated ranges."""
     return low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
 
 
@@ -252,8 +252,8 @@ def opened(
     texts = column_texts(stated.categories, x_pub)
     names = class_texts(stated.classes, x_pub, y_pub, label) if classes else None
     try:
-        rows = labelled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
-        table = public_labelled(
+        rows = labeled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
+        table = public_labeled(
             x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
         )
     except InputError:
@@ -329,7 +329,7 @@ def _in_places(stated: Stated, texts: Texts, names: tuple[str, ...] | None) -> S
     return replace(stated, classes=given, class_names=names, class_weight=weight)
 
 
-REACH = 6.0  # public rows whose standardised numbers lie farther out count less
+REACH = 6.0  # public rows whose standardized numbers lie farther out count less
 _FARTHEST = 1e6  # no number counts as farther out than this
 INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets an indicator
 MOST_LEVELS = 1000
@@ -345,7 +345,7 @@ class Design:
     role: IntArray  # (p,), NUMBER, MISSING, LEVEL or OTHER, see `term_values`
     level: FloatArray  # (p,), the category of a term with role 2
     fill: FloatArray  # (dim,), what stands for a missing number, NaN where a row with one is ignored
-    centre: FloatArray  # (p,), with scale: a term is standardised to (term - centre) / scale
+    center: FloatArray  # (p,), with scale: a term is standardized to (term - center) / scale
     scale: FloatArray  # (p,)
     # (p,), public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by
     # themselves
@@ -357,17 +357,17 @@ class Design:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite where a missing cell has nothing to stand for it."""
         return term_values(rows, source=self.source, role=self.role, level=self.level, fill=self.fill)
 
-    def standardise(self, rows: FloatArray) -> FloatArray:
+    def standardize(self, rows: FloatArray) -> FloatArray:
         """Terms of rows (k, dim) in standard units, (k, p)."""
         with np.errstate(all="ignore"):
             found = self.expand(rows)
-            found -= self.centre
+            found -= self.center
             found /= self.scale
             np.clip(found, -_FARTHEST, _FARTHEST, out=found)
         return found
 
     def leverage_weights(self, terms: FloatArray) -> FloatArray:
-        """Weights (m,) of standardised public terms (m, p), at most 1: no row has more leverage than one within reach."""
+        """Weights (m,) of standardized public terms (m, p), at most 1: no row has more leverage than one within reach."""
         with np.errstate(divide="ignore"):
             found: FloatArray = np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
         return found
@@ -427,7 +427,7 @@ def usable_rows(
     *,
     standard: bool = True,
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
-    """The design of labelled public rows (m, dim + 1), those that can be used, and the classes of their labels by `classes`.
+    """The design of labeled public rows (m, dim + 1), those that can be used, and the classes of their labels by `classes`.
 
     There is no design if columns stay in their units, not `standard`.
     """
@@ -478,7 +478,7 @@ def make_design(
         role=np.array([each[2] for each in terms], dtype=np.int64),
         level=np.array([each[3] for each in terms]),
         fill=fill,
-        centre=np.zeros(p),
+        center=np.zeros(p),
         scale=np.ones(p),
         reach=np.full(p, np.inf),
         texts=texts or {},
@@ -492,18 +492,18 @@ def make_design(
 
 def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArray] | None) -> Design:
     """The design in standard units; terms without spread in the public rows are dropped."""
-    centre = np.median(terms, axis=0)
-    scale = 1.4826 * np.median(np.abs(terms - centre), axis=0)
+    center = np.median(terms, axis=0)
+    scale = 1.4826 * np.median(np.abs(terms - center), axis=0)
     std = terms.std(axis=0)
     # Without the outermost rows, one of which may be an error, unless all that varies is there.
     inner = np.clip(terms, *np.quantile(terms, [0.01, 0.99], axis=0, method="nearest")).std(axis=0)
     sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
     scale[sparse] = std[sparse]
     kept = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
-    stated = _stated_units(plain, terms, ranges, centre, scale)
+    stated = _stated_units(plain, terms, ranges, center, scale)
     if not kept.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
-    largest = np.max(np.abs(terms - centre), axis=0) / np.where(kept, scale, 1.0)
+    largest = np.max(np.abs(terms - center), axis=0) / np.where(kept, scale, 1.0)
     reach = np.where((plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(REACH, largest), REACH))
     return replace(
         plain,
@@ -511,7 +511,7 @@ def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArr
         source=plain.source[kept],
         role=plain.role[kept],
         level=plain.level[kept],
-        centre=centre[kept],
+        center=center[kept],
         scale=scale[kept],
         reach=reach[kept],
     )
@@ -521,12 +521,12 @@ def _stated_units(
     plain: Design,
     terms: FloatArray,
     ranges: tuple[FloatArray, FloatArray] | None,
-    centre: FloatArray,
+    center: FloatArray,
     scale: FloatArray,
 ) -> BoolArray:
-    """Write the units of columns with a stated range into `centre` and `scale`; which terms these are, (p,)."""
+    """Write the units of columns with a stated range into `center` and `scale`; which terms these are, (p,)."""
     if ranges is None:
-        return np.zeros(len(centre), dtype=bool)
+        return np.zeros(len(center), dtype=bool)
     low, high = (each[plain.source] for each in ranges)
     found: BoolArray = np.isfinite(low) & (plain.role == NUMBER)
     beyond = found & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high))
@@ -539,7 +539,7 @@ def _stated_units(
     middle, unit = range_units(low, high)
     if np.any(unit[found] > MOST_SCALE) or not np.all(unit[found] > 0.0):
         raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
-    centre[found], scale[found] = middle[found], unit[found]
+    center[found], scale[found] = middle[found], unit[found]
     return found
 
 

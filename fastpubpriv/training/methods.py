@@ -46,7 +46,7 @@ _LARGEST = 1e30
 NoiseOf = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
-def centre_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fraction:
+def center_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fraction:
     """The share of the budget that the mean of the private rows is worth: none unless public rows are few."""
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
@@ -66,7 +66,7 @@ def one(prediction: float, label: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Centred:
+class Centered:
     """A posterior and a map of rows about a released mean."""
 
     # with the intercept at the released mean; correlations that this brings are left out, which makes no variance
@@ -86,7 +86,7 @@ class Centred:
         return half - np.outer(half @ self.moved, self.axis)
 
 
-def release_centre(run: Run, problem: Problem, cost: Fraction) -> Centred:
+def release_center(run: Run, problem: Problem, cost: Fraction) -> Centered:
     """Release the mean of the rotated rows of `run` and move the problem there."""
     posterior = problem.posterior
     assert isinstance(posterior, Posterior)
@@ -108,18 +108,18 @@ def release_centre(run: Run, problem: Problem, cost: Fraction) -> Centred:
     # A public mean of unit rows is known to 1 / m; no row is longer than the radius.
     mean /= 1.0 + m * noise_sq
     mean *= min(1.0, weights.radius / max(float(np.linalg.norm(mean)), 1e-300))
-    return centred(problem, mean, 1.0 / (m + 1.0 / noise_sq))
+    return centered(problem, mean, 1.0 / (m + 1.0 / noise_sq))
 
 
-def centred(problem: Problem, mean: FloatArray, doubt: float) -> Centred:
+def centered(problem: Problem, mean: FloatArray, doubt: float) -> Centered:
     """The problem about `mean` (p,), in whitened coordinates, each entry of which has a variance `doubt`."""
     posterior, rotation = problem.posterior, problem.rotation
     assert isinstance(posterior, Posterior)
     axis, moved = posterior.turn[0], mean @ posterior.turn[1:]
     spread = float(moved**2 @ posterior.variance) + doubt * posterior.spread
-    # Rows become root (terms - centre) + offset: the released mean is taken off in the offset, so that no matrix is inverted.
+    # Rows become root (terms - center) + offset: the released mean is taken off in the offset, so that no matrix is inverted.
     row_map = replace(rotation.row_map, offset=posterior.turn[0] - moved)
-    return Centred(
+    return Centered(
         posterior=replace(
             posterior,
             mean=posterior.mean + axis * float(moved @ posterior.mean),
@@ -151,7 +151,7 @@ def weighing_share(problem: Problem, noise: NoiseOf) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WeightOfRow:
-    """The public map of a labelled row with a weight to that weight, in units of the cap; 0 for a row without a label."""
+    """The public map of a labeled row with a weight to that weight, in units of the cap; 0 for a row without a label."""
 
     rotation: Rotation
 
@@ -236,10 +236,10 @@ def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -
     noise = partial(Noise(account.pure, left).vector, problem.dim)
     plan: Any
     if isinstance(problem.posterior, Posterior):
-        centre = centre_share(problem.posterior, problem.counted, noise)
-        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre, most)
-        if centre:
-            check_sum_grids(account, [left * centre], problem.dim, problem.n_priv)
+        center = center_share(problem.posterior, problem.counted, noise)
+        plan = steps.plan_newton(problem.posterior, problem.counted, noise, center, most)
+        if center:
+            check_sum_grids(account, [left * center], problem.dim, problem.n_priv)
     else:
         plan = steps.plan_logistic(problem.posterior, problem.counted, noise, most)
     check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
@@ -285,9 +285,9 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
     """Newton steps that cost what is left, and the rows in the coordinates of the problem."""
     noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
-    if isinstance(known, Posterior) and plan.centre:
+    if isinstance(known, Posterior) and plan.center:
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
-        moved = release_centre(run.on(once), problem, left * plan.centre)
+        moved = release_center(run.on(once), problem, left * plan.center)
         known, rotation = moved.posterior, moved.rotation
     rows = rotated_rows(run.rows, rotation, run.executor)
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)

@@ -200,12 +200,12 @@ class NewtonPlan:
     # excess of the squared error, Huber loss or log-loss, clipping bias included, in the unit of the labels
     predicted: float
     clip: Any = None  # a `Bound` on residuals; None for classes, whose residuals are bounded by one
-    centre: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `centre_share`
+    center: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `center_share`
 
     @property
     def share(self) -> Fraction:
         """Share of the budget for each step."""
-        return (1 - self.centre) / self.steps
+        return (1 - self.center) / self.steps
 
 
 def chosen_weighting(
@@ -236,10 +236,10 @@ def step_counts(posterior: Posterior) -> tuple[int, ...]:
 
 
 def plan_newton(
-    posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0), most: int = MORE_STEPS[-1]
+    posterior: Posterior, n_priv: float, noise: Noise, center: Fraction = Fraction(0), most: int = MORE_STEPS[-1]
 ) -> NewtonPlan:
     """The number of steps, at most `most`, and the clip with the least predicted error."""
-    noises = {steps: noise((1 - centre) / steps) for steps in step_counts(posterior) if steps <= most}
+    noises = {steps: noise((1 - center) / steps) for steps in step_counts(posterior) if steps <= most}
     steps, place, predicted = _least(posterior, n_priv, noises, posterior.clips)
     clip = posterior.clips[place]
     if posterior.few and predicted >= _NOISY * posterior.part * posterior.unexplained:
@@ -247,7 +247,7 @@ def plan_newton(
         steps, place, _ = _least(posterior, n_priv, noises, [judged for _, judged in pairs])
         clip = pairs[place][0]
         _, _, predicted = _least(posterior, n_priv, {steps: noises[steps]}, [clip])
-    return NewtonPlan(steps=steps, clip=clip, predicted=predicted, centre=centre)
+    return NewtonPlan(steps=steps, clip=clip, predicted=predicted, center=center)
 
 
 def _least(
@@ -400,7 +400,7 @@ def logistic_posterior(
     importance: Importance | None = None,
     factors: FloatArray | None = None,
 ) -> LogisticPosterior:
-    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,) of 0 and 1.
+    """The posterior of public standardized terms (m, p) with weights (m,) and labels (m,) of 0 and 1.
 
     With `importance`, rows count as often as it says, and those of its sample stand for the private rows; `factors` (m,) are those
     of classes.

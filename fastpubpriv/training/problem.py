@@ -54,7 +54,7 @@ FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shor
 class Problem:
     """A loss, what public rows say about its coefficients, and the map of private rows into the same coordinates."""
 
-    loss: Loss  # what is minimised
+    loss: Loss  # what is minimized
     design: Design  # with whitener: columns to terms to whitened coordinates
     whitener: Whitener
     posterior: Posterior | LogisticPosterior  # what the public rows say
@@ -98,15 +98,15 @@ class Problem:
         slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
         found = np.empty_like(self.posterior.turn)
         found[1:] = slopes / self.design.scale[:, None]
-        moved = self.design.centre / self.design.scale + self.whitener.mean
+        moved = self.design.center / self.design.scale + self.whitener.mean
         found[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
-        self.design.about_the_mean(found[1:], found[0], self.design.centre + self.design.scale * self.whitener.mean)
+        self.design.about_the_mean(found[1:], found[0], self.design.center + self.design.scale * self.whitener.mean)
         return found
 
     def in_units(self, mean: FloatArray) -> FloatArray:
         """[intercept, coefficients] of the terms, in the units of the table, (p + 1,)."""
         found = self.to_user @ mean
-        found[0] += self.rotation.label_centre
+        found[0] += self.rotation.label_center
         return found
 
     def covariance_in_units(
@@ -163,17 +163,17 @@ def make_problem(
         share, spread = float(given.mean()), float(given @ given) / float(given.sum())
     if given is not None:
         table, given = table[given > 0.0], given[given > 0.0]
-    labelled = with_labels(table)
-    table, given = table[labelled], None if given is None else given[labelled]
+    labeled = with_labels(table)
+    table, given = table[labeled], None if given is None else given[labeled]
     classes = partial(_classes, classes=stated.classes, names=stated.class_names) if loss.classes else None
     design, usable, pair = usable_rows(table, names, stated, classes)
     assert design is not None
     used, counted = table[usable], None if given is None else given[usable]
-    centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
-    terms = design.standardise(used[:, :-1])
+    center, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
+    terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
     whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
-    labels = label_values(used[:, -1], centre, scale, pair)
+    labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
     if pair is not None:
         loss, importance, factors = _with_class_weights(
@@ -200,7 +200,7 @@ def make_problem(
         FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
     )
     rotation = Rotation(
-        design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair,
+        design=design, row_map=row_map, step=step, label_center=center, label_scale=scale, classes=pair,
         weight_cap=stated.weight_cap,
     )  # fmt: skip
     words = (stated.origin, stated.class_names)

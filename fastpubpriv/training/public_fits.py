@@ -146,7 +146,7 @@ def linear_posterior(
     label_resolution: float = 0.0,
     importance: Importance | None = None,
 ) -> Posterior:
-    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,), which have about unit variance.
+    """The posterior of public standardized terms (m, p) with weights (m,) and labels (m,), which have about unit variance.
 
     With `importance`, rows count as often as it says; what the posterior keeps of them are then those of its sample.
     """
@@ -347,9 +347,9 @@ def huber_posterior(
 def _shortened(
     terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener, threshold: float, size: int
 ) -> tuple[FloatArray, FloatArray]:
-    """The labels (m,) whose least squares minimise the Huber loss, and the residuals (m,) at the minimum."""
+    """The labels (m,) whose least squares minimize the Huber loss, and the residuals (m,) at the minimum."""
     rows, root = whitener(terms), np.sqrt(weights)
-    shape, centred = whitener.ridge(0.0), (terms - whitener.mean) * root[:, None]
+    shape, centered = whitener.ridge(0.0), (terms - whitener.mean) * root[:, None]
     gram = (rows.T * weights) @ rows
     found = np.zeros(rows.shape[1])
     found[0] = float(np.median(labels))
@@ -361,7 +361,7 @@ def _shortened(
 
     for _ in range(_ROUNDS):
         moved, _, inside = shortened(found)
-        noise, spread = marginal_likelihood(centred, (moved - np.average(moved, weights=weights)) * root, size)
+        noise, spread = marginal_likelihood(centered, (moved - np.average(moved, weights=weights)) * root, size)
         ridge = noise / max(spread, 1e-12 * noise, 1e-300) * shape
         ridge[0, 0] += 1e-12 * gram[0, 0]
         found = _minimum(rows, labels, weights / inside, (gram + ridge, ridge), threshold, found)

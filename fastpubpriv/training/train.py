@@ -67,16 +67,16 @@ def train(
     progress: bool | None = None,
     max_memory: float | None = None,
 ) -> TrainingResult | DescentResult:
-    """Coefficients of a linear model that minimise a loss over private rows, starting from what public rows say.
+    """Coefficients of a linear model that minimize a loss over private rows, starting from what public rows say.
 
     Parameters
     ----------
-    {x_labelled, y_priv}
+    {x_labeled, y_priv}
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
         Of a number; of two classes; of a number, residuals beyond `huber_loss(threshold)` standard deviations of public labels
         counting linearly; of several classes, each with coefficients of its own; of two classes, as a margin; of counts; or one of
         your own (`fastpubpriv.training.Loss`).
-    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps and exact coefficients (squared, logistic and softmax loss; steps alone for the Huber loss), public
@@ -100,7 +100,7 @@ def train(
 
     Privacy
     -------
-    Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
+    Neighbors: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
     each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2
     sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
     fifth of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
@@ -168,7 +168,7 @@ def linear_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, y_scale}
     method : "auto", "newton" or "throw_away"
         Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.
@@ -244,7 +244,7 @@ def logistic_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
         Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.

@@ -57,7 +57,7 @@ RUNS = {
 CASES = [pytest.param(dim, budget, options, id=name) for name, (dim, budget, options) in RUNS.items()]
 
 
-def neighbours(rng, dim, count, least=40):
+def neighbors(rng, dim, count, least=40):
     """Random pairs: sizes, scales and shapes, and a replaced row that is random, hostile, or a copy of another."""
     for _ in range(count):
         n = int(rng.choice([least, 300, 1500]))
@@ -69,18 +69,18 @@ def neighbours(rng, dim, count, least=40):
 
 
 @pytest.mark.parametrize(("dim", "budget", "options"), CASES)
-def test_random_neighbours(dim, budget, options):
+def test_random_neighbors(dim, budget, options):
     run = runner(dim, budget, **options)
-    for rows, other in neighbours(np.random.default_rng(70), dim, 3 if dim > 2 else 6):
+    for rows, other in neighbors(np.random.default_rng(70), dim, 3 if dim > 2 else 6):
         report = record_replay(run, rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize(("dim", "budget", "options"), CASES)
-def test_many_random_neighbours(dim, budget, options):
+def test_many_random_neighbors(dim, budget, options):
     run = runner(dim, budget, **options)
-    for rows, other in neighbours(np.random.default_rng(71), dim, 60 if dim < 3 else 20):
+    for rows, other in neighbors(np.random.default_rng(71), dim, 60 if dim < 3 else 20):
         record_replay(run, rows, other, budget=budget)
 
 
@@ -135,7 +135,7 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
 def test_catches_cells_that_follow_the_rows(monkeypatch):
     original = candidates.CellCounts.release
 
-    def centred(self, payer, rows, executor, **options):
+    def centered(self, payer, rows, executor, **options):
         middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
         moved = dataclasses.replace(self, edges=[each + middle for each in self.edges])
         return original(moved, payer, rows, executor, **options)
@@ -143,7 +143,7 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
     rows, other = pair()
     other[300] = 1e6
     record_replay(runner(1, APPROX), rows, other, budget=APPROX)
-    monkeypatch.setattr(candidates.CellCounts, "release", centred)
+    monkeypatch.setattr(candidates.CellCounts, "release", centered)
     raises(ReplayError, "sensitivity", record_replay, runner(1, APPROX), rows, other, budget=APPROX)
 
 
@@ -162,7 +162,7 @@ def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
 
     original = dp_em.row_statistic
 
-    def centred(chunk, at, radii):
+    def centered(chunk, at, radii):
         return original(chunk - np.nanmean(chunk, axis=0), at, radii)
 
     rows = np.random.default_rng(6).normal(size=(300, 2)) + 3.0
@@ -170,7 +170,7 @@ def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
     other[7] = 1e6
     run = runner(2, ZCDP(0.5), with_public=True)
     record_replay(run, rows, other, budget=ZCDP(0.5))
-    monkeypatch.setattr(dp_em, "row_statistic", centred)
+    monkeypatch.setattr(dp_em, "row_statistic", centered)
     raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=ZCDP(0.5))
 
 

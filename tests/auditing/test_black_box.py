@@ -1,6 +1,6 @@
 """Black-box audits: lower bounds on the privacy loss of mechanisms, from their answers alone.
 
-Each run gives one score on a data set or on its neighbour; a threshold chosen on one half of the runs gives a
+Each run gives one score on a data set or on its neighbor; a threshold chosen on one half of the runs gives a
 Clopper-Pearson lower bound on mu (Gaussian DP) or epsilon from the other half. The bounds hold at once with
 probability 1 - 2e-9, so a correct mechanism fails a test with that probability; the controls must exceed the claim.
 """
@@ -46,7 +46,7 @@ def best_bound(one, other, bound):
 
 
 def mu_bound(one, other):
-    """Lower bound on mu from scores on two neighbours (larger on `other`): mu >= -z(false positives) - z(misses)."""
+    """Lower bound on mu from scores on two neighbors (larger on `other`): mu >= -z(false positives) - z(misses)."""
 
     def bound(first, second, t):
         false_positive = upper(int(np.sum(first > t)), len(first))
@@ -78,7 +78,7 @@ def answers(query, event, budget, runs, *, seed=0, draw=None):
     return noisy.reshape(runs, -1)
 
 
-# A sum of three columns whose neighbours are the antipodal extreme rows: q - q' = (2 Q, 0, 0) turned in space.
+# A sum of three columns whose neighbors are the antipodal extreme rows: q - q' = (2 Q, 0, 0) turned in space.
 SCALE = 20
 DIRECTION = np.array([2.0, -1.0, 2.0]) / 3.0
 
@@ -121,7 +121,7 @@ def test_control_gaussian_with_too_little_noise(factor):
 
 
 def mean_audit(runs, *, price=1):
-    """`release_vector_sum` itself on extreme neighbours, at `price` times the cost that mu = 1 allows."""
+    """`release_vector_sum` itself on extreme neighbors, at `price` times the cost that mu = 1 allows."""
     rho = ZCDP(0.5).rho  # mu = 1
     scores = []
     for sign in (-1.0, 1.0):
@@ -186,15 +186,15 @@ def test_control_float_laplace_gives_itself_away():
     assert float_laplace_bound(200_000) > 5.0  # claimed: 1
 
 
-def test_answers_lie_on_the_grid_on_both_neighbours():
-    """The same event on our answers: no answer of either neighbour has a bit below half a step."""
+def test_answers_lie_on_the_grid_on_both_neighbors():
+    """The same event on our answers: no answer of either neighbor has a bit below half a step."""
     event = GaussianEvent(4 * 2**16, 10, 1)
     for value in (0, 2**9):
         steps = answers([value], event, ZCDP(float(event.rho) * 1.01), 10_000)
         assert np.array_equal(steps - 0.5, np.floor(steps))
 
 
-# ---- Black-box audit of stable histograms: how often the bin of a single row shows, and how well neighbours can be told apart.
+# ---- Black-box audit of stable histograms: how often the bin of a single row shows, and how well neighbors can be told apart.
 # Bounds are Clopper-Pearson at 1e-9; the controls must exceed the claim.
 def shown(event, rounds, n=4_000_000):
     """Single rows that show among rounds * n bins."""
@@ -240,14 +240,14 @@ def released_count(values, runs, budget):
 
 
 @pytest.mark.audit
-def test_neighbours_are_no_easier_to_tell_apart_than_declared(monkeypatch):
+def test_neighbors_are_no_easier_to_tell_apart_than_declared(monkeypatch):
     budget, runs, values = ApproxDP(1, 1e-3), 6000, np.full(40, 0.5)
-    neighbour = values.copy()
-    neighbour[0] = 1e6
-    pair = released_count(neighbour, runs, budget), released_count(values, runs, budget)
+    neighbor = values.copy()
+    neighbor[0] = 1e6
+    pair = released_count(neighbor, runs, budget), released_count(values, runs, budget)
     assert 0.15 < epsilon_bound(*pair, 1e-3) <= 1.0
     # Planted: an eighth of the noise.
     original = release_module.noise.discrete_laplace
     monkeypatch.setattr(release_module.noise, "discrete_laplace", lambda *args, **kw: original(*args, **kw) // 8)
-    pair = released_count(neighbour, runs, budget), released_count(values, runs, budget)
+    pair = released_count(neighbor, runs, budget), released_count(values, runs, budget)
     assert epsilon_bound(*pair, 1e-3) > 1.0

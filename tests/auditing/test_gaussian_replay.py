@@ -77,7 +77,7 @@ HOSTILE = [
 ]
 
 
-neighbours = partial(random_pairs, sizes=[2, 3, 10, 51], dim=DIM, hostile=HOSTILE, shift=5.0)
+neighbors = partial(random_pairs, sizes=[2, 3, 10, 51], dim=DIM, hostile=HOSTILE, shift=5.0)
 
 
 def ladder(budget, structure, public=PUBLIC):
@@ -94,8 +94,8 @@ CASES_OF_LADDER = [
 
 @pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.audit)])
 @pytest.mark.parametrize(("budget", "run"), [*CASES, *CASES_OF_LADDER])
-def test_random_neighbours(budget, run, count):
-    for rows, other in neighbours(np.random.default_rng(60), count):
+def test_random_neighbors(budget, run, count):
+    for rows, other in neighbors(np.random.default_rng(60), count):
         report = record_replay(run, rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
         # The shares of the rounds add up to one, whatever was released.
@@ -103,7 +103,7 @@ def test_random_neighbours(budget, run, count):
 
 
 @pytest.mark.parametrize(("budget", "run"), [*CASES, *CASES_OF_LADDER])
-def test_hostile_neighbours(budget, run):
+def test_hostile_neighbors(budget, run):
     plain = np.random.default_rng(5).standard_normal((8, DIM)) + 5.0
     for one in range(len(HOSTILE)):
         rows, other = plain.copy(), plain.copy()
@@ -332,13 +332,13 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
 
 
 def test_catches_features_that_depend_on_the_company(monkeypatch):
-    # Centred by the mean of the block: every row moves when one is replaced.
+    # Centered by the mean of the block: every row moves when one is replaced.
     original = leaves.AxisFeatures._block
 
-    def centred(self, rows, out):
+    def centered(self, rows, out):
         original(self, rows - rows.mean(axis=0), out)
 
-    monkeypatch.setattr(leaves.AxisFeatures, "_block", centred)
+    monkeypatch.setattr(leaves.AxisFeatures, "_block", centered)
     rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
     other = rows.copy()
     other[4] = 1e3

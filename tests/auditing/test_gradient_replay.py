@@ -1,4 +1,4 @@
-"""Record and replay of training by gradients on neighbours, on equal coins; and the planted faults that it must catch."""
+"""Record and replay of training by gradients on neighbors, on equal coins; and the planted faults that it must catch."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -73,7 +73,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("budget", "method", "loss"), CASES)
-def test_neighbours(budget, method, loss):
+def test_neighbors(budget, method, loss):
     rng, run = np.random.default_rng(4), run_of(method, budget, loss)
     for trial in range(0, len(HOSTILE), 1 if loss == "squared" else 4):
         rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, 3, 30)])
@@ -171,7 +171,7 @@ def test_a_choice_by_losses_that_are_not_clipped_is_caught(monkeypatch):
     caught("moved by", Exponential(candidates=9))
 
 
-# ---- Record and replay of regressions on neighbours, how near the worst pair comes, and the planted faults that it must catch.
+# ---- Record and replay of regressions on neighbors, how near the worst pair comes, and the planted faults that it must catch.
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
 FEW = np.column_stack([*[X[:2]] * 3, PUBLIC[:2, -1:]])
@@ -208,7 +208,7 @@ CASES_OF_TRAINING = [
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES_OF_TRAINING)
-def test_neighbours_of_training(budget, run):
+def test_neighbors_of_training(budget, run):
     rng = np.random.default_rng(4)
     for trial in range(12):
         rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, 2, 30)])
@@ -290,7 +290,7 @@ def test_a_scale_from_private_rows_is_caught(monkeypatch):
     caught_of_training("unit")
 
 
-def test_a_centre_from_the_chunk_is_caught(monkeypatch):
+def test_a_center_from_the_chunk_is_caught(monkeypatch):
     plain = Rotation.__call__
     monkeypatch.setattr(Rotation, "__call__", lambda self, chunk: plain(self, chunk - np.nanmean(chunk, axis=0)))
     caught_of_training("moved by|sensitivity|differ")

@@ -1,8 +1,8 @@
 """Record and replay of the mixture learners: no release moves by more than it declares, the total is the formula's, and nothing
 passes the releases by. The comparison is exact (integers and fractions): there are no false alarms.
 
-Neighbours are chosen after the recording, knowing the tree that was released: rows that move between clusters, sit on the surface
-of a ball or between two centres, overflow, or are missing.
+Neighbors are chosen after the recording, knowing the tree that was released: rows that move between clusters, sit on the surface
+of a ball or between two centers, overflow, or are missing.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ CASES = [
 
 
 class Recording:
-    """One run, and its comparison with neighbours that are replayed against it."""
+    """One run, and its comparison with neighbors that are replayed against it."""
 
     def __init__(self, run, rows, budget):
         self.run, self.rows, self.budget = run, rows, budget
@@ -73,7 +73,7 @@ class Recording:
         draws = sum(call.event.draws for call in self.calls)
         self.allowance = (laplace_epsilon if isinstance(budget, PureDP) else gaussian_rho)(budget, draws)
 
-    def neighbour(self, index, row):
+    def neighbor(self, index, row):
         """Replay with one row replaced; returns exact cost of the pair and declared cost."""
         other = self.rows.copy()
         other[index] = row
@@ -92,7 +92,7 @@ class Recording:
 
 
 def on_surfaces(tree, rng):
-    """Rows on the surface of each released ball, and between each two centres, with one unit in the last place either way."""
+    """Rows on the surface of each released ball, and between each two centers, with one unit in the last place either way."""
     for split in () if tree is None else tree.splits:
         if split is None:
             continue
@@ -113,7 +113,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def neighbours(recording, rng):
+def neighbors(recording, rng):
     """(index, row): moves into every other cluster, surfaces, hostile rows, copies, and random rows at several scales."""
     yield from ((index, CENTERS[(index + 1) % K] + rng.normal(size=DIM)) for index in range(3))
     yield from ((4, recording.rows[other]) for other in (5, 6))
@@ -123,10 +123,10 @@ def neighbours(recording, rng):
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)
-def test_neighbours_keep_the_promise(budget, run):
+def test_neighbors_keep_the_promise(budget, run):
     recording = Recording(run, ROWS, budget)
-    for index, row in neighbours(recording, np.random.default_rng(1)):
-        recording.neighbour(index, row)
+    for index, row in neighbors(recording, np.random.default_rng(1)):
+        recording.neighbor(index, row)
 
 
 @pytest.mark.audit
@@ -138,16 +138,16 @@ def test_many_recordings(budget, run):
         rows[rng.integers(360)] = HOSTILE[rng.integers(len(HOSTILE))]
         recording = Recording(run, rows, budget)
         for _ in range(3):
-            for index, row in neighbours(recording, rng):
-                recording.neighbour(index, row)
+            for index, row in neighbors(recording, rng):
+                recording.neighbor(index, row)
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)
-def test_one_and_two_private_rows_per_cluster_and_hostile_neighbours(budget, run):
+def test_one_and_two_private_rows_per_cluster_and_hostile_neighbors(budget, run):
     for copies in (1, 2):
         recording = Recording(run, np.repeat(CENTERS, copies, axis=0), budget)
         for row in HOSTILE:
-            recording.neighbour(0, row)
+            recording.neighbor(0, row)
 
 
 def test_the_practical_tree_cuts_here():
@@ -176,8 +176,8 @@ def caught(monkeypatch, module, name, fault, match):
     recording = Recording(learner(BUDGETS["zcdp"], METHODS["tree"]), ROWS, BUDGETS["zcdp"])
 
     def replay_all():
-        for index, row in neighbours(recording, np.random.default_rng(1)):
-            recording.neighbour(index, row)
+        for index, row in neighbors(recording, np.random.default_rng(1)):
+            recording.neighbor(index, row)
 
     with pytest.raises((ReplayError, AssertionError), match=match):
         replay_all()

@@ -1,4 +1,4 @@
-"""Record and replay of every estimator on neighbouring data sets, and the planted bugs that it must catch.
+"""Record and replay of every estimator on neighboring data sets, and the planted bugs that it must catch.
 
 The comparison is exact (integers and fractions): there are no false alarms.
 """
@@ -78,19 +78,19 @@ HOSTILE = [
 ]
 
 
-neighbours = partial(random_pairs, sizes=[1, 2, 3, 10, 50], dim=DIM, hostile=HOSTILE)
+neighbors = partial(random_pairs, sizes=[1, 2, 3, 10, 50], dim=DIM, hostile=HOSTILE)
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.audit)])
 @pytest.mark.parametrize(("budget", "run"), CASES)
-def test_random_neighbours(budget, run, count):
-    for rows, other in neighbours(np.random.default_rng(60), count):
+def test_random_neighbors(budget, run, count):
+    for rows, other in neighbors(np.random.default_rng(60), count):
         report = record_replay(run, rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)
-def test_hostile_neighbours(budget, run):
+def test_hostile_neighbors(budget, run):
     plain = np.random.default_rng(5).standard_normal((8, DIM))
     for one in range(len(HOSTILE)):
         rows, other = plain.copy(), plain.copy()
@@ -130,7 +130,7 @@ def test_second_moment_and_counts(pure):
         counts = release_shell_counts(account, rows, affine, name="counts", edges=edges, cost=share, executor=EXECUTOR)
         return [gram.value, counts.value]
 
-    for rows, other in neighbours(np.random.default_rng(62), 60):
+    for rows, other in neighbors(np.random.default_rng(62), 60):
         record_replay(run, rows, other, budget=budget)
     orthogonal, turned = np.zeros((5, DIM)), np.zeros((5, DIM))
     orthogonal[0, 0], turned[0, 1] = 1e9, 1e-3  # also from the outermost shell to the innermost
@@ -181,7 +181,7 @@ def divides_by_finite_rows(x):
     return noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0) / np.isfinite(x).all(axis=1).sum()
 
 
-def centres_by_the_private_mean(x):
+def centers_by_the_private_mean(x):
     return noisy_sum(opened(BUG_BUDGET, draws=100), x - x.mean(axis=0), 3.0) / len(x)
 
 
@@ -235,7 +235,7 @@ def far_from_nineteen_others():
     (branches_on_raw_data, (OTHER, ROWS), "releases on one|depends on private|no counterpart"),
     (returns_an_unnoised_statistic, (ROWS, OTHER), "leaked past release"),
     (divides_by_finite_rows, with_nan(), "leaked past release"),
-    (centres_by_the_private_mean, far_from_nineteen_others(), "sensitivity allows"),
+    (centers_by_the_private_mean, far_from_nineteen_others(), "sensitivity allows"),
     (with_sensitivity(1), antipodal(), "sensitivity allows"),
     (with_sensitivity(2 / np.sqrt(2)), antipodal(), "sensitivity allows"),
 ])  # fmt: skip
@@ -293,8 +293,8 @@ def run_of(budget, **options):
 
 
 def pairs_of(rng, count):
-    """Small neighbours of every kind, and large ones where all three releases are made."""
-    yield from neighbours(rng, count)
+    """Small neighbors of every kind, and large ones where all three releases are made."""
+    yield from neighbors(rng, count)
     for _ in range(count // 4):
         rows = BIG + rng.normal(size=DIM)
         other = rows.copy()
@@ -305,7 +305,7 @@ def pairs_of(rng, count):
 @every_budget
 @pytest.mark.parametrize("count", [24, pytest.param(1000, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_random_neighbours_of_columns(budget, options, count):
+def test_random_neighbors_of_columns(budget, options, count):
     calls = set()
     for rows, other in pairs_of(np.random.default_rng(60), count):
         report = record_replay(run_of(budget, **options), rows, other, budget=budget)
@@ -352,7 +352,7 @@ def test_an_interval_of_many_columns_that_looks_at_private_rows_is_caught():
 
 
 @every_budget
-def test_hostile_neighbours_of_columns(budget):
+def test_hostile_neighbors_of_columns(budget):
     for one in range(len(HOSTILE)):
         rows, other = BIG.copy(), BIG.copy()
         rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
@@ -381,7 +381,7 @@ def replay(pair=None, options=None):
     return record_replay(run_of(budget, **(options or {})), *(pair or far_away()), budget=budget)
 
 
-def centred(chunk, center, log2_parts, neutral, counts):
+def centered(chunk, center, log2_parts, neutral, counts):
     """A cell of the distance from the mean of the chunk."""
     kernels.columns_count(chunk - chunk.mean(axis=0), center, log2_parts, neutral, counts)
 
@@ -396,7 +396,7 @@ def test_honest_control_passes_of_columns():
     assert replay().calls == 3
 
 
-@pytest.mark.parametrize("bug", [centred, twice])
+@pytest.mark.parametrize("bug", [centered, twice])
 def test_a_cell_that_sees_more_than_one_number_is_caught(bug):
     with mock.patch.object(cells, "columns_count", bug), pytest.raises(ReplayError, match="sensitivity allows"):
         replay()
@@ -467,7 +467,7 @@ def test_the_guarantee_does_not_rest_on_the_box():
         assert all(each.called for each in planted)
 
 
-def test_a_box_of_the_neighbours_is_caught():
+def test_a_box_of_the_neighbors_is_caught():
     def faulty(chunk, box):
         return kernels.columns_box(chunk - chunk.mean(axis=0), box)
 

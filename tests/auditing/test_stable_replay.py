@@ -1,4 +1,4 @@
-"""Record/replay of histograms and list decoders on hostile neighbours, with planted faults."""
+"""Record/replay of histograms and list decoders on hostile neighbors, with planted faults."""
 
 import dataclasses
 from fractions import Fraction
@@ -57,7 +57,7 @@ def caught(words, run, rows, other, *, budget=BUDGET, **options):
     raises(ReplayError, words, record_replay, run, rows, other, budget=budget, **options)
 
 
-def neighbour(index, row):
+def neighbor(index, row):
     other = ROWS.copy()
     other[index] = row
     return other
@@ -65,25 +65,25 @@ def neighbour(index, row):
 
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("row", HOSTILE, ids=str)
-def test_hostile_neighbours(name, row):
+def test_hostile_neighbors(name, row):
     for index in (0, 600, 1199):
-        report = record_replay(RUNS[name], ROWS, neighbour(index, row), budget=BUDGET)
+        report = record_replay(RUNS[name], ROWS, neighbor(index, row), budget=BUDGET)
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
 
 def test_a_moved_row_takes_the_whole_cost():
-    report = record_replay(RUNS["laplace"], ROWS, neighbour(3, [100.0, 0.0]), budget=BUDGET)
+    report = record_replay(RUNS["laplace"], ROWS, neighbor(3, [100.0, 0.0]), budget=BUDGET)
     assert report.tightness == 1.0
     assert report.declared_cost == BUDGET.epsilon
     # An odd last row of a half is in no pair.
     assert (
-        record_replay(RUNS["variances"], ROWS[:1199], neighbour(1198, [9.0, 9.0])[:1199], budget=BUDGET).pair_cost == 0
+        record_replay(RUNS["variances"], ROWS[:1199], neighbor(1198, [9.0, 9.0])[:1199], budget=BUDGET).pair_cost == 0
     )
 
 
 def test_both_halves_may_spend_everything():
     for index in (1, 1199):
-        report = record_replay(RUNS["axis"], ROWS, neighbour(index, [50.0, 50.0]), budget=BUDGET)
+        report = record_replay(RUNS["axis"], ROWS, neighbor(index, [50.0, 50.0]), budget=BUDGET)
         assert report.calls == 2
         assert report.tightness == 1.0
 
@@ -96,7 +96,7 @@ def test_catches_bins_that_depend_on_the_data(monkeypatch):
         original(self, column - column.mean(), rule)
 
     monkeypatch.setattr(kernel.BinTable, "count", shifted)
-    caught("moved by more than one row", RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]))
+    caught("moved by more than one row", RUNS["widths"], ROWS, neighbor(3, [1e4, 1e4]))
 
 
 def test_catches_a_row_that_counts_twice(monkeypatch):
@@ -107,7 +107,7 @@ def test_catches_a_row_that_counts_twice(monkeypatch):
         original(self, column, rule)
 
     monkeypatch.setattr(kernel.BinTable, "count", twice)
-    caught("moved by more than one row", RUNS["dyadic"], ROWS, neighbour(3, [1e4, 1e4]))
+    caught("moved by more than one row", RUNS["dyadic"], ROWS, neighbor(3, [1e4, 1e4]))
 
 
 def test_catches_suppressed_bins_in_the_result(monkeypatch):
@@ -119,12 +119,12 @@ def test_catches_suppressed_bins_in_the_result(monkeypatch):
         return dataclasses.replace(released, threshold=released.threshold + 1e-9 * occupied)
 
     monkeypatch.setattr(stable.StableHistograms, "release", leaky)
-    caught("leaked past release", RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]))
+    caught("leaked past release", RUNS["widths"], ROWS, neighbor(3, [1e4, 1e4]))
 
 
 def test_catches_blocks_that_overlap(monkeypatch):
     monkeypatch.setattr(decoders, "split_rows", lambda rows, *shares: (rows, rows))
-    caught("disjoint", RUNS["axis"], ROWS, neighbour(3, [50.0, 50.0]))
+    caught("disjoint", RUNS["axis"], ROWS, neighbor(3, [50.0, 50.0]))
 
 
 def test_catches_blocks_that_follow_the_values(monkeypatch):
@@ -136,7 +136,7 @@ def test_catches_blocks_that_follow_the_values(monkeypatch):
 
     monkeypatch.setattr(views, "Slice", Sorted)
     # The smallest row becomes the largest: it changes halves, and so does the row in the middle.
-    caught(None, RUNS["axis"], ROWS, neighbour(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]))
+    caught(None, RUNS["axis"], ROWS, neighbor(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]))
 
 
 def test_catches_pairs_that_follow_the_values(monkeypatch):
@@ -158,7 +158,7 @@ def test_catches_scales_taken_from_the_data(monkeypatch):
         return original(run, [[*column, largest] for column in scales], thresholds, **options)
 
     monkeypatch.setattr(decoders, "release_means", adaptive)
-    caught(None, RUNS["axis"], ROWS, neighbour(1199, [50.0, 5e4]))
+    caught(None, RUNS["axis"], ROWS, neighbor(1199, [50.0, 5e4]))
 
 
 def test_catches_an_event_that_is_too_cheap(monkeypatch):
@@ -170,11 +170,11 @@ def test_catches_an_event_that_is_too_cheap(monkeypatch):
 
     monkeypatch.setattr(stable, "stable_event", cheap)
     run = RUNS["laplace"]
-    record_replay(run, ROWS, neighbour(3, [100.0, 0.0]), budget=BUDGET)  # the account believes the event ...
+    record_replay(run, ROWS, neighbor(3, [100.0, 0.0]), budget=BUDGET)  # the account believes the event ...
     monkeypatch.undo()
     monkeypatch.setattr(stable, "stable_event", cheap)
     with pytest.raises(Exception, match="exceed the budget"):  # ... which is why the event computes its delta itself
-        record_replay(run, ROWS, neighbour(3, [100.0, 0.0]), budget=BUDGET)
+        record_replay(run, ROWS, neighbor(3, [100.0, 0.0]), budget=BUDGET)
 
 
 # ---- Record and replay of hypothesis selection: scores promise what they cost, and nothing passes them by.
@@ -214,7 +214,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def neighbours(rng, dim, count):
+def neighbors(rng, dim, count):
     for _ in range(count):
         n = int(rng.choice([1, 2, 10, 51]))
         rows = rng.standard_normal((n, dim)) * 10.0 ** rng.choice([-300, 0, 0, 1, 6, 300])
@@ -226,7 +226,7 @@ def neighbours(rng, dim, count):
 @pytest.mark.parametrize(("budget", "dim", "options"), CASES)
 def test_replay_passes(budget, dim, options):
     run, moved = runner(budget, dim, **options), 0
-    for rows, other in neighbours(np.random.default_rng(5), dim, 25):
+    for rows, other in neighbors(np.random.default_rng(5), dim, 25):
         report = record_replay(run, rows, other, budget=budget)
         assert report.calls == 1
         assert report.pair_cost <= report.declared_cost <= report.allowance
@@ -459,7 +459,7 @@ def test_a_statistic_that_depends_on_its_chunk_is_rejected():
 
 
 def test_a_statistic_whose_rounding_depends_on_its_chunk_is_rejected():
-    def centred(chunk):
+    def centered(chunk):
         """The mean of a chunk taken off and put back: equal up to rounding, and rounding decides about a grid step."""
         middle = chunk.mean(axis=0)
         return (chunk - middle) + middle
@@ -468,7 +468,7 @@ def test_a_statistic_whose_rounding_depends_on_its_chunk_is_rejected():
     ties[::3] = [1.0, 0.5]
     other = ties.copy()
     other[0] = [0.5, 0.25]
-    caught("cut into chunks", mean_of(lambda chunk: 1e17 * centred(chunk)), ties, other, pieces=1)
+    caught("cut into chunks", mean_of(lambda chunk: 1e17 * centered(chunk)), ties, other, pieces=1)
 
 
 def test_an_account_that_was_opened_before_the_run_is_rejected():

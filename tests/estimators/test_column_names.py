@@ -97,7 +97,7 @@ def mixture(function, x_priv, x_pub, **options):
 # Columns that are counted are named, and read by their lists of keys: tests/estimators/test_value_counts.py.
 COUNTED = {"crosstab", "describe", "value_counts"}
 # Matched in tests/training/test_regression.py: what they release are coefficients.
-LABELLED = {"linear_regression", "logistic_regression", "train"}
+LABELED = {"linear_regression", "logistic_regression", "train"}
 FUNCTIONS = {
     "estimate_mean": mean_of,
     "quantiles": lambda x_priv, x_pub, **options: seeded(
@@ -137,8 +137,8 @@ def test_no_function_with_two_data_sets_is_left_out():
     both = {"x_priv", "x_pub"}
     functions = [name for name in fpp.__all__ if inspect.isfunction(getattr(fpp, name))]
     found = {name: set(inspect.signature(getattr(fpp, name)).parameters) for name in functions}
-    assert set(FUNCTIONS) == {name for name in found if both <= found[name]} - LABELLED - COUNTED - {"private_pca"}
-    assert {name for name in found if "y_priv" in found[name]} == LABELLED
+    assert set(FUNCTIONS) == {name for name in found if both <= found[name]} - LABELED - COUNTED - {"private_pca"}
+    assert {name for name in found if "y_priv" in found[name]} == LABELED
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -308,7 +308,7 @@ def test_order_of_columns():
 
 def test_planted_columns_that_are_matched_by_position(monkeypatch):
     monkeypatch.setattr(open, "column_order", lambda *names, **options: None)
-    within_ball = partial(mean_of, clipping="gaussian")  # counts find columns that are far from their centre
+    within_ball = partial(mean_of, clipping="gaussian")  # counts find columns that are far from their center
     found = within_ball(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES)[NAMES[::-1]])
     assert not np.allclose(found.mean, SHIFTS, atol=5.0)
     raises(AssertionError, None, test_every_function_matches_names, within_ball)

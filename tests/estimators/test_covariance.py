@@ -82,7 +82,7 @@ def test_theory_mode_and_a_center():
         assert np.abs(result.correlation).max() <= 1.0
         assert result.relative_noise_std < 0.02
     off = seeded(coinpress_covariance, rows, budget=RHO_HALF, scale=20.0, steps=3)
-    assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0  # control: the centre is used
+    assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0  # control: the center is used
 
 
 @pytest.mark.parametrize(("options", "message"), [

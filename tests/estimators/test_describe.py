@@ -1,4 +1,4 @@
-"""`describe`: its parts against the table itself, shares of the budget, every source, neighbours, coverage of deviations."""
+"""`describe`: its parts against the table itself, shares of the budget, every source, neighbors, coverage of deviations."""
 
 from fractions import Fraction
 from unittest import mock
@@ -143,7 +143,7 @@ def replayed(name, at, hostile, n=80):
 
 
 @pytest.mark.parametrize("name", BUDGETS)
-def test_replay_on_hostile_neighbours(name):
+def test_replay_on_hostile_neighbors(name):
     for at, hostile in enumerate(HOSTILE):
         report = replayed(name, at, hostile)
         assert report.pair_cost <= report.declared_cost <= report.allowance

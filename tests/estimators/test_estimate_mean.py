@@ -208,7 +208,7 @@ def test_noise_laws():
     assert stats.kstest(laplace, stats.norm.cdf).pvalue < 1e-9
 
 
-def test_rows_that_are_not_numbers_count_as_rows_at_the_centre():
+def test_rows_that_are_not_numbers_count_as_rows_at_the_center():
     private, public = sample(n=4000)
     half = private + 3.0
     half[::2] = np.nan
@@ -217,7 +217,7 @@ def test_rows_that_are_not_numbers_count_as_rows_at_the_centre():
     assert np.all(np.abs(result.mean - expected) < 8 * result.noise_std + 0.01)
 
 
-def test_all_rows_missing_gives_noise_around_the_public_centre():
+def test_all_rows_missing_gives_noise_around_the_public_center():
     _, public = sample(m=1)
     result = mean_of(np.full((1000, 4), np.nan), public)
     assert np.all(np.abs(result.mean - public[0]) < 10 * result.noise_std)
@@ -447,7 +447,7 @@ def test_clipping_ball_and_projection():
     assert loose.mean == pytest.approx(result.mean, abs=0.05)
 
 
-def test_public_recentring():
+def test_public_recentering():
     rng = np.random.default_rng(2)
     private, public = 1e6 + rng.random((5000, 2)), 1e6 + rng.random((30, 2))
     result = weighted_mean_of(private, public, center="public", norm_bound=2.0)

@@ -1,4 +1,4 @@
-"""Means of groups: the joint release of counts, sums and squares, every source of groups, statuses, neighbours, coverage."""
+"""Means of groups: the joint release of counts, sums and squares, every source of groups, statuses, neighbors, coverage."""
 
 import math
 from functools import partial
@@ -195,7 +195,7 @@ def test_a_result_is_read_back_shown_and_drawn(tmp_path):
     assert (tmp_path / "groups.png").stat().st_size > 1000
 
 
-# ---- neighbours -----------------------------------------------------------------------------------------------------
+# ---- neighbors -----------------------------------------------------------------------------------------------------
 HOSTILE = [
     np.array(each)
     for each in ((np.nan, 0.0, 1.0), (1e308, -1e308, 0.0), (5e-324, np.inf, 2.0), (0.0, 0.0, np.nan), (1, 1, 7))
@@ -215,7 +215,7 @@ def grouped(rows):
 
 @pytest.mark.parametrize("count", [25, pytest.param(1000, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("name", BUDGETS)
-def test_replay_on_random_neighbours(name, count):
+def test_replay_on_random_neighbors(name, count):
     budget = BUDGETS[name]
     pairs = random_pairs(np.random.default_rng(8), count, sizes=[1, 2, 3, 10, 50], dim=3, hostile=HOSTILE)
     for rows, other in pairs:

@@ -220,13 +220,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget"), CASES)
-def test_replay_over_neighbours(method, dim, n_priv, n_pub, budget):
+def test_replay_over_neighbors(method, dim, n_priv, n_pub, budget):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim, condition=4.0)
     run, worst = partial(seeded, x_pub=x_pub, budget=budget, method=method, threads=1), 0.0
     for place, value in enumerate(ROWS):
-        neighbour = x_priv.copy()
-        neighbour[[0, 1, 77, -1][place % 4]] = value * np.array([1.0, -1.0])[:dim]
-        report = record_replay(run, x_priv, neighbour, budget=budget)
+        neighbor = x_priv.copy()
+        neighbor[[0, 1, 77, -1][place % 4]] = value * np.array([1.0, -1.0])[:dim]
+        report = record_replay(run, x_priv, neighbor, budget=budget)
         assert report.pair_cost <= report.declared_cost
         assert report.declared_cost <= report.allowance * (1 + 1e-9)
         worst = max(worst, report.tightness)
@@ -257,22 +257,22 @@ def test_replay_catches_scores_counted_twice(monkeypatch):
 
     def search():
         for value in np.linspace(-20.0, 20.0, 41):
-            neighbour = x_priv.copy()
-            neighbour[0] = value
-            record_replay(run, x_priv, neighbour, budget=budget)
+            neighbor = x_priv.copy()
+            neighbor[0] = value
+            record_replay(run, x_priv, neighbor, budget=budget)
 
     raises(ReplayError, "score moved by 2", search)
 
 
-def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
+def test_replay_catches_a_center_without_robust_weights(monkeypatch):
     x_priv, x_pub, _ = gaussian(90_000, 2, 1)
     monkeypatch.setattr(
         group_covariances,
         "center",
         lambda covariance, close: [[sum(map(Fraction, covariance[:, 0, 0].tolist())) / len(close)]],
     )
-    neighbour = x_priv.copy()
-    neighbour[5] = 1e6
+    neighbor = x_priv.copy()
+    neighbor[5] = 1e6
     budget = ApproxDP(4, 1e-6)
     run = partial(seeded, x_pub=x_pub, budget=budget, method="group_covariances")
-    raises(ReplayError, "logarithm of the centre", record_replay, run, x_priv, neighbour, budget=budget)
+    raises(ReplayError, "logarithm of the center", record_replay, run, x_priv, neighbor, budget=budget)

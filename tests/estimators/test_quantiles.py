@@ -1,4 +1,4 @@
-"""`quantiles`: what holds without noise, what noisy counts must give, what is said of a column, and neighbours."""
+"""`quantiles`: what holds without noise, what noisy counts must give, what is said of a column, and neighbors."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -226,7 +226,7 @@ def run_of(budget):
 
 
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
-def test_replay_on_neighbours(budget):
+def test_replay_on_neighbors(budget):
     costs = []
     for sizes in ([1, 2, 10], [300]):
         for rows, other in random_pairs(np.random.default_rng(6), 25, sizes=sizes, dim=2, hostile=HOSTILE):

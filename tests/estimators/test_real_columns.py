@@ -500,10 +500,10 @@ def test_one_public_value_far_from_all_others_costs_nothing(budget, others):
 @every_budget
 @pytest.mark.parametrize("distance", [1e6, -1e6, 1e12])
 def test_the_only_public_row_may_be_far_away(budget, distance):
-    """New centres bring the cells back to the width of the rows: the error does not grow with the distance."""
+    """New centers bring the cells back to the width of the rows: the error does not grow with the distance."""
     rows = np.random.default_rng(2).exponential(size=(20_000, 1))
     result = mean_of(rows, np.array([[distance]]), budget)
-    assert names(result)[:3] == ["signed dyadic cells", "new centres", "signed dyadic cells"]
+    assert names(result)[:3] == ["signed dyadic cells", "new centers", "signed dyadic cells"]
     near = abs(distance) < 1e9
     assert abs(result.mean[0] - 1.0) < (0.1 if near else 1e5)
     lower, upper = result.confidence_interval()
@@ -513,16 +513,16 @@ def test_the_only_public_row_may_be_far_away(budget, distance):
     assert result.status == ("faint",)
 
 
-def test_only_the_columns_that_lie_far_get_a_new_centre():
+def test_only_the_columns_that_lie_far_get_a_new_center():
     rows = np.random.default_rng(3).normal(size=(20_000, 3)) * [1.0, 1e-3, 5.0]
     result = mean_of(rows, np.array([[0.3, 1e5, -2.0]]), ZCDP(0.5))
     assert np.all(np.abs(result.mean - rows.mean(axis=0)) < [0.02, 2e-5, 0.1])
-    assert names(result).count("new centres") == 2
+    assert names(result).count("new centers") == 2
     assert result.spent == ZCDP(0.5)
     assert float(sum(release["rho"] for release in result.releases)) <= 0.5
 
 
-def test_a_released_centre_is_better_than_a_far_public_row_even_where_nothing_more_can_be_seen():
+def test_a_released_center_is_better_than_a_far_public_row_even_where_nothing_more_can_be_seen():
     result = mean_of(np.random.default_rng(4).normal(size=(300, 1)), np.array([[1e6]]), PureDP(1))
     assert abs(result.mean[0]) < 3e5
 
@@ -541,7 +541,7 @@ def test_record_and_replay_where_counts_are_asked_again(budget):
     assert max(calls) >= 5
 
 
-def test_a_centre_that_was_not_released_is_caught():
+def test_a_center_that_was_not_released_is_caught():
     """Planted: the mean of the rows instead of their released one."""
     honest = learn.moved
 
@@ -585,7 +585,7 @@ def engines(rng, n):
     return rng.choice([2.0, 1.0, 4.0], p=[0.9897, 0.009, 0.0013], size=n)
 
 
-def test_an_empty_side_is_not_believed_to_be_empty_where_most_rows_are_at_the_centre():
+def test_an_empty_side_is_not_believed_to_be_empty_where_most_rows_are_at_the_center():
     truth = 2.0 * 0.9897 + 0.009 + 4.0 * 0.0013
     options = {"n": 20_000, "budget": ZCDP(0.05), "repetitions": 40}
     assert coverage(engines, truth, **options) >= 0.85
@@ -609,7 +609,7 @@ def silent_and_far(seeds):
     return found
 
 
-def test_a_side_without_a_row_to_be_seen_is_called_faint_where_most_rows_are_at_the_centre():
+def test_a_side_without_a_row_to_be_seen_is_called_faint_where_most_rows_are_at_the_center():
     """Forty rows above the usual value are fewer than noise can hide, and twice what the sum is off by."""
     assert silent_and_far(12) == 0
     with mock.patch.object(learn, "BESIDE", np.inf):  # planted

@@ -1,4 +1,4 @@
-"""`value_counts` and `crosstab`: exact counts, every source of text, intervals and ranks, neighbours; sums of means."""
+"""`value_counts` and `crosstab`: exact counts, every source of text, intervals and ranks, neighbors; sums of means."""
 
 from fractions import Fraction
 from unittest import mock
@@ -255,7 +255,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_replay_on_hostile_neighbours(name):
+def test_replay_on_hostile_neighbors(name):
     budget, given = RUNS[name]
     for ward, night in HOSTILE:
         rows, other = visits(300), visits(300)

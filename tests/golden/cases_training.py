@@ -19,13 +19,13 @@ CLASS = (X @ [20.0, 0.5, -0.1] + 4.0 * normal(43, 3000, 1)[:, 0] > 3.0).astype(n
 MONTH = np.arange(3000.0) % 4
 
 
-def labelled(labels: np.ndarray) -> dict[str, object]:
+def labeled(labels: np.ndarray) -> dict[str, object]:
     """Private rows with hostile ones among them, and a hundred public ones."""
     return {"x": np.column_stack([hostile(X[100:]), labels[100:]]), "x_pub": np.column_stack([X, labels])[:100]}
 
 
 def regressions() -> Iterator[Case]:
-    numbers, given = labelled(NUMBER), {"label": -1, "budget": ZCDP(1)}
+    numbers, given = labeled(NUMBER), {"label": -1, "budget": ZCDP(1)}
     for name, budget in BUDGETS.items():
         call = {"label": -1, "budget": budget}
         for method in ("newton",):
@@ -33,7 +33,7 @@ def regressions() -> Iterator[Case]:
                 f"linear_regression, {method}, {name}", fpp.linear_regression, **numbers, **call, method=method
             )
         yield private(
-            f"logistic_regression, newton, {name}", fpp.logistic_regression, **labelled(CLASS), **call, method="newton"
+            f"logistic_regression, newton, {name}", fpp.logistic_regression, **labeled(CLASS), **call, method="newton"
         )
         yield private(f"train, huber, {name}", fpp.train, **numbers, **call, loss="huber", method="newton")
     months = np.column_stack([X[:, :2], MONTH, NUMBER + MONTH])

@@ -32,7 +32,7 @@ def mixed(seed: int, n: int, dim: int) -> np.ndarray:
 
 
 def blobs(seed: int, n: int, centers: Any, spread: Any = 1.0) -> np.ndarray:
-    """Rows about the centres in turn."""
+    """Rows about the centers in turn."""
     points = np.asarray(centers, dtype=np.float64)
     which = np.arange(n) % len(points)
     spreads = np.broadcast_to(np.asarray(spread, dtype=np.float64), (len(points),))

@@ -10,7 +10,7 @@ import numpy as np
 Use = Callable[[Any], Any]
 
 # These say in other words what the fields say; `golden_values` reads the fields.
-WORDS_ONLY = {"to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "labelled_sample"}
+WORDS_ONLY = {"to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "labeled_sample"}
 
 
 def points(mean: np.ndarray) -> np.ndarray:

@@ -97,7 +97,7 @@ def an_ordinary_box(rng, dim, neutral=False):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_quotients_are_rounded_as_divisions_are(isa, dtype):
-    """Widths and differences of any bits, neighbours of products, and nothing else in the strip than one number."""
+    """Widths and differences of any bits, neighbors of products, and nothing else in the strip than one number."""
     rng = np.random.default_rng(14)
     for dim in (1, 7, 50, 520):
         for scale in (1.0, 2.0**-90, 2.0**90) if dtype == np.float64 else (1.0,):
@@ -167,7 +167,7 @@ def test_boxed_rows_refuse_what_does_not_fit():
 
 @pytest.mark.parametrize("log2_parts", [0, 1, 2])
 def test_numbers_on_and_beside_edges_of_cells(isa, log2_parts):
-    """About a centre that is exact, in each lane of a vector: an edge belongs to the cell below it, on either side."""
+    """About a center that is exact, in each lane of a vector: an edge belongs to the cell below it, on either side."""
     sizes = np.ldexp(1.0 + np.arange(1 << log2_parts) / (1 << log2_parts), np.arange(-1022, 1024)[:, None]).ravel()
     first = (1 << log2_parts) - 1  # the least ordinary number ends the last cell of the subnormal ones
     for center, kept in ((0.0, sizes), (1.0, sizes[(sizes > 2.0**-40) & (sizes < 2.0**40)])):
@@ -239,7 +239,7 @@ def test_a_replaced_row_moves_two_counts_of_a_column_at_most(neutral):
     assert most == 2
 
 
-def test_a_row_that_is_counted_by_its_neighbours_is_caught():
+def test_a_row_that_is_counted_by_its_neighbors_is_caught():
     """Control of the test above: a cell of the distance to the row before moves four counts."""
 
     def faulty(rows):

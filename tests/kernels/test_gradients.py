@@ -180,7 +180,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17])
-def test_a_row_does_not_see_its_neighbours(size):
+def test_a_row_does_not_see_its_neighbors(size):
     rng = np.random.default_rng(1)
     rows = rows_of(rng, 50, 9, np.float64)
     for kernel, chosen in (

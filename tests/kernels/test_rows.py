@@ -1,4 +1,4 @@
-"""Column sums and quantised rows: equal integers from C on every instruction set, from NumPy, and from exact fractions."""
+"""Column sums and quantized rows: equal integers from C on every instruction set, from NumPy, and from exact fractions."""
 
 import itertools
 import math

@@ -83,7 +83,7 @@ def random_row(rng, dim, row_map):
     return direction * radius * 10.0 ** rng.uniform(-1, 2) + center
 
 
-def neighbours(rng, dim, row_map):
+def neighbors(rng, dim, row_map):
     """Two data sets that differ in one row; often in opposite or orthogonal rows, the worst there are."""
     n = int(rng.choice(SIZES, p=(0.3, 0.25, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05)))
     x = rng.standard_normal((n, dim)) * row_map.limit / row_map.inv_step
@@ -113,7 +113,7 @@ def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
     for i in range(pairs):
         row_map = maps[int(rng.integers(len(maps)))]
         with np.errstate(all="ignore"):
-            x, other = neighbours(rng, row_map.dim, row_map)
+            x, other = neighbors(rng, row_map.dim, row_map)
             with instruction_set(LEVELS[i % len(LEVELS)]):
                 squared = moved(kernel, x, other, row_map)
         if squared > claim(row_map.quant_bound):

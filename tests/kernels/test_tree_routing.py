@@ -94,7 +94,7 @@ def test_every_size(dim, dtype):
 
 
 def boundary_case(rng, dim):
-    """A tree and rows that lie on its balls and half-way between its centres, up to the last bit."""
+    """A tree and rows that lie on its balls and half-way between its centers, up to the last bit."""
     x = rng.standard_normal((3000, dim))
     ball = make_split(rng, dim, 1, rule=Rule.BALL, out_dim=3)
     t, y = x - ball.origin, np.zeros((len(x), 3))
@@ -117,7 +117,7 @@ def test_a_row_on_the_ball_is_inside():
     np.testing.assert_array_equal(agree(x, row_tree), np.where(distance <= radius_sq, 0, 1))
 
 
-def test_the_first_of_equal_centres_wins():
+def test_the_first_of_equal_centers_wins():
     centers = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 0.0]]
     split = Split(rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=centers, first_child=1)
     row_tree = RowTree(2, [split, *[None] * 5], range(1, 6))
@@ -135,7 +135,7 @@ def test_overflowing_rows_take_a_fixed_way():
     row_tree = RowTree(2, [nearest, ball, None, None, None], [2, 3, 4])
     huge = np.finfo(np.float64).max
     rows = np.array([[huge, huge], [-huge, huge], [1e308, 0.0], [np.nan, 0.0], [0.0, np.inf], [5e-324, -0.0]])
-    # Infinite distances are equal, so the first centre; x - y is then 0, infinite, infinite.
+    # Infinite distances are equal, so the first center; x - y is then 0, infinite, infinite.
     assert agree(rows, row_tree).tolist() == [1, 2, 2, -1, -1, 1]
 
 

@@ -194,11 +194,11 @@ def test_the_error_is_the_predicted_one(n_pub):
     """200 runs on the sphere: within 4 standard errors of A P / (A + P); the seeds are fixed."""
     dim, n, runs = 8, 500, 200
     randomizer, rng = PrivUnit(dim, 3.0), np.random.default_rng(n_pub)
-    centre = np.zeros(dim)
-    centre[0] = 1.5
+    center = np.zeros(dim)
+    center[0] = 1.5
 
     def rows(count):
-        found = rng.standard_normal((count, dim)) + centre
+        found = rng.standard_normal((count, dim)) + center
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
     truth = rows(400_000).mean(axis=0)

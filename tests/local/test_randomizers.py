@@ -410,7 +410,7 @@ def test_masses_agree_with_high_precision(dim, threshold):
     assert caps.log_cap_mass(dim, threshold) == pytest.approx(float(log_mass), rel=1e-11, abs=1e-11)
 
 
-def test_the_printed_normaliser_is_wrong():
+def test_the_printed_normalizer_is_wrong():
     """LLHR's plus between the two terms; what is unbiased has a minus."""
     cap = caps.best_cap(10, 2.0)
     q, p = math.exp(cap.log_mass), cap.probability

@@ -1,4 +1,4 @@
-"""Trees, maps and neighbours for tests of releases over leaves."""
+"""Trees, maps and neighbors for tests of releases over leaves."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ ONE_THREAD = Executor(threads=1, progress=False)
 
 
 def three_leaves():
-    """A ball of radius 2 about (5, 0, 0), then the nearer of two centres."""
+    """A ball of radius 2 about (5, 0, 0), then the nearer of two centers."""
     tree = ClusterTree.root(DIM).split_ball(
         0, origin=[5.0, 0.0, 0.0], projection=None, center=[0.0, 0.0, 0.0], radius=2.0
     )
@@ -38,12 +38,12 @@ HOSTILE = [
     np.array([5.0, 0.0, 0.0]),
     np.array([0.0, 1e9, 0.0]),
     np.array([0.0, -1e9, 0.0]),
-    np.array([1e9, 0.0, 1e9]),  # as near to one centre as to the other
+    np.array([1e9, 0.0, 1e9]),  # as near to one center as to the other
 ]
 
 
 def clustered(rng, n, scale=1.0):
-    """Rows about the three centres, and their leaves."""
+    """Rows about the three centers, and their leaves."""
     return CENTERS[rng.integers(0, 3, n)] + scale * rng.standard_normal((n, DIM))
 
 
@@ -61,7 +61,7 @@ def maps(out_dim=DIM, seed=0):
 opened = partial(accounts.opened, draws=10**5)
 
 
-def neighbours(rng, count):
+def neighbors(rng, count):
     """Random pairs of data sets: a row is replaced by one of the same leaf, of another, by a hostile row, or by a copy."""
     for _ in range(count):
         n = int(rng.choice([1, 2, 3, 10, 60]))

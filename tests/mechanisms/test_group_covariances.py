@@ -1,4 +1,4 @@
-"""Groups by position, agreement as exact counts, and the stability bound that pays for the private centre."""
+"""Groups by position, agreement as exact counts, and the stability bound that pays for the private center."""
 
 import math
 from fractions import Fraction
@@ -181,7 +181,7 @@ def test_laplace_beside_gaussian_is_taken_off_the_budget():
     raises(BudgetError, "ApproxDP", account_of, ZCDP(1), reserved=price)
 
 
-# ---- the centre -----------------------------------------------------------------------------------------------------
+# ---- the center -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_logarithm_to_all_digits(dim):
     rng = np.random.default_rng(dim)
@@ -212,7 +212,7 @@ def moved(one, other, whitener):
     return float(np.linalg.norm((logs[0] - logs[1]) * unit))
 
 
-def test_the_centre_moves_by_no_more_than_its_sensitivity():
+def test_the_center_moves_by_no_more_than_its_sensitivity():
     rng = np.random.default_rng(5)
     groups, tried, worst = 40, 0, 0.0
     for trial in range(300):
@@ -231,7 +231,7 @@ def test_the_centre_moves_by_no_more_than_its_sensitivity():
         worst = max(worst, gap / mechanism.log_sensitivity(dim, groups))
     assert tried > 100
     assert worst > 0.01  # the bound is for the worst case, which random populations are far from
-    # Planted: without weights that vanish for outliers, one group moves the centre without bound.
+    # Planted: without weights that vanish for outliers, one group moves the center without bound.
     plain = wishart(rng, groups, 2, 400)
     far = plain.copy()
     far[0] *= 1e6

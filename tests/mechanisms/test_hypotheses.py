@@ -1,4 +1,4 @@
-"""Private hypothesis selection: exact output laws over all neighbours, scores against direct counts, coins against closed forms."""
+"""Private hypothesis selection: exact output laws over all neighbors, scores against direct counts, coins against closed forms."""
 
 import itertools
 import pickle
@@ -170,7 +170,7 @@ def all_scores(evaluation, atoms=ATOMS):
     return found
 
 
-def neighbours(rows, atoms=ATOMS):
+def neighbors(rows, atoms=ATOMS):
     return ((*rows[:place], value, *rows[place + 1 :]) for place, value in itertools.product(range(4), atoms))
 
 
@@ -178,7 +178,7 @@ def worst_ratio(scores, law, rate):
     laws = {key: LAW[law](list(key), rate) for key in set(scores.values())}
     worst = Fraction(0)
     for rows, mine in scores.items():
-        for other in neighbours(rows):
+        for other in neighbors(rows):
             theirs = laws[scores[other]]
             worst = max(worst, *(a / b for a, b in zip(laws[mine], theirs, strict=True)))
     return worst
@@ -197,13 +197,13 @@ EVALUATIONS = {
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
-def test_privacy_over_all_neighbours(name):
+def test_privacy_over_all_neighbors(name):
     scores, sensitivity = all_scores(EVALUATIONS[name]), EVALUATIONS[name].sensitivity
     assert len(set(scores.values())) >= 10
     moves = {
         max(abs(a - b) for a, b in zip(mine, scores[other], strict=True))
         for rows, mine in scores.items()
-        for other in neighbours(rows)
+        for other in neighbors(rows)
     }
     assert max(moves) == sensitivity
     doubled = {rows: tuple(2 * s for s in mine) for rows, mine in scores.items()}
@@ -252,7 +252,7 @@ HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0]
 
 
 @pytest.mark.parametrize("dim", [1, 3])
-def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
+def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
     rng = np.random.default_rng(dim)
     listed, n = random_list(rng, 70, 2, dim), 30
     evaluations = [
@@ -420,7 +420,7 @@ def test_limits_are_refused_with_numbers(monkeypatch):
 
 
 def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
-    """Counts of 32 bits would wrap, and a neighbour then move a score by 2^32."""
+    """Counts of 32 bits would wrap, and a neighbor then move a score by 2^32."""
     from fastpubpriv.mechanisms import scores as densities
 
     listed = random_list(np.random.default_rng(1), 5, 1, 2)

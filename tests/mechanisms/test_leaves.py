@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers import accounts
-from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
+from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbors, opened, three_leaves
 from releases import (
     release_cell_counts,
     release_code_counts,
@@ -102,9 +102,9 @@ def case_of(x, y):
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_distance_is_within_the_case(notion):
-    """Exact integers: no neighbour moves an answer by more than its case allows."""
+    """Exact integers: no neighbor moves an answer by more than its case allows."""
     rng, seen = np.random.default_rng(3), set()
-    for x, y in neighbours(rng, 150):
+    for x, y in neighbors(rng, 150):
         case = case_of(x, y)
         seen.add(case)
         for one, two in zip(integers(x, BUDGETS[notion]), integers(y, BUDGETS[notion]), strict=True):

@@ -129,7 +129,7 @@ def test_answer_is_integers_plus_noise_plus_half_a_step(event, budget, draw, hal
     assert answer.dtype == np.float64
 
 
-def test_half_a_step_centres_the_gaussian():
+def test_half_a_step_centers_the_gaussian():
     # 2e7 draws at the coarsest scale: the mean has a standard error of 0.057 steps; 6.5 of them are 1e-10.
     count, total, squares = 2_000_000, 0.0, 0.0
     for seed in range(10):
@@ -494,11 +494,11 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
     x[5], x[6, 1] = np.nan, np.inf
     plain = Partition((1,), (BinRule(0.25),), levels=(0, 1, 3))
     product = Partition((0, 2), (BinRule(1.0), BinRule()), levels=(0,))
-    labelled = Partition(
+    labeled = Partition(
         (2,), (BinRule(0.5),), levels=(0, 2), labels=lambda part: (part[:, 0] > 0).astype(np.int64) - (part[:, 0] < -3)
     )
-    found = count_bins(private_rows(x), [plain, product, labelled], EXECUTOR)
-    for partition, (keys, counts) in zip((plain, product, labelled), found, strict=True):
+    found = count_bins(private_rows(x), [plain, product, labeled], EXECUTOR)
+    for partition, (keys, counts) in zip((plain, product, labeled), found, strict=True):
         parts = []
         if partition.labels is not None:
             parts.append(partition.labels(x))

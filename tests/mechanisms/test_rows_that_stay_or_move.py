@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
-from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
+from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbors, opened, three_leaves
 from releases import (
     release_leaf_counts,
     release_leaf_second_moments,
@@ -271,14 +271,14 @@ def whole_run(x, budget, *, tree=None, depth=2):
     count = mean / 2
     if account.pure:
         cov, mean, count = left * Fraction(8, 10), left * Fraction(1, 10), left * Fraction(1, 10)
-    routes, centred = tree.routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+    routes, centered = tree.routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
     options = {"executor": ONE_THREAD}
     answers.append(release_leaf_counts(account, rows, routes, name="counts", cost=count, **options).value)
     options["radii"] = [4.0, 2.0, 7.0]
     answers.append(
-        release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=cov, **options).value
+        release_leaf_second_moments(account, rows, routes, centered, name="moments", cost=cov, **options).value
     )
-    answers.append(release_leaf_sums(account, rows, routes, centred, name="means", cost=mean, **options).value)
+    answers.append(release_leaf_sums(account, rows, routes, centered, name="means", cost=mean, **options).value)
     assert account.charged <= account.allowance
     return answers
 
@@ -292,15 +292,15 @@ def replayed(x, y, notion="zcdp", **options):
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_neighbours_cost_at_most_the_debit(notion):
-    for x, y in neighbours(np.random.default_rng(8), 60):
+def test_neighbors_cost_at_most_the_debit(notion):
+    for x, y in neighbors(np.random.default_rng(8), 60):
         report = replayed(x, y, notion)
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
         assert report.declared_cost >= Fraction(99, 100) * report.allowance * (1 - Fraction(1, 10**9))
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_hostile_neighbours(notion):
+def test_hostile_neighbors(notion):
     plain = clustered(np.random.default_rng(5), 8)
     for one in range(len(HOSTILE)):
         x, y = plain.copy(), plain.copy()
@@ -311,8 +311,8 @@ def test_hostile_neighbours(notion):
 
 @pytest.mark.audit
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_many_neighbours(notion):
-    for x, y in neighbours(np.random.default_rng(9), 1500):
+def test_many_neighbors(notion):
+    for x, y in neighbors(np.random.default_rng(9), 1500):
         replayed(x, y, notion)
 
 
@@ -332,12 +332,12 @@ DOWN = CENTERS[2] - [0.0, FAR, 0.0]
 def leaf_stage(x):
     """Counts, second moments and means alone, by the formula with counts at their free limit."""
     rows, account = private_rows(x), opened(ZCDP(1))
-    routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+    routes, centered = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
     options, mean = {"executor": ONE_THREAD}, Fraction(1, 2)
     counts = release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
     options["radii"] = [3.0] * 3
-    moments = release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=1 - mean, **options)
-    sums = release_leaf_sums(account, rows, routes, centred, name="means", cost=mean, **options)
+    moments = release_leaf_second_moments(account, rows, routes, centered, name="moments", cost=1 - mean, **options)
+    sums = release_leaf_sums(account, rows, routes, centered, name="means", cost=mean, **options)
     return [counts.value, moments.value, sums.value]
 
 
@@ -419,9 +419,9 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
 
     def no_means(x):
         rows, account = private_rows(x), opened(ZCDP(1))
-        routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+        routes, centered = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
         moments = release_leaf_second_moments(
-            account, rows, routes, centred, name="moments", cost=Fraction(1), radii=[3.0] * 3, executor=ONE_THREAD
+            account, rows, routes, centered, name="moments", cost=Fraction(1), radii=[3.0] * 3, executor=ONE_THREAD
         )
         counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
         return [moments.value, counts.value]
@@ -464,12 +464,12 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
 
     def no_moments(x):
         rows, account = private_rows(x), opened(ZCDP(1))
-        routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+        routes, centered = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
         passes[0] = 0
         counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
         sums = [
             release_leaf_sums(
-                account, rows, routes, centred, name="means", radii=[3.0] * 3, cost=Fraction(1, 2), executor=ONE_THREAD
+                account, rows, routes, centered, name="means", radii=[3.0] * 3, cost=Fraction(1, 2), executor=ONE_THREAD
             ).value
             for _ in range(2)
         ]

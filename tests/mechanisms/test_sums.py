@@ -109,7 +109,7 @@ def moments(budget, repeats, dim, rows):
     return squares, raws
 
 
-def test_gram_asks_for_the_full_symmetric_matrix_and_symmetrises_the_answer():
+def test_gram_asks_for_the_full_symmetric_matrix_and_symmetrizes_the_answer():
     data = hostile_rows(300, 3, seed=1)
     squares, (call,) = moments(ZCDP(1), 1, 3, private_rows(data))
     value = squares[0][0]
@@ -416,7 +416,7 @@ def scores_of(values, cover=None, weight=1):
 DOMAIN = [-1.1, 0.0, 0.3, 1.1, 3.0, np.nan, 1e308, -np.inf]
 
 
-def test_scores_move_by_at_most_one_over_all_neighbours():
+def test_scores_move_by_at_most_one_over_all_neighbors():
     cache = {rows: scores_of(rows) for rows in itertools.product(DOMAIN, repeat=3)}
     assert len({tuple(scores) for scores in cache.values()}) > 3
     epsilon = Fraction(2)
@@ -458,7 +458,7 @@ def test_scores_against_a_direct_count():
                 for h in (i, j)
             ]
             own, other = (1 - m if outside else m for m in masses)
-            assert own >= other - 1e-12  # the set favours i
+            assert own >= other - 1e-12  # the set favors i
             close = own - other <= 3 * cover.accuracy
             gammas.append(400 if close else max(0, held - int(np.ceil(400 * (other + 1.5 * cover.accuracy)))))
         direct.append(min(gammas))

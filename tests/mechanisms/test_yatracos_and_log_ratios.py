@@ -1,6 +1,6 @@
 """Scores over the Yatracos class and clipped log ratios: against direct counts, and what they are bound to find.
 
-Their laws over all neighbours are enumerated in `test_hypotheses.py`.
+Their laws over all neighbors are enumerated in `test_hypotheses.py`.
 """
 
 import itertools

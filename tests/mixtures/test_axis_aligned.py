@@ -30,7 +30,7 @@ from fastpubpriv.mixtures.axis_aligned.column_modes import (
 from fastpubpriv.mixtures.axis_aligned.dp_em import (
     Radii,
     iteration_shares,
-    maximised,
+    maximized,
     public_start,
     row_statistic,
     statistic_dim,
@@ -478,7 +478,7 @@ def test_the_truth_is_a_fixed_point():
     wide = Radii(radii.share, 50.0, 50.0)  # nothing is clipped
     labels = rng.choice(3, 400_000, p=at.weights)
     rows = at.means[labels] + at.stds[labels] * rng.normal(size=(len(labels), 4))
-    moved = maximised(at, row_statistic(rows, at, wide).mean(axis=0), wide, np.zeros(4))
+    moved = maximized(at, row_statistic(rows, at, wide).mean(axis=0), wide, np.zeros(4))
     assert np.abs((moved.means - at.means) / at.stds).max() < 0.02
     assert np.abs(np.log(moved.stds / at.stds)).max() < 0.02
     assert np.abs(moved.weights - at.weights).max() < 0.005
@@ -492,7 +492,7 @@ def test_a_step_goes_from_a_poor_start_towards_the_truth():
     at = Mixtures(np.array([0.7, 0.3]), np.array([[-1.0], [7.0]]), np.array([[2.0], [1.0]]))
     radii = Radii.of(1, known_std=False)
     for _ in range(30):
-        at = maximised(at, row_statistic(rows, at, radii).mean(axis=0), radii, np.zeros(1))
+        at = maximized(at, row_statistic(rows, at, radii).mean(axis=0), radii, np.zeros(1))
     assert np.abs(at.means - truth.means).max() < 0.15
     assert np.abs(np.log(at.stds / truth.stds)).max() < 0.1
 

@@ -29,7 +29,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     nested_counts,
     partition,
 )
-from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardised
+from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardized
 from fastpubpriv.mixtures.axis_aligned.em import (
     Cells,
     Mixtures,
@@ -431,17 +431,17 @@ def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n,
 
 def test_starts_are_rows_and_spread_out():
     rows = np.concatenate([np.zeros((99, 1)), [[100.0]]])
-    centres = public_em.starts(rows, 2, 200, seed=3)[:, :, 0]
-    assert set(np.unique(centres)) == {0.0, 100.0}
-    # The far row is all of the squared distance: it is a centre every time.
-    assert (centres.max(axis=1) == 100.0).all()
+    centers = public_em.starts(rows, 2, 200, seed=3)[:, :, 0]
+    assert set(np.unique(centers)) == {0.0, 100.0}
+    # The far row is all of the squared distance: it is a center every time.
+    assert (centers.max(axis=1) == 100.0).all()
 
 
 def test_a_bootstrap_counts_rows_as_often_as_it_says():
     rows, counts = np.array([[0.0], [1.0], [5.0]]), np.array([[2.0, 1.0, 0.0]])
-    centres = rows[None, :1]
-    repeated = public_em.fit(np.array([[0.0], [0.0], [1.0]]), centres, steps=3, prior=0.0)
-    weighted = public_em.fit(rows, centres, counts=counts, steps=3, prior=0.0)
+    centers = rows[None, :1]
+    repeated = public_em.fit(np.array([[0.0], [0.0], [1.0]]), centers, steps=3, prior=0.0)
+    weighted = public_em.fit(rows, centers, counts=counts, steps=3, prior=0.0)
     assert np.allclose(repeated.means, weighted.means, atol=1e-8)
     assert np.allclose(repeated.stds, weighted.stds, atol=1e-8)
 
@@ -478,7 +478,7 @@ def test_degenerate_public_rows_still_give_a_list(public):
 
 def test_public_rows_beyond_squares_are_refused():
     with pytest.raises(InputError, match="x_pub"):
-        standardised(np.array([[1e300], [-1e300]]), known_std=False)
+        standardized(np.array([[1e300], [-1e300]]), known_std=False)
 
 
 def test_pairs_describe_a_component_that_em_has_too_few_rows_for():

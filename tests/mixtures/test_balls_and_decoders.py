@@ -154,7 +154,7 @@ def test_kmeans_finds_blobs_and_is_the_same_every_time():
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e140])
-def test_kmeans_with_fewer_distinct_rows_than_centres(scale):
+def test_kmeans_with_fewer_distinct_rows_than_centers(scale):
     found = public_shapes.kmeans(np.array([[0.0, 1.0]] * 4 + [[5.0, 1.0]] * 3) * scale, 4)
     assert sorted(np.round(found[:, 0] / scale).tolist()) == [0.0, 5.0]
     assert len(public_shapes.kmeans(np.ones((5, 2)) * scale, 3)) == 1
@@ -218,7 +218,7 @@ def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
     assert len(searches.tree_search(Search(run, points, 2, 0.5)).leaves) == 2
 
 
-def test_a_centre_without_public_rows_is_dropped(monkeypatch):
+def test_a_center_without_public_rows_is_dropped(monkeypatch):
     run = without_rows(100)
     points = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
     centers = np.array([[0.0, 0.5], [9.0, 0.5], [50.0, 50.0]])
@@ -232,7 +232,7 @@ def test_a_centre_without_public_rows_is_dropped(monkeypatch):
 
 # ---- Algorithm 3 on point sets made for its branches, against the twin, and under scaling; bad input ----------------
 def on_a_line(*steps):
-    """A most isolated row at 0 with its nearest neighbour at 1 (so a step is 16), and pairs of rows at distances given in steps.
+    """A most isolated row at 0 with its nearest neighbor at 1 (so a step is 16), and pairs of rows at distances given in steps.
 
     The rows of a pair are close to each other, so they are not more isolated.
     """
@@ -242,7 +242,7 @@ def on_a_line(*steps):
     return np.array(rows)[:, None]
 
 
-# Distances of the pairs from the centre, rounds, and the radius in steps that Algorithm 3 gives by hand.
+# Distances of the pairs from the center, rounds, and the radius in steps that Algorithm 3 gives by hand.
 BRANCHES = [
     pytest.param((), 3, 2, id="empty around: out by the second test of round 1"),
     pytest.param((2.5,), 1, 4, id="one round: a pair in the second shell makes it 1 + 3"),

@@ -20,7 +20,7 @@ from fastpubpriv.results.plots import _outline
 
 
 def grown():
-    """A ball, then the nearest of three centres outside, then a projected ball inside."""
+    """A ball, then the nearest of three centers outside, then a projected ball inside."""
     tree = ClusterTree.root(2)
     tree = tree.split_ball(0, origin=[1.0, 0.0], projection=None, center=[0.0, 0.0], radius=2.0)
     tree = tree.split_nearest(2, origin=[0.0, 0.0], projection=None, centers=[[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0]])
@@ -350,7 +350,7 @@ def test_densities_are_those_of_the_components():
 
 
 def test_synthetic_rows_follow_the_mixture():
-    rows, labels = mixture().labelled_sample(40_000, random_state=3)
+    rows, labels = mixture().labeled_sample(40_000, random_state=3)
     assert abs(np.mean(labels) - 0.75) < 0.012  # 5.5 standard deviations
     for index in range(2):
         mine = rows[labels == index]

@@ -22,7 +22,7 @@ BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}
 
 
 class Mixture:
-    """Components about well separated centres, as many public rows, and the tree of nearest centres."""
+    """Components about well separated centers, as many public rows, and the tree of nearest centers."""
 
     def __init__(self, n, dim, k, *, n_pub, seed=0, separation=20.0):
         rng = np.random.default_rng(seed)
@@ -253,7 +253,7 @@ HOSTILE = [
     np.array([1e308, -1e308, 1e308]),
     np.full(DIM, 5e-324),
     np.zeros(DIM),
-    np.array([5.0, 0.0, 0.0]),  # half-way between two centres
+    np.array([5.0, 0.0, 0.0]),  # half-way between two centers
     np.array([np.nextafter(5.0, 6.0), 0.0, 0.0]),
     np.array([-1e9, 0.0, 0.0]),
     np.array([1e9, 0.0, 0.0]),
@@ -294,7 +294,7 @@ def check_pairs(run, budget, *, seed, count):
 
 @pytest.mark.parametrize("mode", ["practical", "theory"])
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_a_neighbour_moves_no_release_beyond_its_promise(notion, mode):
+def test_a_neighbor_moves_no_release_beyond_its_promise(notion, mode):
     run = replayable(BUDGETS[notion], mode=mode, rounds=None if mode == "practical" else 2)
     check_pairs(run, BUDGETS[notion], seed=17, count=20)
 

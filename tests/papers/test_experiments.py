@@ -506,7 +506,7 @@ def test_the_closed_form_of_the_weighted_mean_is_below_both_baselines_everywhere
 
 def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():
     # "throw-away outperforms the Gaussian mechanism when n < d, and for n >= d except at ratio 0.05."
-    zero_one, centred = public_ratio_figure.ENCODINGS
+    zero_one, centered = public_ratio_figure.ENCODINGS
 
     def gaussian_ahead(n, encoding):
         models = {ratio: public_ratio_figure.model(n, ratio, encoding) for ratio in public_ratio_figure.RATIOS}
@@ -515,7 +515,7 @@ def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():
     assert gaussian_ahead(500, zero_one) == []
     assert gaussian_ahead(1000, zero_one) == [0.05]
     assert gaussian_ahead(2000, zero_one) == [0.05, 0.1]
-    assert gaussian_ahead(500, centred) == [0.05, 0.1]
+    assert gaussian_ahead(500, centered) == [0.05, 0.1]
 
 
 def test_figures_as_simulated(monkeypatch):

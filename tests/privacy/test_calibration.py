@@ -183,7 +183,7 @@ def test_grids_of_sums_and_grams(make, amount, dim, n):
         assert m == 40 or finer > 2**26 or dim * finer**2 > 2**53 or n * finer + 16 * 2 ** (m + 1) >= 2**62
 
 
-def test_laplace_sensitivities_against_random_neighbours():
+def test_laplace_sensitivities_against_random_neighbors():
     rng = np.random.default_rng(6)
     sums, grams = laplace_sum_grid(1, 3, 100), laplace_gram_grid(1, 3, 100)
     top_sum = top_gram = 0
@@ -570,7 +570,7 @@ EVENTS = [
 ]
 
 
-def neighbours(bins, rows):
+def neighbors(bins, rows):
     """All pairs of count vectors of `rows` rows in `bins` bins or none that differ in one row."""
     for where in itertools.combinations_with_replacement(range(bins + 1), rows):
         counts = [where.count(b) for b in range(bins)]
@@ -587,7 +587,7 @@ def worst_case(kind, m, step, threshold, epsilon, rows=4):
     """Largest divergence over data sets of at most `rows` rows and large counts; m histograms that see the same kind of move."""
     changes = set()
     for n in range(1, rows + 1):
-        for before, after in neighbours(3, n):
+        for before, after in neighbors(3, n):
             changes.add(tuple(sorted((a, b) for a, b in zip(before, after, strict=True) if a != b)))
     big = -(-threshold // step) + 12 * STEPS // step + 2
     changes.add(((big, big - 1), (big, big + 1)))

@@ -198,7 +198,7 @@ def test_p5_half_zcdp_is_not_the_claimed_approximate_dp():
 
 
 def exact_response_delta(epsilon0, count, epsilon):
-    """delta of `count` randomised responses, by an exact binomial sum in high precision."""
+    """delta of `count` randomized responses, by an exact binomial sum in high precision."""
     with mpmath.workdps(60):
         e0, e, total = mpmath.mpf(epsilon0), mpmath.mpf(epsilon), mpmath.mpf(0)
         for wrong in range(count + 1):
@@ -270,7 +270,7 @@ def test_pure_to_zcdp_bound(epsilon):
     assert type(bound) is Fraction
 
 
-def test_pure_to_zcdp_holds_for_randomised_response():
+def test_pure_to_zcdp_holds_for_randomized_response():
     # The worst pure mechanism; divergence of order alpha in closed form.
     for epsilon in (0.01, 0.5, 1.0, 3.0, 8.0):
         p, rho = 1 / (1 + math.exp(-epsilon)), pure_to_zcdp(epsilon)

@@ -112,29 +112,29 @@ def estimators_of(dim):
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public, "budget": PureDP(50)}
     label = (one[:, :1] > 0.0) + 0.0
-    labelled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
+    labeled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
     for method in ("newton",):
-        yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": method}
+        yield "linear_regression", np.column_stack([one, label]), {**labeled, "method": method}
     for method in TRAINING:
         given = {"loss": "squared", "method": method}
         if method == "output_perturbation":
             given = {"loss": "huber", "method": OutputPerturbation(steps=5)}
-        yield "train", np.column_stack([one, label]), {**labelled, **given}
-    yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
+        yield "train", np.column_stack([one, label]), {**labeled, **given}
+    yield "logistic_regression", np.column_stack([one, label]), {**labeled, "method": "newton"}
     weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}
-    yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **weights}
+    yield "logistic_regression", np.column_stack([one, label]), {**labeled, "method": "newton", **weights}
     ranged = {"x_bounds": (-1e6, 1e6), "y_bounds": (-1.0, 2.0)}
-    yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **ranged}
+    yield "linear_regression", np.column_stack([one, label]), {**labeled, "method": "newton", **ranged}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
     for loss in ("huber", ROWS, COMPILED, OWN):
-        yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": steps}
+        yield "train", np.column_stack([one, label]), {**labeled, "loss": loss, "method": steps}
     yield (
         "train",
         np.column_stack([one, label]),
-        {**labelled, "loss": OWN, "method": Exponential(candidates=5, clip=1.0)},
+        {**labeled, "loss": OWN, "method": Exponential(candidates=5, clip=1.0)},
     )
     from_zero = SemiDP(steps=2, step_size=0.1, priv_weight=1.0, start="zero")
-    yield "train", np.column_stack([one, label]), {**labelled, "loss": OWN_SCORES, "method": from_zero}
+    yield "train", np.column_stack([one, label]), {**labeled, "loss": OWN_SCORES, "method": from_zero}
     if dim == 8:
         yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
         yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}
@@ -186,11 +186,11 @@ def passes_below(dim):
     codes = few.privatize(rng.normal(size=(N, dim + 1)))
     yield "codes", lambda: local.Aggregator(few).add(codes)
     yield "cells", lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options)
-    labelled = Partition(
+    labeled = Partition(
         (0,), (BinRule(0.25),), labels=partial(column_modes.codes, chosen=[dim - 1], columns=[column] * dim)
     )
     yield "groups", lambda: ALONE.run(group_covariances.GroupQuery(base=AffineMap(dim=dim), groups=3), rows)
-    yield "labels", lambda: stable.count_bins(rows, [labelled], ALONE)
+    yield "labels", lambda: stable.count_bins(rows, [labeled], ALONE)
     edges, gaussian = np.array([0.5, 1.0, 2.0, 8.0]), Account("test", AMPLE, draws=100)
     gaussian.open()
     whitening = AffineMap(dim=dim, center=affine.center, matrix=np.eye(dim) + 0.1)
@@ -243,7 +243,7 @@ def test_rows_contribute_the_same_alone_and_in_company(dim):
 
 
 @pytest.mark.parametrize("dim", [1, 8, 130])
-def test_labelled_rows_are_turned_alone(dim):
+def test_labeled_rows_are_turned_alone(dim):
     """The copies that regression keeps of its rows: the same bits in blocks of any size, and a product in their place is caught."""
     name, rows, options = next(each for each in estimators_of(dim) if each[2].get("method") == "newton")
     seen, honest = [], coordinates.each_row
@@ -334,11 +334,11 @@ def test_a_label_from_a_norm_is_caught():
     def nearest(chunk):
         return (np.linalg.norm(chunk, axis=1) > np.sqrt(16.0)).astype(np.int64)
 
-    def centred(chunk):
+    def centered(chunk):
         return ((chunk - chunk.mean(axis=0))[:, 0] > 0.0).astype(np.int64)
 
     rows = private_rows(np.random.default_rng(2).normal(size=(20, 16)))
-    for labels in (nearest, centred):
+    for labels in (nearest, centered):
         partition = Partition((0,), (BinRule(1.0),), labels=labels)
         wrong = found_wrong(16, lambda partition=partition: stable.count_bins(rows, [partition], ALONE))
         assert wrong, labels.__name__

@@ -84,7 +84,7 @@ PUBLIC_ONLY = {
     "terrific_ball": lambda p: fpp.terrific_ball(p, min_count=2, radius_max=9.0),
 }
 LABELS, PUBLIC_LABELS = 2.0 * LINE + RNG.normal(size=300), 2.0 * PUBLIC + RNG.normal(size=24)
-LABELLED = {
+LABELED = {
     "linear_regression": lambda x, y, p, q, **o: fpp.linear_regression(x, y, x_pub=p, y_pub=q, **GAUSSIAN, **o),
     "logistic_regression": lambda x, y, p, q, **o: fpp.logistic_regression(
         x, [each > 20.0 for each in np.ravel(y)], x_pub=p, y_pub=[each > 20.0 for each in np.ravel(q)], **GAUSSIAN, **o
@@ -123,13 +123,13 @@ def test_lines_beside_public_lines(name):
     assert answer(WITH_PUBLIC[name], pl.DataFrame({"delay": LINE}), PUBLIC.tolist(), **SEEDED) == expected
 
 
-@pytest.mark.parametrize("name", LABELLED)
-def test_labelled_lines(name):
+@pytest.mark.parametrize("name", LABELED)
+def test_labeled_lines(name):
     labels = [LABELS, PUBLIC_LABELS]
-    expected = answer(LABELLED[name], LINE.reshape(-1, 1), labels[0], PUBLIC.reshape(-1, 1), labels[1], **SEEDED)
+    expected = answer(LABELED[name], LINE.reshape(-1, 1), labels[0], PUBLIC.reshape(-1, 1), labels[1], **SEEDED)
     for form, made in LINES.items():
         rows = [made(each) for each in (LINE, LABELS, PUBLIC, PUBLIC_LABELS)]
-        assert answer(LABELLED[name], *rows, **SEEDED) == expected, form
+        assert answer(LABELED[name], *rows, **SEEDED) == expected, form
 
 
 def test_every_public_function_that_takes_rows_is_in_a_table():
@@ -141,7 +141,7 @@ def test_every_public_function_that_takes_rows_is_in_a_table():
     }
     # They read columns by their names; test_persons.py has the forms of the second.
     named = {"crosstab", "persons"}
-    assert taking <= {*WITH_PUBLIC, *PRIVATE_ONLY, *LINE_ONLY, *PUBLIC_ONLY, *LABELLED, *named}
+    assert taking <= {*WITH_PUBLIC, *PRIVATE_ONLY, *LINE_ONLY, *PUBLIC_ONLY, *LABELED, *named}
 
 
 @pytest.mark.parametrize("name", [*PRIVATE_ONLY, *LINE_ONLY])
@@ -192,7 +192,7 @@ def test_results_evaluate_lines():
 
 
 # ---- Rows out of core, in every form that people keep them in: the bits of the same rows in memory, for every estimator family.
-# A mean, which matches columns by name, and labelled rows; all others under `audit`.
+# A mean, which matches columns by name, and labeled rows; all others under `audit`.
 FAMILIES = ["estimate_mean", "linear_regression, newton"]
 
 

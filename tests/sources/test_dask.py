@@ -21,7 +21,7 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.mechanisms.group_covariances import GroupQuery
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.sources import Executor, dask_backend, private_rows, public_rows, remote
-from fastpubpriv.sources.labelled import labelled_rows
+from fastpubpriv.sources.labeled import labeled_rows
 from fastpubpriv.sources.views import DistantPairs, Pairs, interleave_rows, linear_rows, split_rows
 from fastpubpriv.threads import pool
 
@@ -113,18 +113,18 @@ def test_frames(kind):
 
 def test_labels_and_public_rows():
     y = np.arange(301.0)
-    here = labelled_rows(X, y, label=None, columns=None)
+    here = labeled_rows(X, y, label=None, columns=None)
     # The chunks of the labels need not be those of the rows.
-    there = labelled_rows(chunked(X, 6), chunked(y, 4), label=None, columns=None)
+    there = labeled_rows(chunked(X, 6), chunked(y, 4), label=None, columns=None)
     assert column_sums(here) == column_sums(there)
     frame = pd.DataFrame({"y": y, "a": X[:, 0]})
-    here = labelled_rows(frame, None, label="y", columns=None)
-    there = labelled_rows(dd.from_pandas(frame, npartitions=3), None, label="y", columns=None)
+    here = labeled_rows(frame, None, label="y", columns=None)
+    there = labeled_rows(dd.from_pandas(frame, npartitions=3), None, label="y", columns=None)
     assert there.columns == ("a", "y")
     assert column_sums(Pairs(here)) == column_sums(Pairs(there))
     same(public_rows(chunked(X[10:20], 3)), X[10:20])
     with pytest.raises(InputError, match="make Dask collections of all"):
-        column_sums(labelled_rows(chunked(X, 6), y, label=None, columns=None))
+        column_sums(labeled_rows(chunked(X, 6), y, label=None, columns=None))
 
 
 def test_order_is_kept_where_it_counts():

@@ -114,7 +114,7 @@ def test_rows_stay_behind_their_type():
     raises(TypeError, None, np.asarray, block)
 
 
-# ---- Differences of neighbouring rows: position decides the pair, whatever the source, the chunks and the content.
+# ---- Differences of neighboring rows: position decides the pair, whatever the source, the chunks and the content.
 def expected(matrix):
     even = len(matrix) // 2 * 2
     return (matrix[0:even:2].astype(float) - matrix[1:even:2].astype(float)) * np.sqrt(0.5)

@@ -10,7 +10,7 @@ from helpers_sources import content
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
-from fastpubpriv.sources.labelled import labelled_rows, public_labelled
+from fastpubpriv.sources.labeled import labeled_rows, public_labeled
 
 X = np.random.default_rng(2).normal(size=(30, 3))
 
@@ -163,10 +163,10 @@ def test_a_message_about_a_file_names_the_file_and_says_what_separates_columns(t
 
 
 # ---- Features and labels side by side: the forms that are taken, the order of columns, and what is refused ----------
-X_OF_LABELLED = np.arange(24.0).reshape(8, 3)
+X_OF_LABELED = np.arange(24.0).reshape(8, 3)
 Y = np.arange(8.0) * 100.0
-FRAME = pd.DataFrame(X_OF_LABELLED, columns=["a", "b", "c"]).assign(y=Y)
-BOTH = np.column_stack([X_OF_LABELLED, Y])
+FRAME = pd.DataFrame(X_OF_LABELED, columns=["a", "b", "c"]).assign(y=Y)
+BOTH = np.column_stack([X_OF_LABELED, Y])
 
 
 def streamed(array, pieces):
@@ -179,7 +179,7 @@ def streamed(array, pieces):
     ids=["array", "list", "column", "pandas", "polars", "frame", "int32", "float32"],
 )  # fmt: skip
 def test_forms_of_labels(labels):
-    rows = labelled_rows(X_OF_LABELLED, labels, label=None, columns=None)
+    rows = labeled_rows(X_OF_LABELED, labels, label=None, columns=None)
     assert (rows.n, rows.dim) == (8, 4)
     np.testing.assert_array_equal(content(rows), BOTH)
     np.testing.assert_array_equal(content(rows, chunk_rows=3), BOTH)
@@ -187,10 +187,10 @@ def test_forms_of_labels(labels):
 
 def test_a_column_of_the_table_is_moved_to_the_end():
     for table in (FRAME[["y", "c", "a", "b"]], pl.DataFrame(FRAME[["y", "c", "a", "b"]].to_dict("list"))):
-        rows = labelled_rows(table, None, label="y", columns=None)
+        rows = labeled_rows(table, None, label="y", columns=None)
         assert rows.columns == ("c", "a", "b", "y")
         np.testing.assert_array_equal(content(rows), FRAME[["c", "a", "b", "y"]])
-        chosen = labelled_rows(table.assign(text="x") if table is FRAME else table, None, label="y", columns=["b"])
+        chosen = labeled_rows(table.assign(text="x") if table is FRAME else table, None, label="y", columns=["b"])
         np.testing.assert_array_equal(content(chosen), FRAME[["b", "y"]])
 
 
@@ -199,28 +199,28 @@ def test_files(tmp_path):
     FRAME[["y", "c", "a", "b"]].to_parquet(tmp_path / "t.parquet")
     np.save(tmp_path / "t.npy", BOTH)
     for name in ("t.csv", "t.parquet"):
-        rows = labelled_rows(tmp_path / name, None, label="y", columns=None)
+        rows = labeled_rows(tmp_path / name, None, label="y", columns=None)
         np.testing.assert_array_equal(content(rows), FRAME[["c", "a", "b", "y"]])
-    np.testing.assert_array_equal(content(labelled_rows(tmp_path / "t.npy", None, label=-1, columns=None)), BOTH)
+    np.testing.assert_array_equal(content(labeled_rows(tmp_path / "t.npy", None, label=-1, columns=None)), BOTH)
 
 
 @pytest.mark.parametrize(("one", "other"), [(2, 3), (8, 1), (1, 5)])
 def test_streams_cut_at_other_places(one, other):
-    rows = labelled_rows(streamed(X_OF_LABELLED, one), streamed(Y[:, None], other), label=None, columns=None)
+    rows = labeled_rows(streamed(X_OF_LABELED, one), streamed(Y[:, None], other), label=None, columns=None)
     for size in (1, 2, 3, 8, None):
         np.testing.assert_array_equal(content(rows, chunk_rows=size), BOTH)
     np.testing.assert_array_equal(content(rows, 3, 7, 2), BOTH[3:7])
-    mixed = labelled_rows(streamed(X_OF_LABELLED, one), Y, label=None, columns=None)
+    mixed = labeled_rows(streamed(X_OF_LABELED, one), Y, label=None, columns=None)
     np.testing.assert_array_equal(content(mixed), BOTH)
 
 
 def test_public_rows_follow_the_order_of_the_private_ones():
-    rows = labelled_rows(FRAME[["y", "c", "a", "b"]], None, label="y", columns=None)
+    rows = labeled_rows(FRAME[["y", "c", "a", "b"]], None, label="y", columns=None)
     public = FRAME[["a", "y", "b", "c"]].copy() + 0.5
-    found = public_labelled(public, None, label="y", columns=None, private=rows, x_priv=FRAME)
+    found = public_labeled(public, None, label="y", columns=None, private=rows, x_priv=FRAME)
     np.testing.assert_array_equal(found, FRAME[["c", "a", "b", "y"]] + 0.5)
-    features = labelled_rows(FRAME[["c", "a", "b"]], Y, label=None, columns=None)
-    found = public_labelled(
+    features = labeled_rows(FRAME[["c", "a", "b"]], Y, label=None, columns=None)
+    found = public_labeled(
         FRAME[["a", "b", "c"]].copy(), Y + 0.5, label=None, columns=None, private=features, x_priv=FRAME
     )
     np.testing.assert_array_equal(found[:, :3], FRAME[["c", "a", "b"]])
@@ -228,14 +228,14 @@ def test_public_rows_follow_the_order_of_the_private_ones():
 
 
 def test_missing_public_cells_are_kept_and_infinite_ones_refused():
-    rows = labelled_rows(X_OF_LABELLED, Y, label=None, columns=None)
-    table = X_OF_LABELLED + 0.5
+    rows = labeled_rows(X_OF_LABELED, Y, label=None, columns=None)
+    table = X_OF_LABELED + 0.5
     table[2, 1] = np.nan
-    found = public_labelled(table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+    found = public_labeled(table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELED)
     assert np.isnan(found[2, 1])
     assert np.isfinite(np.delete(found.ravel(), 2 * 4 + 1)).all()
     table[3, 0] = np.inf
-    raises(InputError, "inf", public_labelled, table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+    raises(InputError, "inf", public_labeled, table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELED)
 
 
 @pytest.mark.parametrize(("given", "words"), [
@@ -244,23 +244,21 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"),
 ], ids=str)  # fmt: skip
 def test_what_is_refused(given, words):
-    raises(InputError, words, labelled_rows, FRAME, given.get("y"), label=given.get("label"), columns=None)
+    raises(InputError, words, labeled_rows, FRAME, given.get("y"), label=given.get("label"), columns=None)
 
 
 def test_names_are_needed_for_a_label_by_name():
-    raises(InputError, "no names", labelled_rows, X_OF_LABELLED, None, label="y", columns=None)
-    raises(InputError, "beside the label", labelled_rows, FRAME[["y"]], None, label="y", columns=None)
-    raises(InputError, "beside the label", labelled_rows, X_OF_LABELLED[:, :1], None, label=-1, columns=None)
+    raises(InputError, "no names", labeled_rows, X_OF_LABELED, None, label="y", columns=None)
+    raises(InputError, "beside the label", labeled_rows, FRAME[["y"]], None, label="y", columns=None)
+    raises(InputError, "beside the label", labeled_rows, X_OF_LABELED[:, :1], None, label=-1, columns=None)
 
 
 def test_private_and_public_must_be_two_data_sets():
-    rows = labelled_rows(X_OF_LABELLED, Y, label=None, columns=None)
-    for public in (X_OF_LABELLED, X_OF_LABELLED[2:5]):
+    rows = labeled_rows(X_OF_LABELED, Y, label=None, columns=None)
+    for public in (X_OF_LABELED, X_OF_LABELED[2:5]):
         with pytest.raises(InputError, match=r"same object|share memory"):
-            public_labelled(
-                public, Y[: len(public)].copy(), label=None, columns=None, private=rows, x_priv=X_OF_LABELLED
-            )
+            public_labeled(public, Y[: len(public)].copy(), label=None, columns=None, private=rows, x_priv=X_OF_LABELED)
     with pytest.raises(InputError, match="one label for each row"):
-        public_labelled(X_OF_LABELLED + 1, Y[:3], label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+        public_labeled(X_OF_LABELED + 1, Y[:3], label=None, columns=None, private=rows, x_priv=X_OF_LABELED)
     with pytest.raises(InputError, match="public labels once"):
-        public_labelled(X_OF_LABELLED + 1, None, label=None, columns=None, private=rows, x_priv=X_OF_LABELLED)
+        public_labeled(X_OF_LABELED + 1, None, label=None, columns=None, private=rows, x_priv=X_OF_LABELED)

@@ -21,7 +21,7 @@ from helpers_sources import column_sums, content, direct_sums, silently
 import fastpubpriv as fpp
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows, public_rows
-from fastpubpriv.sources.labelled import labelled_rows
+from fastpubpriv.sources.labeled import labeled_rows
 from fastpubpriv.sources.views import DistantPairs, Pairs
 
 TEXT = "Alice-SSN-123"
@@ -185,8 +185,8 @@ def test_training_and_public_rows(tmp_path):
     x = np.random.default_rng(1).normal(size=(N, 2))
     both = np.column_stack([x, x @ [1.0, -1.0]])
     table = pa.table({name: both[:, k] for k, name in enumerate([*"ab", "y"])})
-    here = labelled_rows(both, None, label=-1, columns=None)
-    there = labelled_rows(directory(table, tmp_path), None, label="y", columns=None)
+    here = labeled_rows(both, None, label=-1, columns=None)
+    there = labeled_rows(directory(table, tmp_path), None, label="y", columns=None)
     assert column_sums(here) == column_sums(there)
     public = pl.from_arrow(table.slice(0, 40)).lazy()
     assert np.array_equal(public_rows(public), both[:40])

@@ -45,7 +45,7 @@ def two_sided(z):
 
 # ---- Checks ---------------------------------------------------------------------------------------------------------
 def variance_p(law, log2_scale, pieces):
-    """Second moment about the known centre, against its exact value and the exact spread of a square."""
+    """Second moment about the known center, against its exact value and the exact spread of a square."""
     n = total = 0
     scale = 2.0**log2_scale
     for x in pieces:
@@ -79,7 +79,7 @@ def histogram(law, log2_scale, pieces):
 
 
 def merge(expected, least=25.0):
-    """Starts of cells of neighbouring values that expect at least `least` counts each."""
+    """Starts of cells of neighboring values that expect at least `least` counts each."""
     starts = np.flatnonzero(np.diff(np.cumsum(expected) // least, prepend=-1.0) > 0)
     return starts if np.add.reduceat(expected, starts)[-1] >= least else starts[:-1]
 
@@ -132,7 +132,7 @@ def sign_p(law, pieces):
 
 
 def correlation_p(x):
-    """Neighbours, and the same place of neighbouring blocks; signs and magnitudes."""
+    """Neighbors, and the same place of neighboring blocks; signs and magnitudes."""
     y = x / np.sqrt(np.mean(np.square(x, dtype=np.float64)))
     magnitude = np.abs(y) - np.abs(y).mean()
     magnitude /= np.sqrt(np.mean(magnitude**2))

@@ -348,7 +348,7 @@ def test_few_public_rows_weights_and_equal_labels():
 def test_the_public_fit_is_the_minimum_of_the_public_loss(m):
     x, y = table(m, 7, contaminated)
     design, _ = make_design(x, ["a", "b", "c"], None, None, {})
-    terms, labels, ones = design.standardise(x), (y - y.mean()) / y.std(), np.ones(m)
+    terms, labels, ones = design.standardize(x), (y - y.mean()) / y.std(), np.ones(m)
     whitener = Whitener.of(terms, ones)
     found = huber_posterior(terms, labels, ones, whitener, threshold=0.3)
     left = labels - found.rows @ found.mean

@@ -21,7 +21,7 @@ from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import coordinates, methods, public_fits
-from fastpubpriv.training import methods as centre
+from fastpubpriv.training import methods as center
 from fastpubpriv.training import newton as newton_logistic
 from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS as RECORDS
@@ -168,14 +168,14 @@ def rows_and_labels(n, dim, seed):
     return x * np.arange(1, dim + 1) + 3.0, x @ slopes + rng.normal(size=n)
 
 
-def problem_of_centre(m, dim, n_priv=10_000):
+def problem_of_center(m, dim, n_priv=10_000):
     x, y = rows_and_labels(m, dim, 1)
     return make_problem(LOSSES["squared"], np.column_stack([x, y]), [f"x{j}" for j in range(dim)], n_priv, Stated())[0]
 
 
 def test_a_moved_problem_predicts_the_same():
-    here, mean = problem_of_centre(8, 12), np.random.default_rng(2).normal(size=12)
-    moved = centre.centred(here, mean, 0.0)
+    here, mean = problem_of_center(8, 12), np.random.default_rng(2).normal(size=12)
+    moved = center.centered(here, mean, 0.0)
     chunk = np.column_stack(rows_and_labels(5, 12, 3))
     before, after = (
         here.rotation(chunk)[:, :-1] * here.rotation.step,
@@ -196,16 +196,16 @@ def test_the_mean_is_released_where_public_rows_are_few():
     def noise(share):
         return 4.0 / float(np.sqrt(float(share)))
 
-    assert centre.centre_share(problem_of_centre(5, 20).posterior, 10_000, noise) == 0
-    few = problem_of_centre(4, 40).posterior
-    shares = [centre.centre_share(few, n, noise) for n in (10, 100, 1000, 10_000)]
+    assert center.center_share(problem_of_center(5, 20).posterior, 10_000, noise) == 0
+    few = problem_of_center(4, 40).posterior
+    shares = [center.center_share(few, n, noise) for n in (10, 100, 1000, 10_000)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] == Fraction(1, 5)
     assert shares[-1] == Fraction(1, 100)
     # With six public rows only where it is cheap.
-    between = problem_of_centre(6, 40).posterior
-    assert [centre.centre_share(between, n, noise) for n in (10, 100)] == [0, 0]
-    assert centre.centre_share(between, 10_000, noise) == Fraction(1, 100)
+    between = problem_of_center(6, 40).posterior
+    assert [center.center_share(between, n, noise) for n in (10, 100)] == [0, 0]
+    assert center.center_share(between, 10_000, noise) == Fraction(1, 100)
 
 
 def test_few_public_rows_of_a_strong_signal(monkeypatch):
@@ -220,7 +220,7 @@ def test_few_public_rows_of_a_strong_signal(monkeypatch):
     assert found.releases[0]["name"] == "mean of the rows"
     assert len(found.releases) == 129
     assert excess(found) < 0.5
-    monkeypatch.setattr(methods, "centre_share", lambda *ignored: Fraction(0))
+    monkeypatch.setattr(methods, "center_share", lambda *ignored: Fraction(0))
     assert excess(seeded(linear_regression, x[10:], y[10:], **given)) > 2.0 * excess(found)
 
 
@@ -318,7 +318,7 @@ def test_refusals():
     assert WITHOUT_SETTINGS == ("newton", "throw_away")
 
 
-def neighbours():
+def neighbors():
     rows, other = TABLE[:30].copy(), TABLE[:30].copy()
     rows[3], other[3] = [9.0, -9.0, 1e9], [9.0, -9.0, -1e9]
     return rows, other
@@ -326,7 +326,7 @@ def neighbours():
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_record_and_replay(name):
-    rows, other = neighbours()
+    rows, other = neighbors()
     if name == "throw_away":
         assert call(rows, name).to_dict() == call(other, name).to_dict()
         return
@@ -350,7 +350,7 @@ def test_a_row_that_counts_nine_times_is_caught(name, monkeypatch):
     for kind in (GramQuery, LinearGradientQuery, LossQuery, ResidualQuery):
         often(kind)
     with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        record_replay(lambda x: call(x, name), *neighbours(), budget=BUDGET)
+        record_replay(lambda x: call(x, name), *neighbors(), budget=BUDGET)
 
 
 # ---- Intervals for new labels: on real tables, for long tails and skew, and for few public rows ---------------------

@@ -61,7 +61,7 @@ def test_the_iterate_is_the_ridge_regression_of_the_closed_form():
 
 @pytest.mark.parametrize("loss", ["logistic", "huber", "smooth_hinge"])
 @pytest.mark.parametrize("steps", [1, 3, 200])
-def test_neighbours_end_no_farther_apart_than_declared(loss, steps):
+def test_neighbors_end_no_farther_apart_than_declared(loss, steps):
     rng, public = np.random.default_rng(6), short(20, 3, 0.0 if loss != "huber" else 1.0)
     for trial in range(10):
         problem = minimum(public, loss=loss, steps=steps, l2=10.0 ** -(trial % 4), radius=1.0)

@@ -190,7 +190,7 @@ def replayed(weights=(CAP, 1e300)):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-def test_neighbours_under_record_and_replay():
+def test_neighbors_under_record_and_replay():
     report = replayed()
     assert 0.0 < report.pair_cost <= report.declared_cost
 
@@ -238,7 +238,7 @@ def test_what_is_refused_before_the_debit(changes, words):
     refused(train, words, **{**split(Y), "loss": "squared", "method": "newton", **changes, "budget": ZCDP(1)})
 
 
-# ---- What a caller states about labelled rows: weights of public rows, ranges, weights of classes; and what is refused in words.
+# ---- What a caller states about labeled rows: weights of public rows, ranges, weights of classes; and what is refused in words.
 RNG_OF_STATED = np.random.default_rng(3)
 X_OF_STATED = RNG_OF_STATED.normal(size=(4300, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 2.0]
 Y_OF_STATED = X_OF_STATED @ [1.0, 0.2, 5.0] + 7.0 + RNG_OF_STATED.normal(size=4300)

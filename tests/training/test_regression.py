@@ -406,7 +406,7 @@ def test_classes_that_are_texts():
     found = result.predict([[1.0, 1.0], [-3.0, 0.0], [np.nan, 0.0]])
     assert found.tolist() == ["late", "on time", None]
     assert TrainingResult.from_json(result.to_json()).predict([[1.0, 1.0]]).tolist() == ["late"]
-    # In the order of the list, the second class is the one whose odds are modelled.
+    # In the order of the list, the second class is the one whose odds are modeled.
     turned = seeded(
         logistic_regression, **y, **given, classes=["on time", "late"], class_weight={"on time": 1, "late": 1}
     )

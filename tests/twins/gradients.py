@@ -1,4 +1,4 @@
-"""Gradients of labelled rows as exact integers, in readable NumPy: equal to `kernels.gradients`, each sum in the same order."""
+"""Gradients of labeled rows as exact integers, in readable NumPy: equal to `kernels.gradients`, each sum in the same order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
 def gradient_sum(
     chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
-    """sums (dim,) or (outputs, dim) += integer gradients of the labelled rows chunk (n, dim + 1), or of those at places."""
+    """sums (dim,) or (outputs, dim) += integer gradients of the labeled rows chunk (n, dim + 1), or of those at places."""
     m = gradient_map
     for row in (chunk if places is None else chunk[places]).astype(np.float64):
         z, label = row[:-1], float(row[-1])

@@ -15,7 +15,7 @@ def pairwise(points: FloatArray) -> FloatArray:
 
 
 def supercluster(points: FloatArray, n_components: int, step_factor: float = 16.0) -> tuple[int, float]:
-    """Algorithm 3 as in the paper's proof: index of the centre and radius."""
+    """Algorithm 3 as in the paper's proof: index of the center and radius."""
     away = pairwise(points)
     others = away + np.diag(np.full(len(points), np.inf))
     nearest = others.min(axis=1)

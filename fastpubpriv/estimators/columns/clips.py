@@ -173,7 +173,7 @@ def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
 
 
 def _octaves(cells: FloatArray, parts: int) -> FloatArray:
-    """Sums of neighbours that make an octave: (sides, cells) to (sides, octaves)."""
+    """Sums of neighbors that make an octave: (sides, cells) to (sides, octaves)."""
     return np.asarray(cells.reshape(len(cells), -1, parts).sum(axis=2))
 
 
@@ -272,7 +272,7 @@ MISSING_STDS = 3.0
 # column than this from its mean; beside their counts so many deviations of the counts are allowed for.
 FAR, INSIDE, FAR_REACH = 2, 4, 24.0
 FAR_STDS = 0.5
-# Share of the rows at the centre from which on, and at which fully, a side where nothing can be seen is not believed to be empty.
+# Share of the rows at the center from which on, and at which fully, a side where nothing can be seen is not believed to be empty.
 HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
 FEW_PUBLIC = 5
 LARGEST = float(np.finfo(np.float64).max)
@@ -282,7 +282,7 @@ Limits = Sequence[tuple[float, float] | None]  # what each column can hold, wher
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clip:
-    """What became of one column before the sum; lengths, from the centre, in units of 2^exponent."""
+    """What became of one column before the sum; lengths, from the center, in units of 2^exponent."""
 
     exponent: int
     below: float  # with above: the numbers are clipped to [-below, above]
@@ -520,10 +520,10 @@ def unseen_far(
 
 
 def unseen_beside(choice: _Choice, place: int, counts: FloatArray, at_center: float, shares: Shares) -> float:
-    """What may hide on a side where no cell stands out, if most rows are at the centre: as far away as the other side's end.
+    """What may hide on a side where no cell stands out, if most rows are at the center: as far away as the other side's end.
 
-    A column that rarely differs from its usual value may do so to both sides; where the centre is no such value, an empty side
-    means that the centre is at an end.
+    A column that rarely differs from its usual value may do so to both sides; where the center is no such value, an empty side
+    means that the center is at an end.
     """
     other = choice.sides[1 - place]
     if choice.sides[place] is not None or other is None:
@@ -589,7 +589,7 @@ def middle_of(interval: float, mean: float, dim: int) -> float:
 
 
 def map_of(clip: Clip, dim: int) -> Map:
-    """Centre and width of a column: of its interval where columns are few, of its rows where they are many."""
+    """Center and width of a column: of its interval where columns are few, of its rows where they are many."""
     if dim == 1:
         return Map(clip=clip, middle=clip.middle, width=clip.radius)
     middle = middle_of(clip.middle, clip.first_mean, dim)

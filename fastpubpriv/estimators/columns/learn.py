@@ -1,6 +1,6 @@
 """Releases for the mean of columns, each shaped by those before it, and what is said about each column.
 
-Counts of cells: of all columns at first, and again about better centres, or where the sum has budget to spare.
+Counts of cells: of all columns at first, and again about better centers, or where the sum has budget to spare.
 Every decision here is a function of public and of released numbers, and what is asked again is paid out of the share of the sum.
 """
 
@@ -52,7 +52,7 @@ from fastpubpriv.row_maps import ColumnBox
 from fastpubpriv.session import Run
 
 Bounds = tuple[FloatArray, FloatArray] | None
-ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called far from its centre
+ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called far from its center
 ALONE_STDS = 2.0
 # Squared noise of the sum over squared sampling error that a smaller share for the sum may lead to: 2.5 % of the error.
 NOISE_OF_SAMPLING = 0.05
@@ -71,14 +71,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnCounts:
-    """Released counts (dim, cells) about centres (dim,), and the noise of one count of each column (dim,)."""
+    """Released counts (dim, cells) about centers (dim,), and the noise of one count of each column (dim,)."""
 
     center: FloatArray
     values: FloatArray
     std: FloatArray
 
     def joined(self, other: ColumnCounts) -> ColumnCounts:
-        """Both counts of the columns whose centre is the same, by inverse variance; the other's where it has moved."""
+        """Both counts of the columns whose center is the same, by inverse variance; the other's where it has moved."""
         kept = self.center == other.center
         weight = np.where(kept, other.std**2 / (self.std**2 + other.std**2), 0.0)
         std = np.where(kept, self.std * other.std / np.hypot(self.std, other.std), other.std)
@@ -123,7 +123,7 @@ def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = N
 
 
 def lies_far(seen: Seen) -> bool:
-    """Whether nearly all rows lie in two neighbouring cells of one side: cells are too wide there to show anything else.
+    """Whether nearly all rows lie in two neighboring cells of one side: cells are too wide there to show anything else.
 
     Where an octave is one cell, it has to be one cell.
     """
@@ -165,14 +165,14 @@ def spared(columns: Sequence[Seen], shares: Shares) -> Fraction:
 
 
 def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
-    """New centres: the released means of the columns that lie far from theirs."""
+    """New centers: the released means of the columns that lie far from theirs."""
     middles = [
         replace(each, map=Map(clip=each.map.clip, middle=each.map.clip.middle, width=each.map.clip.radius))
         for each in columns
     ]
     box = box_of(middles, neutral=neutral, only=far)
     measurement = VectorSum(affine=AffineMap(dim=len(columns)), radius=math.sqrt(far.sum()), box=box)
-    totals = run.release(measurement, name="new centres", cost=cost).value
+    totals = run.release(measurement, name="new centers", cost=cost).value
     center = np.array([each.column.center for each in columns])
     for place in np.flatnonzero(far):
         mapped = middles[place].map
@@ -221,7 +221,7 @@ MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 FAINT = 8.0
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5
-BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the centre
+BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the center
 MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a resolved column: "one row in fifty" of its status
 HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
 

@@ -32,7 +32,7 @@ SOME_PUBLIC = 5
 SHELL_SHARE = Fraction(1, 20)
 FEW_COLUMNS = 3
 SHELLS = 48  # edges, eight to an octave
-# What is asked again is paid out of the share of the sum: for columns far from their centre a sum and new counts, and again at most
+# What is asked again is paid out of the share of the sum: for columns far from their center a sum and new counts, and again at most
 # once more; else, where the noise of the sum is far below the sampling error, more counts.
 MOST_MOVES = 2
 MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
@@ -43,7 +43,7 @@ UNSEEN = 8.0  # rows over noise below which no scale can be read off the counts
 
 
 def draws(dim: int) -> int:
-    """Most draws of noise that a call can make: cells of the finest kind and sums, with new centres, and shells."""
+    """Most draws of noise that a call can make: cells of the finest kind and sums, with new centers, and shells."""
     return (1 + MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + SHELLS + 1
 
 
@@ -292,14 +292,14 @@ def anchor_between(column: Column, low: int, high: int, shares: Shares) -> tuple
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
 FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # so rare an error costs more rows under Laplace noise
-GUESSED = 16  # times rarer beside a place that only the size of the centre suggests
+GUESSED = 16  # times rarer beside a place that only the size of the center suggests
 MOST_FALSE_ALARM_COLUMNS = 10
 MANY_ZEROS = 0.4
 # Octaves beyond the last cell that stands out, and deviations of a cell and of an octave there, that make a column doubtful.
 DOUBTFUL_OCTAVES = 4
 DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8
 PUBLIC_GAP = 3  # octaves between the last private row that can be seen and a public one that is believed
-NEAR_CENTER = 12, 2  # octaves below and above the size of the centre
+NEAR_CENTER = 12, 2  # octaves below and above the size of the center
 # Without bounds, unseen rows are told of up to a thousand times further out than what is seen: values that stand for "missing" are
 # there. The deviations are the 95 % quantile of a normal law.
 UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645
@@ -322,7 +322,7 @@ def key_of(size: float, log2_parts: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Column:
-    """Counts of one column: `above` and `below` the centre, (cells,) each, with their variances; at zero; missing.
+    """Counts of one column: `above` and `below` the center, (cells,) each, with their variances; at zero; missing.
 
     `public_above` and `public_below` are the cells that hold a public row, ascending.
     """
@@ -359,12 +359,12 @@ def lower_medians(public: FloatArray) -> FloatArray:
 
 
 def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[Shares]) -> list[Column]:
-    """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centres and shares.
+    """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centers and shares.
 
     Private counts and those of the other public rows are joined by inverse variance.
     """
     side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
-    # The row at the centre was chosen, so that it says nothing; a centre that was released is none of them.
+    # The row at the center was chosen, so that it says nothing; a center that was released is none of them.
     others = (len(public) - (public == centers).any(axis=0)).tolist()
     factors = [each.n / m if m else 0.0 for each, m in zip(shares, others, strict=True)]
     own = [each.count_std**2 for each in shares]
@@ -432,7 +432,7 @@ def chance_of(shares: Shares) -> float:
 def undetected_rows(shares: Shares, octaves: float = UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
     """Rows that an octave so far from what is known may hold unseen: where more are expected, they stand out in 95 % of samples.
 
-    `guessed`: only the size of the centre suggests what is known.
+    `guessed`: only the size of the center suggests what is known.
     """
     chance = chance_of(shares) / (GUESSED if guessed else 1)
     limits = thresholds(shares.log2_parts, chance, shares.parts, shares.pure)
@@ -444,7 +444,7 @@ def undetected_rows(shares: Shares, octaves: float = UNSEEN_OCTAVES, *, guessed:
 
 
 def undetected_at(column: Column, scale: Scale, shares: Shares, distance: float) -> float:
-    """Rows that may lie unseen at a distance from the centre, which for a column in bounds is that of the bound."""
+    """Rows that may lie unseen at a distance from the center, which for a column in bounds is that of the bound."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
     key = key_of(max(distance, float(np.finfo(np.float64).smallest_subnormal)), shares.log2_parts)
     if lasts:
@@ -454,7 +454,7 @@ def undetected_at(column: Column, scale: Scale, shares: Shares, distance: float)
 
 
 def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
-    """Whether a window surely holds rows: one far above the size of the centre has to stand out more than one near it."""
+    """Whether a window surely holds rows: one far above the size of the center has to stand out more than one near it."""
     if shares.blind:
         return False
     far = max(0, end - near - NEAR_CENTER[1] * shares.parts) / shares.parts
@@ -466,7 +466,7 @@ def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
 
 
 def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
-    """The largest sum, in distances from the centre, of rows beyond what stands out that may well be there, or zero.
+    """The largest sum, in distances from the center, of rows beyond what stands out that may well be there, or zero.
 
     A cell or an octave counts that is near the end of either side and improbable as noise alone, though not so improbable as to
     be acted on.
@@ -534,7 +534,7 @@ def _scale(column: Column, candidates: Found, shares: Shares) -> Scale:
 
 
 def guessed_cells(column: Column, near: int, shares: Shares) -> set[int]:
-    """Cells that the size of the centre, `near`, suggests, or none."""
+    """Cells that the size of the center, `near`, suggests, or none."""
     if column.zero > MANY_ZEROS * shares.n:
         return {near, key_of(1.0, shares.log2_parts)}
     down, up = (octaves * shares.parts for octaves in NEAR_CENTER)

@@ -198,7 +198,7 @@ class PublicBase:
         return found
 
     def stretched(self, factor: float) -> PublicBase:
-        """The base with all scales multiplied by a released factor: of the public rows, little more than the centre is believed."""
+        """The base with all scales multiplied by a released factor: of the public rows, little more than the center is believed."""
         strength = self.strength
         least = {name: min(getattr(strength, name), LEAST_DEGREES) for name in ("low", "likely", "scales")}
         weak = replace(strength, quartile=math.nan, **least)
@@ -230,12 +230,12 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
     theirs. With fewer than `LEAST_POOLED` degrees of freedom chance explains any spread, and columns keep their own.
     """
     chance = float(polygamma(1, degrees / 2.0))
-    centred = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
-    middle = float(np.mean(centred))
+    centered = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
+    middle = float(np.mean(centered))
     if len(logs) < 2 or degrees < LEAST_POOLED:
         return logs, middle, float(degrees)
     least = degrees / (degrees + MOST_PRIOR_ROWS)
-    spread, error = float(np.var(centred, ddof=1)), math.sqrt(2.0 / (len(logs) - 1.0))
+    spread, error = float(np.var(centered, ddof=1)), math.sqrt(2.0 / (len(logs) - 1.0))
     if spread <= chance * (1.0 + BY_CHANCE * error):
         share, middle = least, float(special.logsumexp(logs)) - math.log(len(logs))
     else:
@@ -346,7 +346,7 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
 
 
 def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:
-    """The base of a centre, the mean of n_pub rows, and scales (dim,), nan where unknown: they take the middle of the others."""
+    """The base of a center, the mean of n_pub rows, and scales (dim,), nan where unknown: they take the middle of the others."""
     dim = len(center)
     known = np.isfinite(around)
     middle = math.exp(float(np.mean(np.log(around[known])))) if known.any() else 1.0

@@ -228,7 +228,7 @@ def beam(cells: Cells, found: Mixtures, components: int) -> list[Mixtures]:
 
 
 def _apart(found: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
-    """The best subsets, those left out that differ from a better one by a neighbouring atom only."""
+    """The best subsets, those left out that differ from a better one by a neighboring atom only."""
     octave = np.rint(np.log2(found.stds[:, 0]))
     place = np.floor(found.means[:, 0] / (2.0 * found.stds[:, 0]))
     kept: list[int] = []
@@ -270,7 +270,7 @@ def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
     """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first.
 
     What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over what is
-    left of the coarse cell: generalised least squares on the tree, with the finer counts as they are.
+    left of the coarse cell: generalized least squares on the tree, with the finer counts as they are.
     """
     found: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
@@ -347,7 +347,7 @@ def partition(
 
 
 def atoms(cells: Cells) -> Mixtures:
-    """Single normals that a search may combine: centres on cells, half a standard deviation apart, dyadic standard deviations."""
+    """Single normals that a search may combine: centers on cells, half a standard deviation apart, dyadic standard deviations."""
     inner = cells.edges[1:-1]
     middles, widths = (inner[1:] + inner[:-1]) / 2.0, np.diff(inner)
     held = cells.counts[1:-1] > 0.5 * cells.noise_std
@@ -469,7 +469,7 @@ def _searched(cells: Cells, components: int, std: float | None) -> tuple[list[Fi
 
 
 def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
-    """The best distinct fits with each number of components, scores penalised by the number of parameters."""
+    """The best distinct fits with each number of components, scores penalized by the number of parameters."""
     found = atoms(cells)
     if std is not None:
         middles = np.unique(np.rint(found.means[:, 0] / (0.5 * std))) * 0.5 * std

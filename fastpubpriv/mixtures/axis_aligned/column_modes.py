@@ -73,7 +73,7 @@ def moments_of(modes: FloatArray) -> tuple[float, float]:
 
 
 def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
-    """Cuts between neighbouring modes that leave few rows on the wrong side, and the worst confused share."""
+    """Cuts between neighboring modes that leave few rows on the wrong side, and the worst confused share."""
     weights, means, stds = fit.weights[0], fit.means[0], fit.stds[0]
     order = np.argsort(means)
     weights, means, stds = weights[order], means[order], stds[order]
@@ -300,7 +300,7 @@ def labels_of(code: int, chosen: list[int], columns: list[Column]) -> dict[int, 
 
 
 def split(starts: list[Start], columns: list[Column], most: int, least: float) -> list[Start]:
-    """Halve components at the widest gap between neighbouring modes of a column until there are `most` of them.
+    """Halve components at the widest gap between neighboring modes of a column until there are `most` of them.
 
     The gap need not be a valley: EM sorts the rows afterwards.
     """

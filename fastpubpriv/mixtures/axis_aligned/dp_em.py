@@ -40,8 +40,8 @@ _PAIR_STARTS = 200
 _EMPTIEST = 0.01
 
 
-def standardised(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Public rows with mean zero and (unless standard deviations are known) standard deviation one; centre and scale."""
+def standardized(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Public rows with mean zero and (unless standard deviations are known) standard deviation one; center and scale."""
     with np.errstate(over="ignore"):
         center = public.mean(axis=0)
         scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
@@ -56,8 +56,8 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     size = PLAIN_STARTS + BOOTSTRAPS
     drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((PLAIN_STARTS, len(rows))), drawn])
-    centres = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
-    found = em.fit(rows, centres, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
+    centers = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
+    found = em.fit(rows, centers, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
     return found[em.likeliest(found, rows)]
 
 
@@ -86,17 +86,17 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
     """
     n = len(rows)
-    centres = em.starts(rows, components, _PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
+    centers = em.starts(rows, components, _PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
     uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
-    away = np.einsum("skd,skd->sk", centres, centres)[:, :, None] - 2.0 * centres @ rows.T
+    away = np.einsum("skd,skd->sk", centers, centers)[:, :, None] - 2.0 * centers @ rows.T
     near = np.argsort(away + np.einsum("nd,nd->n", rows, rows), axis=2)
     reach = max(1, n // components - 1)
     place = 1 + np.minimum((uniform[:, :, 0] * reach).astype(np.int64), n - 2)
     partner = rows[np.take_along_axis(near, place[:, :, None], axis=2)[:, :, 0]]
     octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
-    stds = np.ones_like(centres) if known_std else np.abs(partner - centres) * np.sqrt(0.5) * octave
+    stds = np.ones_like(centers) if known_std else np.abs(partner - centers) * np.sqrt(0.5) * octave
     batch = Mixtures(
-        np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * em.STD_FLOOR)
+        np.full((_PAIR_STARTS, components), 1.0 / components), centers, np.maximum(stds, 20.0 * em.STD_FLOOR)
     )
     held = em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
     batch = Mixtures(held.weights, batch.means, batch.stds)
@@ -105,7 +105,7 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
 
 def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Mixtures:
     """Up to `size` mixtures of at most `components` axis-aligned Gaussians that the public rows make likely."""
-    rows, center, scale = standardised(public, known_std=known_std)
+    rows, center, scale = standardized(public, known_std=known_std)
     parts = [fits(rows, fewer, known_std=known_std)[:3] for fewer in range(1, components)]
     heads = fits(rows, components, known_std=known_std)
     parts.append(heads)
@@ -142,7 +142,7 @@ PUBLIC_LIST = AxisMethod(
 )
 
 
-# Expectation-maximisation that starts on public rows and continues on private ones, in any number of dimensions.
+# Expectation-maximization that starts on public rows and continues on private ones, in any number of dimensions.
 
 STEPS = 3
 GROWTH = 3  # of the budget from one iteration to the next: only the last one's noise stays in the answer
@@ -197,7 +197,7 @@ def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
 def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
 
-    With r_c the posterior of component c and z_c the standardised row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
+    With r_c the posterior of component c and z_c the standardized row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
     clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's numbers do not depend on its company.
     """
     count, dim = chunk.shape
@@ -246,7 +246,7 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, noise: floa
     return 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
 
 
-def maximised(at: Mixtures, average: FloatArray, radii: Radii, floor: FloatArray) -> Mixtures:
+def maximized(at: Mixtures, average: FloatArray, radii: Radii, floor: FloatArray) -> Mixtures:
     """The M step from an average statistic; changes of scale are limited to a factor of about two, against noise."""
     components, dim = at.means.shape
     held = np.maximum(average[:components] / radii.share, _LEAST_SHARE)
@@ -262,7 +262,7 @@ def maximised(at: Mixtures, average: FloatArray, radii: Radii, floor: FloatArray
 
 def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Mixtures, FloatArray]:
     """The likeliest of several fits to the public rows, and the least standard deviation of each column."""
-    rows, center, scale = standardised(public, known_std=known_std)
+    rows, center, scale = standardized(public, known_std=known_std)
     found = em.fit(
         rows,
         em.starts(rows, components, PUBLIC_STARTS, seed=em.PUBLIC_SEED),
@@ -322,7 +322,7 @@ def iterate(
         average, shares = shrunken(
             at, released.value / n, public, radii, noise=released.noise_std / n, n=n, n_pub=n_pub
         )
-        at = maximised(at, average, radii, floor)
+        at = maximized(at, average, radii, floor)
         path.append(Iteration(at, float(at.weights @ shares), released.noise_std))
     return path
 

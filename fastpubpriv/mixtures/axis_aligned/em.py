@@ -2,8 +2,8 @@
 answer of a method for axis-aligned mixtures.
 
 The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few steps of
-expectation-maximisation bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
-counts at zero, which expectation-maximisation needs, invents mass in every empty cell.
+expectation-maximization bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
+counts at zero, which expectation-maximization needs, invents mass in every empty cell.
 
 Where many rows share a value (counts, answers, constants), a density says little about them, and a status says so. Nothing is
 released for it. Differences of pairs of rows are counted in dyadic bins, and a difference of zero is in none of them: what the
@@ -172,7 +172,7 @@ def _misfit(cells: Cells, mass: FloatArray) -> FloatArray:
 
 
 def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Mixtures:
-    """Expectation-maximisation on the counts clipped at zero, with the exact moments of a normal within a cell."""
+    """Expectation-maximization on the counts clipped at zero, with the exact moments of a normal within a cell."""
     counts = np.maximum(cells.counts - cells.noise_std, 0.0)
     total = max(float(counts.sum()), 1e-300)
     least = 0.25 * cells.resolution
@@ -298,7 +298,7 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
     return Fit(Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None])
 
 
-# Expectation-maximisation for axis-aligned mixtures on public rows: many starts and bootstraps side by side.
+# Expectation-maximization for axis-aligned mixtures on public rows: many starts and bootstraps side by side.
 
 STD_FLOOR = 1e-12  # of a column's standard deviation: differences of doubles still have three digits there
 _NARROW = 1e-4  # below it squares of rows and means cancel, and differences are taken first
@@ -308,7 +308,7 @@ _ROW_BATCH = 1 << 22
 
 
 def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
-    """log of weight times density, (size, n, k), for rows of moderate size (standardised)."""
+    """log of weight times density, (size, n, k), for rows of moderate size (standardized)."""
     if batch.stds.min() < _NARROW:
         logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
         found: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
@@ -348,29 +348,29 @@ def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
 
 
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
-    """Centres (size, k, dim) by the k-means++ rule; where fewer rows are distinct, the last is repeated."""
+    """Centers (size, k, dim) by the k-means++ rule; where fewer rows are distinct, the last is repeated."""
     found = [seeds(rows, components, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
     return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in found])
 
 
 def fit(
     rows: FloatArray,
-    centres: FloatArray,
+    centers: FloatArray,
     *,
     counts: FloatArray | None = None,
     steps: int = 60,
     prior: float = 1.0,
     fixed_std: bool = False,
 ) -> Mixtures:
-    """Run EM from every start on standardised public rows (n, dim), with means `centres` (size, k, dim) at first.
+    """Run EM from every start on standardized public rows (n, dim), with means `centers` (size, k, dim) at first.
 
     `counts` (size, n) say how often each start sees each row (a bootstrap). `prior` rows' worth of belief that a component's
     standard deviation is the harmonic mean of all components' keeps it from collapsing on a few rows, whatever its own scale.
     """
-    size, components, dim = centres.shape
+    size, components, dim = centers.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
     batch = Mixtures(
-        np.full((size, components), 1.0 / components), np.array(centres), np.full((size, components, dim), spread)
+        np.full((size, components), 1.0 / components), np.array(centers), np.full((size, components, dim), spread)
     )
     done = []
     for part in slices(batch, len(rows), _ROW_BATCH):

@@ -312,7 +312,7 @@ def learn_axis_aligned_mixture(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "list_decoding" work on
+    Neighbors: replace one private row; holds for every public data set. "univariate", "anchors" and "list_decoding" work on
     disjoint blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon
     (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total; rows held out are a block of their own. Public:
     n_priv, dim, x_pub, all arguments. Where there are public rows, a fiftieth of the budget (a twentieth of an epsilon) pays for a

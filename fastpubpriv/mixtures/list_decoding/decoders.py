@@ -134,7 +134,7 @@ def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
 def release_scales(
     run: Run, thresholds: Thresholds, *, cost: tuple[Fraction, Fraction] | None = None
 ) -> list[CoarseList]:
-    """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighbouring positions.
+    """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighboring positions.
 
     One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
     """
@@ -230,7 +230,7 @@ def decode_variances(
     Parameters
     ----------
     {values}
-        Rows of neighbouring positions are paired, an odd last one is dropped.
+        Rows of neighboring positions are paired, an odd last one is dropped.
     {approx_budget, min_weight}
     {mode}
         "practical" keeps bins with half the mass that the best bin of such a Gaussian has, at most `max_scales` of them; "theory"
@@ -252,7 +252,7 @@ def decode_variances(
 
     Privacy
     -------
-    Neighbours: replace one row, which replaces one pair. One release of dim dyadic histograms (StableHistogramEvent).
+    Neighbors: replace one row, which replaces one pair. One release of dim dyadic histograms (StableHistogramEvent).
 
     Notes
     -----
@@ -336,7 +336,7 @@ def decode_means(
 
     Privacy
     -------
-    Neighbours: replace one row. One release of dim histograms with bins as wide as the scales (StableHistogramEvent).
+    Neighbors: replace one row. One release of dim histograms with bins as wide as the scales (StableHistogramEvent).
 
     Notes
     -----
@@ -420,7 +420,7 @@ def decode_gaussians(
 
     Privacy
     -------
-    Neighbours: replace one row, which is in one of the halves. (epsilon, delta) for each half, hence in total.
+    Neighbors: replace one row, which is in one of the halves. (epsilon, delta) for each half, hence in total.
 
     Notes
     -----
@@ -494,7 +494,7 @@ def decode_axis_aligned(
 
     Privacy
     -------
-    Neighbours: replace one row, which is in one of the halves. One joint release for each half, so the noise grows with the root
+    Neighbors: replace one row, which is in one of the halves. One joint release for each half, so the noise grows with the root
     of the number of histograms, where the paper gives each column a share of the budget.
 
     Notes

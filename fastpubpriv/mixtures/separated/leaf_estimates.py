@@ -232,7 +232,7 @@ def learn_leaves(
     per_row = moving.vector(dim, MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
-        # What the last round saw counts for more than the rule, which allows for the least favourable public rows.
+        # What the last round saw counts for more than the rule, which allows for the least favorable public rows.
         predicted = lifted.resolves(problem, rounds, noise)
         seen = state.least > (state.slack / 2.0 if predicted else state.slack)
         status.append("low_count" if low[i] else "ok" if seen else "under_resolved")

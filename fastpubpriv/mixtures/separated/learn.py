@@ -144,7 +144,7 @@ def divided(chosen: SearchMethod, shape: Shape, allowance: Fraction, *, pure: bo
 
 
 def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
-    """The balls of a tree as plain values: centre and radius in the projected space, with its origin."""
+    """The balls of a tree as plain values: center and radius in the projected space, with its origin."""
     return [
         {
             "node": index,
@@ -237,7 +237,7 @@ def learn_separated_mixture(
         any scales, and for columns that are not too many for the rows and the budget. The others find components first, and then
         learn a Gaussian for each. "tree": private principal directions, then a ball along a valley of a released histogram, again
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
-        once, then the nearest of the centres of the public rows; for components of comparable scale and 2 to 10 public rows each.
+        once, then the nearest of the centers of the public rows; for components of comparable scale and 2 to 10 public rows each.
         "public_pca": public rows alone find the components. "auto" decides by n_priv, n_pub, dim, n_components, min_weight and
         the budget: "soft_em" wherever its noise is predicted small and there are four public rows for each component.
     structure : "auto", "public", "mean", "diagonal" or "full"
@@ -269,7 +269,7 @@ def learn_separated_mixture(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. Private rows are never partitioned: each pass
+    Neighbors: replace one private row; holds for every public data set. Private rows are never partitioned: each pass
     routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
     of that for one that enters or leaves, so a search of depth D costs D shares. The leaves are released together, with exact
     integer sensitivities for a row that stays in its leaf and one that moves; counts are free. Nothing is divided by a
@@ -488,7 +488,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
 
 
 def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
-    """Centres (count, dim) spread over a ball, the same in every run: nothing is known about the rows yet."""
+    """Centers (count, dim) spread over a ball, the same in every run: nothing is known about the rows yet."""
     normals = draw_normals((count, dim), random_state=SEED)
     lengths = draw_uniforms((count, 1), random_state=SEED + 1) ** (1.0 / dim)
     start: FloatArray = radius * lengths * normals / np.linalg.norm(normals, axis=1, keepdims=True)
@@ -498,7 +498,7 @@ def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
 def private_lloyd(
     run: Run, origin: FloatArray, projection: FloatArray, centers: FloatArray, radius: float, cost: Fraction
 ) -> FloatArray:
-    """Lloyd's iterations with noisy sums and counts in projected space; returns the last centres.
+    """Lloyd's iterations with noisy sums and counts in projected space; returns the last centers.
 
     An iteration costs `cost` / ITERATIONS, that of its sums. Its counts are free: only a row that moves pays for them, and it pays
     half for the sums.
@@ -523,7 +523,7 @@ def private_lloyd(
         length = np.linalg.norm(moved, axis=1, keepdims=True)
         moved *= np.minimum(1.0, radius / np.maximum(length, radius))
         enough = counted.value >= floor
-        # A centre that has lost its rows tries its luck beside the one with the most, closer in each iteration.
+        # A center that has lost its rows tries its luck beside the one with the most, closer in each iteration.
         busiest = moved[int(np.argmax(counted.value))] if enough.any() else np.zeros_like(centers[0])
         lost = busiest + starting_centers(count, len(projection), radius * 0.5 ** (index + 1))
         centers = np.where(enough[:, None], moved, lost if index < ITERATIONS - 1 else centers)
@@ -559,7 +559,7 @@ def no_public_baseline(
     budget : ZCDP or ApproxDP
         Spent whole, and debited before `x_priv` is read.
     center : None, float or (dim,)
-        Centre of the ball, a public number or vector (zero by default).
+        Center of the ball, a public number or vector (zero by default).
     {failure_prob}
         The bounds are constants of the learner.
     weight_floor : float in (0, 1)
@@ -577,13 +577,13 @@ def no_public_baseline(
 
     Privacy
     -------
-    Neighbours: replace one private row. A third of the budget each for principal directions within the ball, five
+    Neighbors: replace one private row. A third of the budget each for principal directions within the ball, five
     iterations of Lloyd's algorithm with joint noisy sums and counts of all clusters, and the Gaussians of the clusters.
 
     Notes
     -----
     Stands in for the algorithm of Kamath, Sheffet, Singhal and Ullman (2019) without public data; it is not theirs, whose
-    recursion needs many more rows. Its starting centres know nothing about the rows, so it may settle in a bad place.
+    recursion needs many more rows. Its starting centers know nothing about the rows, so it may settle in a bad place.
 
     Examples
     --------
@@ -630,7 +630,7 @@ def no_public_baseline(
         )
         projection = search_state.leading(released.value, count)
         centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
-        # Two centres at one place would leave a cluster without rows.
+        # Two centers at one place would leave a cluster without rows.
         centers = centers[np.unique(nearest_centers(centers, centers)[0])]
         tree = ClusterTree.root(rows.dim)
         if len(centers) > 1:

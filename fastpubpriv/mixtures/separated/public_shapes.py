@@ -28,19 +28,19 @@ RESTARTS = 10
 MAX_ITERATIONS = 100
 # Restarts look at every so-many-th of more rows than this; the best of them is then carried on with all rows.
 RESTART_ROWS = 10_000
-# The draws that choose starting centres are public: they are the same in every run.
+# The draws that choose starting centers are public: they are the same in every run.
 SEED = 20_221
 
 
 def squared_distances(points: FloatArray, center: FloatArray) -> FloatArray:
-    """Squared distances of rows (m, dim) from a centre, (m,)."""
+    """Squared distances of rows (m, dim) from a center, (m,)."""
     offsets = points - center
     squares: FloatArray = np.einsum("ij,ij->i", offsets, offsets)
     return squares
 
 
 def nearest_centers(points: FloatArray, centers: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Index of the nearest centre (the lowest on ties) and squared distance to it, (m,) each."""
+    """Index of the nearest center (the lowest on ties) and squared distance to it, (m,) each."""
     best = np.full(len(points), np.inf)
     labels = np.zeros(len(points), dtype=np.int64)
     for index, center in enumerate(centers):
@@ -52,7 +52,7 @@ def nearest_centers(points: FloatArray, centers: FloatArray) -> tuple[IntArray, 
 
 
 def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
-    """Starting centres by k-means++ from uniform draws (count,): at most `count`, all distinct."""
+    """Starting centers by k-means++ from uniform draws (count,): at most `count`, all distinct."""
     chosen = [min(int(uniform[0] * len(points)), len(points) - 1)]
     best = squared_distances(points, points[chosen[0]])
     for draw in uniform[1:]:
@@ -60,7 +60,7 @@ def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
         if not total[-1] > 0.0:
             break
         index = int(np.searchsorted(total, draw * total[-1], side="right"))
-        # Rounding may point past the last row that is away from every centre.
+        # Rounding may point past the last row that is away from every center.
         index = min(index, int(np.flatnonzero(best > 0.0)[-1]))
         chosen.append(index)
         best = np.minimum(best, squared_distances(points, points[index]))
@@ -68,7 +68,7 @@ def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
 
 
 def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
-    """Lloyd's iterations until no row changes its centre; returns the centres and the sum of squared distances."""
+    """Lloyd's iterations until no row changes its center; returns the centers and the sum of squared distances."""
     labels, best = nearest_centers(points, centers)
     for _ in range(MAX_ITERATIONS):
         counts = np.bincount(labels, minlength=len(centers))
@@ -84,7 +84,7 @@ def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
 
 
 def kmeans(points: FloatArray, count: int, *, restarts: int = RESTARTS) -> FloatArray:
-    """Centres (at most count, dim) of public rows (m, dim): the best of `restarts` runs, each centre nearest to some row."""
+    """Centers (at most count, dim) of public rows (m, dim): the best of `restarts` runs, each center nearest to some row."""
     # On a scale of one, so that squares neither overflow nor underflow.
     middle = points.mean(axis=0)
     scale = float(np.abs(points - middle).max()) or 1.0
@@ -176,7 +176,7 @@ class Gap:
 
 
 def distances(points: FloatArray, center: FloatArray) -> FloatArray:
-    """Distances of rows (m, dim) from a centre, (m,)."""
+    """Distances of rows (m, dim) from a center, (m,)."""
     away: FloatArray = np.sqrt(squared_distances(points, center))
     return away
 
@@ -228,8 +228,8 @@ def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
 def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: float | None = None) -> Ball | None:
     """Find a ball of many public rows with a wide empty shell around it and many public rows beyond.
 
-    Radii r = radius_max / 2^i are tried from the largest, and for each of them every public row as centre, in order. The
-    first (r, centre) wins for which at least `min_count` rows lie within r, none between r and 11 r, and at least
+    Radii r = radius_max / 2^i are tried from the largest, and for each of them every public row as center, in order. The
+    first (r, center) wins for which at least `min_count` rows lie within r, none between r and 11 r, and at least
     `min_count` beyond 11 r.
 
     Parameters
@@ -246,7 +246,7 @@ def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: 
     Returns
     -------
     Ball or None
-        Centre, and radius 2 r: half of an empty shell away from everything on either side. None if no ball qualifies.
+        Center, and radius 2 r: half of an empty shell away from everything on either side. None if no ball qualifies.
 
     Raises
     ------
@@ -284,7 +284,7 @@ def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: 
 
 # Superclustering of public rows (paper A, Algorithm 3): a ball whose surface passes between components.
 
-# The proof's constant: that many times the largest distance from a row to its nearest neighbour is one step of the radius.
+# The proof's constant: that many times the largest distance from a row to its nearest neighbor is one step of the radius.
 STEP_FACTOR = 16.0
 
 
@@ -326,13 +326,13 @@ def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FAC
     n_components : int
         Number of components; the radius is at most 3 n_components + 1 steps.
     step_factor : float > 0
-        A step is this many times the largest distance from a public row to its nearest neighbour. The proof needs 16; 2
+        A step is this many times the largest distance from a public row to its nearest neighbor. The proof needs 16; 2
         does in practice.
 
     Returns
     -------
     Ball
-        Around the row that is farthest from its nearest neighbour (the first of several). Radius 0 if every row has an
+        Around the row that is farthest from its nearest neighbor (the first of several). Radius 0 if every row has an
         equal among the others.
 
     Raises

@@ -147,7 +147,7 @@ def public_fits(public: FloatArray, k: int, min_weight: float) -> tuple[Paramete
     return in_units(full, center, scale), in_units(diagonal, center, scale)
 
 
-def labelled_fit(public: FloatArray, labels: Any, k: int) -> Parameters:
+def labeled_fit(public: FloatArray, labels: Any, k: int) -> Parameters:
     """The M step of public rows under labels 0 ... k - 1, in data units; every label has a row."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])

@@ -24,7 +24,7 @@ from fastpubpriv.results.base import Table, Value, read_json
 from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Run
 
-# The cluster tree: released balls, projections and centres that send each row to a leaf. Private rows are never cut up.
+# The cluster tree: released balls, projections and centers that send each row to a leaf. Private rows are never cut up.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -100,7 +100,7 @@ class ClusterTree(Value):
         return tuple(index for index, split in enumerate(self.splits) if split is None)
 
     def children(self, node: int) -> tuple[int, ...]:
-        """Ids of the children of a node: inside then outside, or in the order of the centres; none for a leaf."""
+        """Ids of the children of a node: inside then outside, or in the order of the centers; none for a leaf."""
         self.path(node)
         split = self.splits[node]
         return () if split is None else tuple(split.children)
@@ -372,7 +372,7 @@ class Search:
         share: Fraction = HISTOGRAM_SHARE,
         attempt: int = 1,
     ) -> Released:
-        """Noisy numbers of private rows of a node by distance from a public centre in projected space: one joint histogram."""
+        """Noisy numbers of private rows of a node by distance from a public center in projected space: one joint histogram."""
         name = f"node {node.id}: radial counts" + (f", attempt {attempt}" if attempt > 1 else "")
         return self.run.release(
             ShellCounts(

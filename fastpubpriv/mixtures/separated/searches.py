@@ -74,7 +74,7 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
 
 
 def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
-    """The widest gap among the projected public rows of a node and its centre; then the widest around twice as many rows.
+    """The widest gap among the projected public rows of a node and its center; then the widest around twice as many rows.
 
     Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
     """
@@ -149,7 +149,7 @@ def tree_search(search: Search) -> Clustering:
 
 
 def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *, depth: int) -> Clustering:
-    """Cut everything at once: rows go to the nearest of the centres that k-means finds among the projected public rows."""
+    """Cut everything at once: rows go to the nearest of the centers that k-means finds among the projected public rows."""
     seen = (search.public - origin) @ projection.T
     centers = kmeans(seen, search.n_components)
     root = search.root()
@@ -160,14 +160,14 @@ def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *,
         if all(len(child.rows) for child in children):
             nodes = children
             break
-        # A centre that rounding left without a public row; no Gaussian could be learnt there.
+        # A center that rounding left without a public row; no Gaussian could be learnt there.
         centers = centers[[len(child.rows) > 0 for child in children]]
         search.tree = before
     return search.finish(nodes)
 
 
 def one_shot(search: Search) -> Clustering:
-    """Principal directions of all private rows, once; then nearest centres. For components of comparable scale."""
+    """Principal directions of all private rows, once; then nearest centers. For components of comparable scale."""
     points = search.public
     center = points.mean(axis=0)
     scaled = search.scaling.offsets(points - center)
@@ -182,7 +182,7 @@ def one_shot(search: Search) -> Clustering:
 
 
 def public_pca(search: Search) -> Clustering:
-    """Nearest centres along the principal directions of the public rows: no private access, for many public rows."""
+    """Nearest centers along the principal directions of the public rows: no private access, for many public rows."""
     center, projection = search.scaling.directions(search.public, search.n_components)
     return nearest_split(search, projection, center, depth=0)
 

@@ -25,7 +25,7 @@ from fastpubpriv.mechanisms.selection import NoisyScores
 from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.fit import Gaussians
-from fastpubpriv.mixtures.separated.public_starts import Parameters, labelled_fit, public_fits
+from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits
 from fastpubpriv.mixtures.separated.searches import ONE_SHOT, TREE, Shape, find_components, search_scaling
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.public_draws import chi2_quantile
@@ -45,7 +45,7 @@ EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
 NOISY = 2.0
 RACE, MOST_RACE_ROUNDS, BEFORE_LAST, MOST_MORE = 0.3, 2, 0.35, 8
 # The clip radius is this quantile of a component's rows; early rounds, and the first one by labels, see farther.
-INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELLED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
+INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
 CLIP_NATS = 4.0
 MOST_ROUNDS = 4 * MOST_RACE_ROUNDS + MOST_MORE + 1
 # Early rounds read so many rows at least, and so many for each entry of the covariances: beyond, they cost time and show no more.
@@ -228,7 +228,7 @@ def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name
     """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
     at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
     wider = 1.0 if state.rounds >= EARLY_ROUNDS else EARLY_CLIP
-    clip = Clip.of(at.dim, LABELLED_CLIP if state.labels is not None else wider)
+    clip = Clip.of(at.dim, LABELED_CLIP if state.labels is not None else wider)
     released = run.release(
         SoftGrams(
             statistic=partial(stacked_rows, at=at, clip=clip, labels=state.labels),
@@ -325,7 +325,7 @@ def all_starts(run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: lis
             continue
         routes, labels = found.tree.routes(found.leaves), np.empty(len(public), dtype=np.int32)
         tree_assign(public, routes, labels)
-        starts.append(State(name=method.name, at=labelled_fit(public, labels, k), labels=routes))
+        starts.append(State(name=method.name, at=labeled_fit(public, labels, k), labels=routes))
     return starts
 
 

@@ -479,7 +479,7 @@ def prepare_public(task: GradientTask) -> Prepared:
     """Public rows alone: nothing is read."""
     problem, public = task.problem, task.public
     if problem.loss is None or problem.loss.values is None:
-        raise InputError("method='throw_away' needs a loss with values, which public rows can minimise")
+        raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
     lengths = gradient_lengths(problem, public.weights, public)
     clip = float(np.max(lengths)) or 1.0
     alone = excess_part(problem) * public_curvature(problem, public, lengths, clip).public_error

@@ -315,11 +315,11 @@ MOST_CLASSES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Units:
-    """The public map of a labelled row (dim + 1) to [z, label], entry by entry."""
+    """The public map of a labeled row (dim + 1) to [z, label], entry by entry."""
 
     # columns to standard units, after a first coordinate of 1; None leaves them as they are, without one
     design: Design | None
-    centre: float  # with scale: a label that is a number becomes (label - centre) / scale
+    center: float  # with scale: a label that is a number becomes (label - center) / scale
     scale: float
     classes: tuple[float, ...] | None  # labels that become 0, 1, 2 and so on; any other becomes NaN
     width: int  # entries of z
@@ -339,20 +339,20 @@ class Units:
                 out[:, :-1] = chunk[:, :-1]
             else:
                 out[:, 0] = 1.0
-                out[:, 1:-1] = self.design.standardise(chunk[:, :-1])
+                out[:, 1:-1] = self.design.standardize(chunk[:, :-1])
             out[:, -1] = self.labels(chunk[:, -1].astype(np.float64))
         return out
 
     def labels(self, found: FloatArray) -> FloatArray:
         """Labels in their unit."""
-        return label_values(found, self.centre, self.scale, self.classes)
+        return label_values(found, self.center, self.scale, self.classes)
 
     def in_units(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coefficients (outputs, terms) and intercepts (outputs,) in the units of the table, of weights (outputs, width)."""
         if self.design is None:
-            return weights * self.scale, np.full(len(weights), self.centre)
+            return weights * self.scale, np.full(len(weights), self.center)
         slopes = weights[:, 1:] * (self.scale / self.design.scale)
-        start = weights[:, 0] * self.scale + self.centre - slopes @ self.design.centre
+        start = weights[:, 0] * self.scale + self.center - slopes @ self.design.center
         if self.shares is not None:
             self.design.about_the_mean(slopes.T, start, self.shares)
         return slopes, start
@@ -427,14 +427,14 @@ def make_gradient_problem(
     used = table[usable]
     if known is not None and known.counts and (used[:, -1] < 0.0).any():
         raise InputError(f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}")
-    centre, scale = 0.0, 1.0
+    center, scale = 0.0, 1.0
     if known is not None and levels is None and not known.counts and standard:
-        centre, scale, _ = stated.label_unit(used[:, -1])
+        center, scale, _ = stated.label_unit(used[:, -1])
     elif stated.y_bounds is not None:
         raise InputError("y_bounds= belongs to a loss of labels in units, such as the squared one: leave it out")
     width = table.shape[1] - 1 if design is None else len(design.terms) + 1
     shares = None if design is None else np.mean(design.expand(used[:, :-1]), axis=0)
-    units = Units(design=design, centre=centre, scale=scale, classes=levels, width=width, shares=shares)
+    units = Units(design=design, center=center, scale=scale, classes=levels, width=width, shares=shares)
     rows = units(used).astype(np.float64)
     outputs = len(levels) if known is not None and known.scores and levels is not None else 1
     made = GradientProblem(
@@ -477,7 +477,7 @@ class PublicFit:
     """What public rows alone say."""
 
     # in the shape of the weights, the minimum of the public loss plus a ridge; zero where the loss has no values
-    # to minimise
+    # to minimize
     weights: FloatArray
     residuals: FloatArray  # (m, outputs), of each public row, at weights that it had no part in
     penalty: float  # the strength of the ridge, on the sum of the losses

@@ -207,7 +207,7 @@ _LARGEST = 1e6  # of settings: no product of them over- or underflows, so that e
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OutputPerturbation:
-    """Minimise a weighted sum of private and public losses about the public fit, and add noise to the minimum (paper B, Section 4).
+    """Minimize a weighted sum of private and public losses about the public fit, and add noise to the minimum (paper B, Section 4).
 
     For the logistic, the Huber and the smooth hinge loss, whose gradients are bounded. The noise is that of one release, but it
     grows as 1 / l2: Newton steps and gradient steps are nearly always closer.
@@ -259,7 +259,7 @@ class OutputPerturbation:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShortRow:
-    """The public map of a labelled row to [z, label] with |z| at most `radius`; a row that is not whole is zero, its label NaN."""
+    """The public map of a labeled row to [z, label] with |z| at most `radius`; a row that is not whole is zero, its label NaN."""
 
     units: Units
     radius: float

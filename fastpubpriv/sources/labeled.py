@@ -1,4 +1,4 @@
-"""Labelled rows: features and label of a row together, the label as the last column, so that no pass sees one without the other.
+"""Labeled rows: features and label of a row together, the label as the last column, so that no pass sees one without the other.
 
 The two together are one row: replacing it replaces both.
 """
@@ -23,7 +23,7 @@ Label = str | int | None
 Texts = Mapping[str, tuple[str, ...]]
 
 
-def labelled_rows(
+def labeled_rows(
     x: object,
     y: object,
     *,
@@ -72,7 +72,7 @@ def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
     )
 
 
-def public_labelled(
+def public_labeled(
     x: object,
     y: object,
     *,
@@ -85,7 +85,7 @@ def public_labelled(
 ) -> FloatArray:
     """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN).
 
-    As for `labelled_rows`. `private` are the private rows, labels with them, made of `x_priv`: the two must not be the same data.
+    As for `labeled_rows`. `private` are the private rows, labels with them, made of `x_priv`: the two must not be the same data.
     """
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
@@ -153,17 +153,17 @@ def beside(features: Rows, labels: Rows) -> Rows:
         raise InputError(f"labels must be one number for each row, got {labels.dim} columns")
     if labels.n != features.n:
         raise InputError(f"x_priv has {features.n} rows and y_priv has {labels.n}: one label for each row")
-    return Labelled(features, labels)
+    return Labeled(features, labels)
 
 
 def weighted_rows(rows: Rows, weights: object) -> Rows:
-    """Labelled rows with a weight of each as a further, last column."""
+    """Labeled rows with a weight of each as a further, last column."""
     found = name_argument("weights_priv", lambda: private_rows(weights))
     if found.dim != 1 or found.n != rows.n:
         raise InputError(
             f"weights_priv must be one number for each of the {rows.n} private rows, got {found.n} rows of {found.dim}"
         )
-    return Labelled(rows, found)
+    return Labeled(rows, found)
 
 
 def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
@@ -175,7 +175,7 @@ def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
     return (*features.columns, name)
 
 
-class Labelled(View):
+class Labeled(View):
     """Features and labels of two sources, in chunks of the same rows."""
 
     __slots__ = ("_labels",)
