@@ -74,9 +74,9 @@ if _TYPE_CHECKING:  # `as` says that a name is for users too
     from fastpubpriv.results.models import DescentResult as DescentResult
     from fastpubpriv.results.models import TrainingResult as TrainingResult
     from fastpubpriv.results.ranks import QuantileResult as QuantileResult
-    from fastpubpriv.sources import PersonTable as PersonTable
     from fastpubpriv.sources import Rows as Rows
-    from fastpubpriv.sources import persons as persons
+    from fastpubpriv.sources.person_table import PersonTable as PersonTable
+    from fastpubpriv.sources.person_table import persons as persons
     from fastpubpriv.training.train import linear_regression as linear_regression
     from fastpubpriv.training.train import logistic_regression as logistic_regression
     from fastpubpriv.training.train import train as train
@@ -114,7 +114,8 @@ _HOMES = {
         ("planning", "OrderBounds Plan order_bounds plan"),
         ("privacy", "ZCDP ApproxDP Ledger PureDP"),
         ("results.estimates", "CovarianceResult GaussianResult MeanResult PCAResult"),
-        ("sources", "PersonTable Rows persons"),
+        ("sources", "Rows"),
+        ("sources.person_table", "PersonTable persons"),
         ("results.models", "DescentResult TrainingResult"),
         ("results.ranks", "QuantileResult"),
         ("training.train", "linear_regression logistic_regression train"),

@@ -18,7 +18,8 @@ from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodePayer
-from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory, warn_of_persons
+from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import has_memory, max_threads
 

@@ -318,8 +318,8 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     {fit_budget}
     n_components : int
         How many components, in public.
-    min_weight : float
-        Every component holds at least this share of the rows.
+    min_weight : float, optional
+        Every component holds at least this share of the rows; by default half an equal share.
     method, structure : str
         As in `learn_separated_mixture`.
     bounds : (lowest, highest), optional
@@ -343,7 +343,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     """
 
     n_components: int = 1
-    min_weight: float = 0.1
+    min_weight: float | None = None
     method: str = "auto"
     structure: str = "auto"
     bounds: Any = None

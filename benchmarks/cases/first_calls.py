@@ -41,6 +41,7 @@ FUNCTIONS = {
     "quantiles": f"f.quantiles(x, budget=zcdp, {_PUB})",
     "describe": f"f.describe(x, budget=zcdp, {_PUB})",
     "value_counts": "f.value_counts(np.sign(x[:, 0]), keys=[-1, 1], budget=zcdp, **quiet)",
+    "persons": "f.estimate_mean(f.persons(x, person=np.arange(2000) // 4), budget=zcdp, x_pub=p, **quiet)",
     "crosstab": (
         "f.crosstab(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), columns=['a', 'b'], "
         "keys={'a': [-1, 1], 'b': [-1, 1]}, budget=zcdp, **quiet)"

@@ -171,13 +171,9 @@ def mixture(opened: Any, settings: Named, arguments: Named) -> None:
     For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
     group. Fewer groups than asked for are found if the rest cannot be told apart.
 
-    min_weight : float, optional :: Share of the rows in the smallest group. Default: half an equal share.
-
     $ fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
     $ fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json
     """
-    if arguments["min_weight"] is None:
-        arguments["min_weight"] = 0.5 / arguments["n_components"]
 
 
 @estimator("learn_axis_aligned_mixture", "Private mixture of {n:,} rows", covariance="", min_weight="")

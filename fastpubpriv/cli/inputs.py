@@ -10,8 +10,9 @@ from typing import Any
 
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import PersonTable, Rows, persons, private_rows
+from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.person_table import PersonTable, persons
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype, footer, ipc_reader
 from fastpubpriv.sources.text_files import public_table
 

@@ -86,8 +86,6 @@ def plan(task: str, **settings: Any) -> None:
     allowed = task_arguments(task.replace("-", "_"))
     for name in arguments:
         refuse(name not in allowed, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
-    if task == "separated-mixture" and "n_components" in arguments:
-        arguments.setdefault("min_weight", 1.0 / (2 * arguments["n_components"]))
     made = fpp.plan(task.replace("-", "_"), n_priv=n_priv, error=error, **what, **arguments)
     if outputs.write_json(made.to_dict(), json_path):
         table, facts = shown(made)

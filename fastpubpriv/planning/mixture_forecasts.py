@@ -162,8 +162,8 @@ def plan_separated_mixture(
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
-    if n_components is None or min_weight is None:
-        raise InputError("plan('separated_mixture') needs n_components= and min_weight=")
+    if n_components is None:
+        raise InputError("plan('separated_mixture') needs n_components=")
     if n_pub < 2:
         raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
     # As many private rows as components there will be.

@@ -4,19 +4,8 @@ from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors o
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.fold import Executor, Query
 from fastpubpriv.sources.open import private_rows, public_rows, refuse_shared_memory
-from fastpubpriv.sources.person_table import PersonTable, persons, warn_of_persons
 
-__all__ = [
-    "Executor",
-    "PersonTable",
-    "Query",
-    "Rows",
-    "persons",
-    "private_rows",
-    "public_rows",
-    "refuse_shared_memory",
-    "warn_of_persons",
-]
+__all__ = ["Executor", "Query", "Rows", "private_rows", "public_rows", "refuse_shared_memory"]
 
 
 def __dir__() -> list[str]:

@@ -76,6 +76,12 @@ class PersonTable(Table):
         Number of persons, public.
     keep : str
         What a person's row is made of: "row", "mean" or "sum".
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> fpp.persons([[1.0], [2.0], [3.0]], person=[7, 7, 8], keep="mean")
+    PersonTable(n=2, keep='mean')
     """
 
     __slots__ = ("_others", "_people", "keep")

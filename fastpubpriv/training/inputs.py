@@ -14,9 +14,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, warn_of_persons
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import labeled_rows, public_labeled, weighted_rows
 from fastpubpriv.sources.open import texts_of_column, texts_of_labels
+from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.tables import plain_text
 
 TAILS = "any", "light"  # of residuals: see `Problem.exact`

@@ -486,7 +486,6 @@ def test_out_of_reach():
     ("axis_aligned_mixture", {"method": "dp_em"}, "dp_em"), ("axis_aligned_mixture", {"method": "guess"}, "method"),
     ("axis_aligned_mixture", {"candidates": 1}, "candidates"), ("axis_aligned_mixture", {"accuracy": 2.0}, "accuracy"),
     ("separated_mixture", {"n_components": None}, "needs n_components="),
-    ("separated_mixture", {"min_weight": None}, "needs n_components="),
     ("separated_mixture", {"min_weight": 0.6}, "min_weight must be at most"),
     ("separated_mixture", {"n_pub": 1}, "n_pub of at least 2"), ("separated_mixture", {"method": "forest"}, "method"),
     ("separated_mixture", {"n_components": 31, "min_weight": 0.01}, "31 with 30 public rows"),

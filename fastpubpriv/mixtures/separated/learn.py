@@ -76,13 +76,13 @@ def expected_noise(shape: Shape, n_priv: int, budget: Any) -> float:
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
-    """The number of components and the least weight, checked against each other and the public sizes."""
+    """The number of components and the least weight, by default half an equal share, checked against the public sizes."""
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     if k > n_pub:
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {n_pub} public rows")
     if k > n_priv:
         raise InputError(f"n_components must be at most the number of private rows, got {k} with {n_priv} rows")
-    weight = validation.positive("min_weight", min_weight)
+    weight = 0.5 / k if min_weight is None else validation.positive("min_weight", min_weight)
     if not weight <= (1.0 + 1e-9) / k:
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}")
     return k, min(weight, 1.0 / k)
@@ -203,8 +203,8 @@ def learn_separated_mixture(
     *,
     x_pub: Any,
     n_components: int,
-    min_weight: float,
     budget: Budget,
+    min_weight: float | None = None,
     method: str = "auto",
     structure: str = "auto",
     mode: Mode = "practical",
@@ -227,10 +227,10 @@ def learn_separated_mixture(
         Of the same mixture, not all equal, at least n_components of them; some of each component.
     n_components : int
         Most components to look for. Fewer are returned if the rest cannot be told apart.
-    min_weight : float in (0, 1 / n_components]
-        Share of the rows in the smallest component. Nothing smaller is split off.
     {budget}
         PureDP pays for methods that read public rows only.
+    min_weight : float in (0, 1 / n_components], optional
+        Share of the rows in the smallest component. Nothing smaller is split off. The default is half an equal share.
     method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
         "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
         components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
