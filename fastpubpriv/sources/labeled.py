@@ -13,7 +13,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.base import Chunk, Rows, Table
 from fastpubpriv.sources.open import label_cells, private_rows, public_table_of, refuse_shared_memory
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places
 from fastpubpriv.sources.views import View, each_row, in_step
@@ -43,6 +43,10 @@ def labeled_rows(
     """
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
+    if y is not None and isinstance(x, Table):
+        raise InputError(
+            "x_priv has one row for each person: name the column of the label by label= in place of y_priv="
+        )
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
         return name_argument("x_priv", lambda: _of_table(x, label, columns, both))

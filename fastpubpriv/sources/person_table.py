@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows, Table
+from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.open import label_cells, private_rows, suffix_of
 from fastpubpriv.sources.rescanned import is_directory
 from fastpubpriv.sources.tables import (
@@ -26,6 +27,7 @@ from fastpubpriv.sources.tables import (
     data_columns,
     is_arrow,
     is_frame,
+    is_lazy,
     names_of_columns,
     places,
 )
@@ -230,7 +232,7 @@ def persons(x_priv: Any, *, person: Any, keep: str = "row") -> PersonTable:
         identifiers = name_argument("person", lambda: _listed(person))
         n = name_argument("x_priv", lambda: private_rows(x_priv)).n if type(x_priv) is np.ndarray else len(identifiers)
         if n != len(identifiers):
-            raise InputError(f"x_priv has {n} rows and person has {len(identifiers)}: one identifier for each row")
+            raise InputError("x_priv and person differ in length: one identifier for each row is needed")
     people = people_of(identifiers)
     if not people.count:
         raise InputError("no row has an identifier of a person: name the column that has them by person=")
@@ -239,8 +241,10 @@ def persons(x_priv: Any, *, person: Any, keep: str = "row") -> PersonTable:
 
 def _names(source: Any) -> list[Any] | None:
     """The labels of the columns of a source, from its form alone; None for a source without names."""
-    if is_frame(source):
+    if is_frame(source) or (is_dask(source) and hasattr(source, "columns")):
         return list(source.columns)
+    if is_lazy(source):
+        return list(source.collect_schema().names())
     if is_arrow(source):
         return data_columns(source.schema)
     if isinstance(source, str | os.PathLike) and not is_directory(source) and suffix_of(source) in {".csv", ".npy"}:

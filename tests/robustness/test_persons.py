@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 import warnings
 
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import polars
@@ -119,7 +120,10 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     arrow = pyarrow.Table.from_pandas(table, preserve_index=False)
     pyarrow.parquet.write_table(arrow, tmp_path / "t.parquet")
     table.to_csv(tmp_path / "t.csv", index=False)
+    split = dask.dataframe.from_pandas(table, npartitions=3)
     forms = [
+        split,
+        polars.from_pandas(table).lazy(),
         polars.from_pandas(table),
         arrow,
         tmp_path / "t.parquet",
@@ -136,7 +140,12 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
 def test_identifiers_are_no_feature_and_texts_are_read():
     table = visits().assign(who=lambda t: t["who"].str[1:].astype(float))
     each = fpp.persons(table, person="who")
-    assert fpp.persons(table[["who", "a", "b"]], person="who").rows(None).columns == ("a", "b")
+    numbers = table[["who", "a", "b"]]
+    for form in (numbers, polars.from_pandas(numbers).lazy(), dask.dataframe.from_pandas(numbers, npartitions=2)):
+        assert fpp.persons(form, person="who").rows(None).columns == ("a", "b")
+    labels = {"y_priv": np.zeros(400), "x_pub": np.zeros((9, 2)), "y_pub": np.zeros(9), "budget": ZCDP(1)}
+    with pytest.raises(InputError, match="label="):
+        fpp.linear_regression(fpp.persons(numbers, person="who"), **labels)
     counts = fpp.value_counts(each, column="town", keys=["x", "y", "z"], budget=ZCDP(1e4))
     assert counts.relation == PERSON
     assert abs(sum(counts.counts[:3]) - len(each)) < 3
