@@ -44,7 +44,7 @@ def commit_time() -> str:
     return done.stdout.strip()
 
 
-def normalise(archive: Path, epoch: int) -> None:
+def normalize(archive: Path, epoch: int) -> None:
     """Write an archive again: sorted, with one time, one owner and two kinds of permissions."""
     with tarfile.open(archive) as old:
         members = sorted(old.getmembers(), key=lambda member: member.name)
@@ -72,7 +72,7 @@ def build(snapshot: Path, work: Path, epoch: str, isolated: bool, **changes: str
     builder = [sys.executable, "-m", "build", *([] if isolated else ["--no-isolation"]), "--outdir", str(out)]
     run([*builder, "--sdist", str(tree)], work, environment)
     (archive,) = out.glob("*.tar.gz")
-    normalise(archive, int(epoch))
+    normalize(archive, int(epoch))
     with tarfile.open(archive) as packed:
         packed.extractall(work, filter="data")
     source = work / archive.name.removesuffix(".tar.gz")
