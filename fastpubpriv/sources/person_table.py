@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
@@ -118,6 +117,8 @@ class PersonTable(Table):
 
 def _chosen(rows: Rows, people: _People) -> FloatArray:
     """A row of each person: the one at a place among its rows that the identifier decides."""
+    from scipy.sparse import csr_array  # takes longer to import than a first mean does
+
     there = np.flatnonzero(people.of_row >= 0)
     grouped = csr_array((np.ones(len(there), dtype=bool), (people.of_row[there], there)), shape=(people.count, rows.n))
     order, counts = grouped.indices, np.diff(grouped.indptr)
