@@ -41,11 +41,11 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
     """
     low, high = box
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         most = np.maximum((means - low) * (high - means), (LEAST_WIDTH * (high - low)) ** 2)
         most = np.where(np.isfinite(high - low), most, np.inf)
         shrink = np.clip(np.nan_to_num(np.sqrt(most) / spreads, nan=1.0), LEAST_FACTOR, 1.0)
-    return covariances * shrink[:, :, None] * shrink[:, None, :]
+        return covariances * shrink[:, :, None] * shrink[:, None, :]
 
 
 def _within(

@@ -362,6 +362,13 @@ def learn_axis_aligned_mixture(
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, rows.dim, rows.columns)
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
+    if factor is not None and public is not None:
+        with np.errstate(all="ignore"):
+            farthest = np.abs(np.linalg.solve(factor, public.T)).max()
+        if not farthest < 1e150:
+            raise InputError(
+                "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
+            )
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
