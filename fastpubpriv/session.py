@@ -144,8 +144,7 @@ def open_rows(
     if x_pub is None:
         return rows, None
     refuse_shared_memory(x_priv, x_pub, columns=columns)
-    if not rows.persons:
-        warn_of_persons(x_pub)
+    warn_of_persons(rows, x_pub)
     # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
     show = rows.kind != "csv"
     return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
@@ -260,11 +259,7 @@ class Run:
     def fields(self, n_pub: int) -> dict[str, Any]:
         """The fields that every result shares."""
         return {
-            **(
-                {"relation": "replace all rows of one person; the number of persons is public"}
-                if self.rows.persons
-                else {}
-            ),
+            "relation": self.account.relation.statement,
             "n_priv": self.rows.n,
             "n_pub": n_pub,
             "dim": self.rows.dim,

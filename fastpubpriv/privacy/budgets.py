@@ -140,6 +140,17 @@ class Neighbors(Enum):
     REPLACE_PERSON = "replace_person"
     ADD_REMOVE_ONE = "add_remove_one"
 
+    @property
+    def statement(self) -> str:
+        """The relation in words, as results state it."""
+        return _STATEMENTS[self]
+
+
+_STATEMENTS = {
+    Neighbors.REPLACE_ONE: "replace one private row; the number of rows is public",
+    Neighbors.REPLACE_PERSON: "replace all rows of one person; the number of persons is public",
+    Neighbors.ADD_REMOVE_ONE: "add or remove one row",
+}
 
 # Below 2^-30 the noise no longer fits the integer grids; above 2^10 there is no privacy left to account for.
 _RANGES: dict[str, tuple[Fraction, Fraction, str]] = {

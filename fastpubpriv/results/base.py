@@ -22,7 +22,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import listed
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.sources import Rows, public_rows
@@ -601,7 +601,7 @@ class Result(Value):
     private : bool
         False when the noise came from a seed.
     relation : str
-        "replace one private row; the number of rows is public".
+        "replace one private row; the number of rows is public", or, for rows made by `persons`, all rows of one person.
     releases : tuple of mappings
         For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
         where there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
@@ -618,7 +618,7 @@ class Result(Value):
     dim: int
     spent: Any
     private: bool
-    relation: str = "replace one private row; the number of rows is public"
+    relation: str = Neighbors.REPLACE_ONE.statement
     releases: tuple[Mapping[str, Any], ...] = ()
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -66,8 +66,8 @@ class ArrayRows(RandomAccessRows):
 
     __slots__ = ("_array", "_direct", "_dtype")
 
-    def __init__(self, array: NDArray[Any], kind: str) -> None:
-        super().__init__(array.shape[0], array.shape[1], kind, None)
+    def __init__(self, array: NDArray[Any], kind: str, columns: tuple[str, ...] | None = None) -> None:
+        super().__init__(array.shape[0], array.shape[1], kind, columns)
         self._array = array
         self._dtype = array.dtype if array.dtype in _NATIVE else _F64
         row_stride, column_stride = array.strides

@@ -448,6 +448,11 @@ class Table(Closed, ABC):
         """The rows, of these columns, of all where None are named; checks of form only."""
 
 
+def source_of(data: Any) -> Any:
+    """What a `Table` is made of; anything else as it is."""
+    return data.source if isinstance(data, Table) else data
+
+
 # The constructor of each kind of rows; `open.py` fills this in, since readers and views import the class above.
 OPENERS: dict[str, Callable[..., Rows]] = {}
 

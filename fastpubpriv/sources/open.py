@@ -13,7 +13,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import ArrayRows, ChunkRows, plain_list
-from fastpubpriv.sources.base import OPENERS, PathLike, Rows, Table
+from fastpubpriv.sources.base import OPENERS, PathLike, Rows, Table, source_of
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, is_directory, lazy_rows, stream_rows
 from fastpubpriv.sources.tables import (
@@ -123,7 +123,7 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
         return Rows.from_arrow(obj, columns)
     if isinstance(obj, list | tuple) and (obj := plain_list(obj)):
         if all(isinstance(item, str | os.PathLike) for item in obj):
-            if all(suffix_of(item) == ".parquet" for item in obj):
+            if all(_suffix(item) == ".parquet" for item in obj):
                 return Rows.from_parquet(obj, columns)
             raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
         if is_arrow(obj[0]):
@@ -133,7 +133,7 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
 
 def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
     """Rows of a file, by its suffix."""
-    suffix = ".parquet" if is_directory(path) else suffix_of(path)
+    suffix = form_of_path(path)
     if suffix == ".npy":
         return _as_asked(Rows.from_npy(path), columns)
     if suffix == ".parquet":
@@ -146,7 +146,12 @@ def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
     raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
 
 
-def suffix_of(path: PathLike) -> str:
+def form_of_path(path: PathLike) -> str:
+    """The suffix of a file, or that of the files in a directory."""
+    return ".parquet" if is_directory(path) else _suffix(path)
+
+
+def _suffix(path: PathLike) -> str:
     """How the name of a file ends, without the ending of compression."""
     stem, suffix = os.path.splitext(path_name(path))
     if suffix.lower() in {".gz", ".bz2"}:
@@ -202,8 +207,7 @@ def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
 
 def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     """The cells of a column of text; None where it is of another type, or not to be found."""
-    if isinstance(x_pub, Table):
-        x_pub = x_pub.source
+    x_pub = source_of(x_pub)
     if isinstance(x_pub, str | os.PathLike):
         x_pub = _file(os.fspath(x_pub), name)
     if is_lazy(x_pub):
@@ -222,7 +226,7 @@ def names_of_table(x_pub: Any) -> list[str] | None:
     """The names of the columns of a public frame, table or file, whatever they hold; None for a source without names."""
 
     def found() -> list[str] | None:
-        given = x_pub.source if isinstance(x_pub, Table) else x_pub
+        given = source_of(x_pub)
         table = _file(os.fspath(given)) if isinstance(given, str | os.PathLike) else given
         if is_arrow(table) and hasattr(table, "schema"):
             return data_columns(table.schema)
@@ -455,7 +459,7 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     ...     print("public rows are a part of the private ones")
     public rows are a part of the private ones
     """
-    x_priv, x_pub = (x.source if isinstance(x, Table) else x for x in (x_priv, x_pub))
+    x_priv, x_pub = source_of(x_priv), source_of(x_pub)
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
     if type(x_priv) is np.ndarray and type(x_pub) is np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows, Table
+from fastpubpriv.sources.arrays import ArrayRows
+from fastpubpriv.sources.base import Rows, Table
 from fastpubpriv.sources.dask_backend import is_dask
-from fastpubpriv.sources.open import label_cells, private_rows, suffix_of
-from fastpubpriv.sources.rescanned import is_directory
+from fastpubpriv.sources.open import form_of_path, label_cells, private_rows
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
@@ -38,34 +39,37 @@ _NOUNS = "person|patient|subject|customer|user|member|respondent|client|individu
 _PERSON = re.compile(rf"[pu]?id|({_NOUNS})[ _]?(id|no|nr|number|key)", re.IGNORECASE)
 
 
-class PersonRows(RandomAccessRows):
+class PersonRows(ArrayRows):
     """One row for each person, in memory."""
 
-    __slots__ = ("_values",)
+    __slots__ = ()
 
     persons = True
 
-    def __init__(self, values: FloatArray, kind: str, columns: tuple[str, ...] | None) -> None:
-        super().__init__(len(values), values.shape[1], kind, columns)
-        self._values = values
 
-    def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end."""
-        return self._values[begin:end]
-
-    @property
-    def in_memory(self) -> Chunk:
-        """See `Rows.in_memory`."""
-        return self._values
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _People:
     """The persons of a table: of each row the number of its person, -1 for a row without one."""
 
     of_row: IntArray
-    count: int
     mark: NDArray[np.uint64]  # (count,), of each person a number that its identifier alone decides
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.mark)
+
+    @cached_property
+    def chosen(self) -> IntArray:
+        """Of each person the place of one of its rows, which identifier and number of rows decide."""
+        from scipy.sparse import csr_array  # takes longer to import than a first mean does
+
+        there, n = np.flatnonzero(self.of_row >= 0), len(self.of_row)
+        grouped = csr_array((np.ones(len(there), dtype=bool), (self.of_row[there], there)), shape=(self.count, n))
+        counts = np.diff(grouped.indptr).astype(np.uint64)
+        nth = (_mixed(self.mark + np.uint64(1)) % counts).astype(np.int64)
+        row: IntArray = grouped.indices[grouped.indptr[:-1] + nth].astype(np.int64)
+        return row
 
 
 class PersonTable(Table):
@@ -111,25 +115,18 @@ class PersonTable(Table):
             raise InputError(f'there is no {self.keep} of text: pass persons(..., keep="row"), or columns of numbers')
         if rows.n != len(self._people.of_row):
             raise InputError("the number of rows has changed since the persons were found")
-        values = _chosen(rows, self._people) if self.keep == "row" else _added(rows, self._people, self.keep)
+        values = _at(rows, self._people.chosen) if self.keep == "row" else _added(rows, self._people, self.keep)
         return PersonRows(values, rows.kind, rows.columns)
 
 
-def _chosen(rows: Rows, people: _People) -> FloatArray:
-    """A row of each person: the one at a place among its rows that the identifier decides."""
-    from scipy.sparse import csr_array  # takes longer to import than a first mean does
-
-    there = np.flatnonzero(people.of_row >= 0)
-    grouped = csr_array((np.ones(len(there), dtype=bool), (people.of_row[there], there)), shape=(people.count, rows.n))
-    order, counts = grouped.indices, np.diff(grouped.indptr)
-    nth = (_mixed(people.mark + np.uint64(1)) % counts.astype(np.uint64)).astype(np.int64)
-    chosen = order[grouped.indptr[:-1] + nth].astype(np.int64)
+def _at(rows: Rows, chosen: IntArray) -> FloatArray:
+    """The rows at these places, in this order, read in one pass."""
     by_place = np.argsort(chosen)
-    out, begin = np.empty((people.count, rows.dim)), 0
+    out, begin = np.empty((len(chosen), rows.dim)), 0
     for chunk in rows.chunks():
         first, last = np.searchsorted(chosen[by_place], (begin, begin + len(chunk)))
-        persons = by_place[first:last]
-        out[persons] = chunk[chosen[persons] - begin]
+        here = by_place[first:last]
+        out[here] = chunk[chosen[here] - begin]
         begin += len(chunk)
     return out
 
@@ -157,7 +154,7 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def people_of(identifiers: FloatArray) -> _People:
-    """The persons of a column of numbers, (n,). Their order is that of a hash, so that it says nothing of when they came."""
+    """The persons of a column of numbers, (n,). Their order is that of a hash of their identifiers."""
     import pyarrow as pa
 
     encoded = pa.array(identifiers + 0.0, from_pandas=True).dictionary_encode()
@@ -167,7 +164,7 @@ def people_of(identifiers: FloatArray) -> _People:
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1
     of_row = rank[encoded.indices.fill_null(len(order)).to_numpy()]
-    return _People(of_row, len(order), mark[order])
+    return _People(of_row, mark[order])
 
 
 def persons(x_priv: Any, *, person: Any, keep: str = "row") -> PersonTable:
@@ -248,21 +245,21 @@ def _names(source: Any) -> list[Any] | None:
         return list(source.collect_schema().names())
     if is_arrow(source):
         return data_columns(source.schema)
-    if isinstance(source, str | os.PathLike) and not is_directory(source) and suffix_of(source) in {".csv", ".npy"}:
+    if not isinstance(source, str | os.PathLike):
+        return None
+    if form_of_path(source) in {".csv", ".npy"}:
         names = private_rows(source).columns
         return None if names is None else list(names)
-    if isinstance(source, str | os.PathLike):
-        import pyarrow.dataset
+    import pyarrow.dataset
 
-        kind = "parquet" if is_directory(source) or suffix_of(source) == ".parquet" else "ipc"
-        return list(pyarrow.dataset.dataset(source, format=kind, partitioning="hive").schema.names)
-    return None
+    kind = "parquet" if form_of_path(source) == ".parquet" else "ipc"
+    return data_columns(pyarrow.dataset.dataset(source, format=kind, partitioning="hive").schema)
 
 
 def _identifiers(source: Any, name: str) -> FloatArray:
     """The column of identifiers as numbers; NaN where a row has none. A CSV file has no types: there all are text."""
     text: Any = TextColumns([name], {name: TextHash()})
-    if isinstance(source, str | os.PathLike) and not is_directory(source) and suffix_of(source) == ".csv":
+    if isinstance(source, str | os.PathLike) and form_of_path(source) == ".csv":
         return _read(private_rows(source, columns=text))
     try:
         return _read(private_rows(source, columns=[name]))
@@ -285,10 +282,9 @@ def _read(rows: Rows) -> FloatArray:
     return np.concatenate([chunk[:, 0].astype(np.float64) for chunk in rows.chunks()])
 
 
-def warn_of_persons(x_pub: Any) -> None:
-    """Warn if a column of a public table that is named like an identifier of persons has some of them more than once."""
-    names = _names(x_pub) if is_frame(x_pub) else None
-    for name in names or ():
+def warn_of_persons(rows: Rows, x_pub: Any) -> None:
+    """Warn if identifiers of persons, by the name of their column, stand twice in a public table, and `rows` are not of persons."""
+    for name in x_pub.columns if is_frame(x_pub) and not rows.persons else ():
         if isinstance(name, str) and _PERSON.fullmatch(name):
             known = x_pub[name].dropna() if hasattr(x_pub[name], "dropna") else x_pub[name].drop_nulls()
             if 1 < (distinct := len(known.unique())) < len(known):

@@ -266,8 +266,7 @@ def opened(
             f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
             "train(loss='logistic') for two classes, train(loss='softmax') for more"
         ) from None
-    if not rows.persons:
-        warn_of_persons(x_pub)
+    warn_of_persons(rows, x_pub)
     if stated.weights_priv is not None:
         rows = weighted_rows(rows, stated.weights_priv)
     return rows, table, _in_places(stated, texts, names)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars
 import pyarrow
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from public_calls import CALLS
@@ -135,6 +136,14 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     by_number = [numbered, numbered.astype({"who": "Int64"}), polars.from_pandas(numbered)]
     assert len({made(form, keep).tobytes() for form in by_number}) == 1
     assert np.allclose(np.sort(made(numbered, keep), axis=0), np.sort(whole, axis=0), equal_nan=True) or keep == "row"
+
+
+def test_the_index_of_a_stored_frame_is_no_feature(tmp_path):
+    table = visits()[["who", "a"]].set_index(np.arange(400)[::-1])
+    table.to_parquet(tmp_path / "t.parquet")
+    pyarrow.feather.write_feather(pyarrow.Table.from_pandas(table), str(tmp_path / "t.feather"))
+    for name in ("t.parquet", "t.feather"):
+        assert fpp.persons(tmp_path / name, person="who").rows(None).columns == ("a",)
 
 
 def test_identifiers_are_no_feature_and_texts_are_read():
