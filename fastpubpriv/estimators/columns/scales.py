@@ -364,7 +364,7 @@ def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shar
     Private counts and those of the other public rows are joined by inverse variance.
     """
     side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
-    # The row at the center was chosen, so that it says nothing; a center that was released is none of them.
+    # The public row that was taken as the center is no evidence; a released center is no public row.
     others = (len(public) - (public == centers).any(axis=0)).tolist()
     factors = [each.n / m if m else 0.0 for each, m in zip(shares, others, strict=True)]
     own = [each.count_std**2 for each in shares]

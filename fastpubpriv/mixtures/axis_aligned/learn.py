@@ -362,13 +362,6 @@ def learn_axis_aligned_mixture(
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, rows.dim, rows.columns)
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
-    if factor is not None and public is not None:
-        with np.errstate(all="ignore"):
-            farthest = np.abs(np.linalg.solve(factor, public.T)).max()
-        if not farthest < 1e150:
-            raise InputError(
-                "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
-            )
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
@@ -383,7 +376,7 @@ def learn_axis_aligned_mixture(
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(rows.dim), lower=True)
         seen = linear_rows(rows, inverse)
-        public = None if public is None else public @ inverse.T
+        public = None if public is None else _whitened(public, inverse)
     # A choice has no use for delta, so none is spent.
     spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
     run = running.start(
@@ -409,6 +402,17 @@ def learn_axis_aligned_mixture(
         learned = chosen.learn(task)
         learnt = _result(run, learned, chosen, factor, rows, public, n_components)
         return bounded(learnt, box, known_covariance=factor is not None)
+
+
+def _whitened(public: FloatArray, inverse: FloatArray) -> FloatArray:
+    """Public rows in known standard deviations, not so far from 0 that squares overflow."""
+    with np.errstate(all="ignore"):
+        found = public @ inverse.T
+    if not np.abs(found).max() < 1e150:
+        raise InputError(
+            "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
+        )
+    return found
 
 
 def _warn_few(
