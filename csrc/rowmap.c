@@ -144,17 +144,6 @@ static void pack_panels(const fpp_row_map *map, int64_t panel, double *panels)
     }
 }
 
-/* Zeros, or none: what is subtracted changes no bit of a number. */
-static int32_t is_zero(const double *center, int64_t dim)
-{
-    for (int64_t k = 0; center != NULL && k < dim; k++) {
-        if (center[k] != 0.0 || signbit(center[k])) { /* minus zero makes zero of minus zero */
-            return 0;
-        }
-    }
-    return 1;
-}
-
 FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fpp_row_kernels *kernels, void *workspace,
                                 fpp_plan *plan)
 {
@@ -168,7 +157,6 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     plan->matrix_kind = map->matrix_kind;
     plan->is_f32 = is_f32;
     *plan->fused = 0;
-    plan->plain = is_zero(map->center, map->dim);
     plan->general = map->matrix_kind != FPP_MATRIX_IDENTITY || map->offset != NULL;
     plan->inv_step = 1.0;
     plan->limit = 1.0;

@@ -35,7 +35,6 @@ typedef struct {
     int64_t tile_rows;
     int64_t stream_rows;      /* rows of a group of the column sums */
     int32_t matrix_kind;
-    int32_t plain;            /* no center */
     int32_t general;          /* not just z = (x - center) * inv_step */
     int32_t is_f32;
     int64_t *fused;           /* (1): integers come from fused products, see products_simd.h; LOWER and FULL only */

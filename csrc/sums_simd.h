@@ -134,19 +134,10 @@ TARGET static __attribute__((noinline)) void NAME(stream_rows)(const fpp_plan *p
 #define FEW NAME(few)
 #endif
 
-#if W == 4
-#include "again_simd.h"
-#endif
-
 /* Adds rows of an identity or diagonal map. */
 TARGET static void NAME(stream)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes)
 {
-    int64_t done = plan->general ? 0 : FEW(plan, x, n, stride_bytes);
-#if W == 4
-    if (!plan->general && !plan->is_f32 && plan->dim > FEW_MOST && plan->dim <= AGAIN_MOST && n >= AGAIN_ROWS) {
-        done = plan->plain ? NAME(sum_again)(plan, x, n, stride_bytes, 0) : NAME(sum_again)(plan, x, n, stride_bytes, 1);
-    }
-#endif
+    const int64_t done = plan->general ? 0 : FEW(plan, x, n, stride_bytes);
     if (done < n) {
         NAME(stream_rows)(plan, x + done * stride_bytes, n - done, stride_bytes);
     }
