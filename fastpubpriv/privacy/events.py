@@ -27,7 +27,6 @@ from fastpubpriv.privacy.budgets import (
     show,
     whole,
 )
-from fastpubpriv.privacy.calibrated_budget import total_variation
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 from fastpubpriv.privacy.stable_histogram_accounting import Law, singleton_rate, stable_delta
@@ -112,20 +111,6 @@ class Event(ABC):
         """The delta that the event states beside its epsilon."""
         stated: Fraction = getattr(self, "delta", Fraction(0))
         return stated
-
-    @property
-    def total_variation(self) -> Fraction:
-        """Distance of the sampled noise from its ideal law, at most draws 2^-100."""
-        return total_variation(self.draws)
-
-    @property
-    def rho_bound(self) -> Fraction:
-        """zCDP cost, of a pure event at most epsilon tanh(epsilon / 2), rounded up; BudgetError for an event with a delta."""
-        cost = self.cost
-        if cost.notion is ApproxDP:
-            raise BudgetError(f"a {type(self).__name__} has a delta of its own and therefore no zCDP cost")
-        (amount,) = cost.amounts
-        return amount if cost.notion is ZCDP or not amount else pure_to_zcdp_exact(amount)
 
 
 class IntegerEvent(Event):
@@ -414,11 +399,6 @@ class SelectionEvent(Event):
     def cost(self) -> Cost:
         """The pure cost."""
         return Cost(PureDP, (self.epsilon,))
-
-    @property
-    def rho_bound(self) -> Fraction:
-        """As `rho`."""
-        return self.rho
 
     def price(self, notion: type[Budget]) -> Fraction:
         """Its rho or its epsilon."""

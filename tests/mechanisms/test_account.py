@@ -38,7 +38,7 @@ from fastpubpriv.privacy.budgets import Clusters
 from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon, pure_slack
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.privacy.conversions import gdp_delta
-from fastpubpriv.privacy.ledger import ComposedEvent, cost_in
+from fastpubpriv.privacy.ledger import cost_in
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import draw_batch, release, release_choice, release_stable
 from fastpubpriv.session import Run
@@ -502,11 +502,6 @@ def test_it_is_recorded_debited_and_composed():
     ledger = Ledger(ZCDP(1))
     ledger.debit(EVENT, name="sample")
     assert ledger.spent == EVENT.cost
-    both = ComposedEvent((EVENT, GaussianEvent(4 * 64**2, 8, 2)))
-    assert both.all_gaussian
-    assert both.rho == EVENT.rho + Fraction(1, 8)
-    with pytest.raises(BudgetError):
-        _ = both.epsilon
 
 
 def test_it_is_replayed_and_a_broken_promise_is_caught():
@@ -531,7 +526,7 @@ def test_what_is_no_event_is_refused_before_anything_changes():
     def query():
         raise AssertionError("the rows must not be read")
 
-    log = []
+    log, ledger = [], Ledger(ZCDP(2))
     account = opened(ZCDP(1), ledger=SpyLedger(ZCDP(2), log))
     asked = {"name": "x", "query": query, "event": NoEvent()}
     for refused in (
@@ -541,7 +536,7 @@ def test_what_is_no_event_is_refused_before_anything_changes():
         lambda: release(account, shape=(2,), unit=1.0, **asked),
         lambda: release_choice(account, **asked),
         lambda: release_stable(account, slots=(2,), **asked),
-        lambda: ComposedEvent((NoEvent(),)),
+        lambda: ledger.debit(NoEvent(), name="x"),
     ):
         raises(BudgetError, "event", refused)
     assert account.events == []

@@ -26,7 +26,6 @@ from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent, PureDP, SelectionEvent
-from fastpubpriv.privacy.ledger import ComposedEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
@@ -507,7 +506,5 @@ def test_tap_records_and_forces_a_choice():
 def test_event_costs():
     event = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=2, candidates=9)
     assert (event.rate, event.rho, event.draws) == (Fraction(1, 8), Fraction(1, 32), 1)
-    both = ComposedEvent((event, event))
-    assert (both.epsilon, both.rho) == (1, Fraction(1, 16))
     for bad in (0, -1):
         raises(BudgetError, None, SelectionEvent, epsilon=bad, sensitivity=1, candidates=2)

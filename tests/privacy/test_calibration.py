@@ -51,7 +51,7 @@ from fastpubpriv.privacy.calibration import (
     step,
 )
 from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact
-from fastpubpriv.privacy.ledger import ComposedEvent, cost_in
+from fastpubpriv.privacy.ledger import cost_in
 from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate, stable_delta
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
@@ -691,12 +691,7 @@ def test_refusals():
 
 def test_an_event_among_others():
     event = stable_event(1, 1e-6, histograms=1, n=100, draws=5)
-    run = ComposedEvent((event, GaussianEvent(4, 8, 1)))
-    assert run.draws == 6
-    for cost in (lambda: run.rho, lambda: run.epsilon):
-        raises(BudgetError, None, cost)
     ledger = Ledger(ApproxDP(2, 1e-5))
     ledger.debit(event, name="histogram")
     assert ledger.spent.amounts == (Fraction(1), event.delta)
     raises(BudgetError, "cannot be debited", Ledger(ZCDP(1)).debit, event, name="histogram")
-    assert event.total_variation == Fraction(5, 2**100)

@@ -22,7 +22,6 @@ from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy import Cost, GaussianEvent, LaplaceEvent, Neighbors
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
-from fastpubpriv.privacy.ledger import ComposedEvent
 
 ROOT = Path(fastpubpriv.__file__).parents[1]
 
@@ -58,7 +57,7 @@ def test_events_and_notions(place):
     ledger = Ledger(ZCDP(2), **place)
     ledger.debit(GaussianEvent(2**16, 8, 3), name="gaussian")
     ledger.debit(PureDP(0.5), name="pure")
-    ledger.debit(ComposedEvent((LaplaceEvent(128, 8, 3), LaplaceEvent(0, 8, 1))), name="laplace")
+    ledger.debit(LaplaceEvent(128, 8, 3), name="laplace")
     ledger.debit(Cost.zero(ZCDP), name="free")
     assert ledger.spent.amounts[0] == Fraction(1, 2) + 2 * pure_to_zcdp_exact(0.5)
     raises(BudgetError, "ZCDP or PureDP", ledger.debit, ApproxDP(0.1, 1e-6), name="x")
