@@ -385,3 +385,21 @@ LOSSES = {
         ),
     )
 }  # fmt: skip
+
+
+_MOST_PASSES, _LARGEST = 200, 1e30
+
+
+def minimum(value: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray) -> FloatArray:
+    """Where value(weights) -> (loss, slope) is least, in the shape of `start`; infinite losses are as bad as can be."""
+    from scipy import optimize  # slow to import, and least squares do not need it
+
+    def finite(flat: FloatArray) -> tuple[float, FloatArray]:
+        total, slope = value(flat.reshape(start.shape))
+        if not (np.isfinite(total) and np.isfinite(slope).all()):
+            return _LARGEST, np.zeros(flat.size)
+        return total, slope.ravel()
+
+    with np.errstate(all="ignore"):
+        found = optimize.minimize(finite, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES})
+    return np.asarray(found.x, dtype=np.float64).reshape(start.shape)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 from scipy import special
 
 EPSILON_MIN, EPSILON_MAX = 2.0**-20, 500.0
@@ -83,12 +84,6 @@ def _log_beta(alpha: float) -> float:
     return 0.5 * math.log(math.pi) - _log_gamma_ratio(alpha)
 
 
-def _log_add(a: float, b: float) -> float:
-    """ln(e^a + e^b)."""
-    high, low = max(a, b), min(a, b)
-    return high + math.log1p(math.exp(low - high))
-
-
 def log_cap_mass(dim: int, threshold: float) -> float:
     """ln q of the cap {t >= threshold} of the unit sphere in `dim` >= 2 dimensions, 0 <= threshold < 1."""
     if dim == 2:
@@ -146,7 +141,7 @@ def _best(
     growth = epsilon + math.log(-math.expm1(-epsilon)) if epsilon > 30.0 else math.log(math.expm1(epsilon))
 
     def log_scale(threshold: float) -> float:
-        return log_slope(threshold) + growth - _log_add(0.0, log_mass(threshold) + growth)
+        return log_slope(threshold) + growth - float(np.logaddexp(0.0, log_mass(threshold) + growth))
 
     low, high = log_scale(0.0), math.log(most)
     if log_scale(most) >= high:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -12,7 +11,7 @@ from scipy import special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 
 # What rows beyond the bound lose is told from the longest public ones, of which none is beyond the longest. Under a tail that
 # falls off exponentially four are the fewest that cover it in 95 % of draws (three 92 %: `covered` in test_training.py).
@@ -111,8 +110,6 @@ FOLDS = 10
 # are noisy. A clip at the median suits even noise and spoils classes and skewed labels; the longest gradient is last everywhere.
 CLIP_QUANTILE = 0.75
 REACH = 3.0
-_MOST_PASSES = 200
-_LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,14 +177,6 @@ def _minimum(loss: RowLoss, x: FloatArray, y: FloatArray) -> FloatArray:
     def value(weights: FloatArray) -> tuple[float, FloatArray]:
         each = np.asarray(loss.value(weights, x, y))
         total = float(np.mean(np.where(np.isfinite(each), each, 0.0))) + 0.5 * float(ridge @ (weights * weights))
-        slope = finite_gradients(loss, weights, x, y).mean(axis=0) + ridge * weights
-        if not (np.isfinite(total) and np.isfinite(slope).all()):
-            return _LARGEST, np.zeros(len(weights))
-        return total, slope
+        return total, finite_gradients(loss, weights, x, y).mean(axis=0) + ridge * weights
 
-    from scipy import optimize  # slow to import, and least squares do not need it
-
-    with np.errstate(all="ignore"):
-        options: Any = {"maxiter": _MOST_PASSES}
-        best = optimize.minimize(value, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(best.x, dtype=np.float64)
+    return minimum(value, np.zeros(x.shape[1]))

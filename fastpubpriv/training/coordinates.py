@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fastpubpriv.row_maps import MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.sources.views import PIECE_BYTES, OfChunk, each_row, read_and_changed
+from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_out, share_stream
 from fastpubpriv.training.inputs import Design
 
@@ -207,23 +207,22 @@ def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float)
 KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are kept in memory up to this, else made again in each pass
 
 
-def fits(n: int, width: int, dtype: type[np.floating], executor: Executor) -> bool:
-    """Whether n rows of `width` numbers are kept."""
+def fits(n: int, row_map: Any, executor: Executor) -> bool:
+    """Whether n mapped rows are kept: of `out_width` numbers of a `dtype`."""
     most = KEPT_BYTES if executor.max_memory is None else executor.max_memory
-    return n * width * np.dtype(dtype).itemsize <= most
+    return bool(n * row_map.out_width * np.dtype(row_map.dtype).itemsize <= most)
 
 
-def kept_rows(
-    rows: Rows, function: OfChunk, width: int, *, dtype: type[np.floating], executor: Executor, single: bool = False
-) -> Rows:
-    """The rows function(chunk), `width` numbers each, in memory where that may be, else made in each pass, to the same bits.
+def kept_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = False) -> Rows:
+    """The rows row_map(chunk), in memory where that may be, so that further passes only read them, else made in each pass.
 
-    Rows on a cluster stay there, unless a `single` one may be asked for at a time.
+    Their bits are the same. Rows on a cluster stay there, unless a `single` one may be asked for at a time.
     """
-    view = each_row(rows, function, width)
-    if (view.cluster is not None and not single) or not fits(rows.n, width, dtype, executor):
+    width = row_map.out_width
+    view = each_row(rows, row_map, width)
+    if (view.cluster is not None and not single) or not fits(rows.n, row_map, executor):
         return view
-    kept = np.empty((rows.n, width), dtype=dtype)
+    kept = np.empty((rows.n, width), dtype=row_map.dtype)
     if view.random_access:
         size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
 
@@ -260,6 +259,8 @@ _LONGEST_LABEL = 1e30
 class Rotation:
     """The public map of a labeled row (dim + 1) to (D + 1): z in grid steps and the label in its unit."""
 
+    dtype: ClassVar[type[np.floating]] = np.float32
+
     design: Design  # columns to standardized terms, (p,)
     row_map: RowMap  # terms to z, (D,), on a grid
     step: float  # length of a grid step of z
@@ -274,7 +275,7 @@ class Rotation:
         return self.weight_cap is not None
 
     @property
-    def width(self) -> int:
+    def out_width(self) -> int:
         """Numbers of a row that comes out."""
         return self.row_map.out_dim + 1 + self.weighted
 
@@ -285,7 +286,7 @@ class Rotation:
         dim = self.row_map.out_dim
         whole = np.empty((len(chunk), dim), dtype=np.int32)
         rows_quantise(terms, self.row_map, whole)
-        out = np.empty((len(chunk), self.width), dtype=np.float32)
+        out = np.empty((len(chunk), self.out_width), dtype=self.dtype)
         out[:, :dim] = whole
         out[:, dim] = self.labels(chunk[:, label].astype(np.float64))
         if self.weight_cap is not None:
@@ -327,8 +328,3 @@ def rotation_map(matrix: FloatArray, center: FloatArray, offset: FloatArray, rad
         quant_bound=bound, inv_step=1.0 / step, limit=float(limit),
     )  # fmt: skip
     return row_map, step
-
-
-def rotated_rows(rows: Rows, rotation: Rotation, executor: Executor) -> Rows:
-    """The rows under the rotation: in memory where they fit, so that further passes only read them."""
-    return kept_rows(rows, rotation, rotation.width, dtype=np.float32, executor=executor)

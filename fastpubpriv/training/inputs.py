@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
+from fastpubpriv.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import labeled_rows, public_labeled, weighted_rows
 from fastpubpriv.sources.open import texts_of_column, texts_of_labels
@@ -25,6 +26,7 @@ MOST_CLASS_WEIGHT = 10.0  # of "public": a rare class counts at most so many tim
 MOST_SCALE = 1e150  # a square of it is finite
 LEAST_WORTH = 2.0
 MOST_RATIO = 1000.0  # of the weights of two classes
+_MOST_CLASSES, _MOST_NAMED = 1000, 6  # of labels; and of those in a message
 _SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
 
 
@@ -169,6 +171,30 @@ def class_list(given: Any) -> list[Any]:
     return list(given)
 
 
+def chosen_classes(labels: FloatArray, stated: Stated, *, two: bool) -> tuple[float, ...]:
+    """The classes, or the `two`, in the order in which they are stated, else those of labels (m,), ascending."""
+    found = np.unique(labels)
+    if stated.classes is not None:
+        listed = class_list(stated.classes)
+        if two and len(listed) != 2:
+            raise InputError(f"classes must be two, got {len(listed)}: pass two, or train(loss='softmax') for more")
+        found = validation.finite_vector("classes", listed, len(listed))
+        if len(np.unique(found)) < len(found):
+            raise InputError(f"classes must be {'two ' if two else ''}different numbers")
+    if two and len(found) != 2:
+        names = [repr(stated.class_names[int(each)]) if stated.class_names else f"{each:g}" for each in found]
+        shown = f" ({', '.join(names)})" if 0 < len(names) <= _MOST_NAMED else ""
+        raise InputError(
+            f"the labels of the public rows have {len(found)} classes{shown}, and two are needed: pass "
+            "classes=[a, b] with the two that count, or train(loss='softmax') for more"
+        )
+    if not 2 <= len(found) <= _MOST_CLASSES:
+        raise InputError(
+            f"the labels have {len(found)} classes, and 2 to {_MOST_CLASSES} are needed: pass classes=[...] with the numbers"
+        )
+    return tuple(float(each) for each in found)
+
+
 def refuse_balancing(given: object) -> NoReturn:
     """Refuse weights of classes that private labels would choose, or that are no weights."""
     if isinstance(given, str) and given == "balanced":
@@ -231,25 +257,16 @@ Texts = dict[str, tuple[str, ...]]
 MOST_TEXTS = 1000
 
 
-def opened(
-    name: str,
-    x_priv: Any,
-    y_priv: Any,
-    x_pub: Any,
-    y_pub: Any,
-    *,
-    label: Any,
-    columns: Sequence[Any] | None,
-    stated: Stated,
-    classes: bool,
-) -> tuple[Rows, FloatArray, Stated]:
+def opened(name: str, given: Mapping[str, Any], *, classes: bool) -> tuple[Rows, FloatArray, Stated]:
     """Private rows and public ones, the label last (then a private weight), and what is stated, with places of texts for texts.
 
-    Nothing private is read. `classes` says whether labels may be classes, and so text.
+    Nothing private is read. `given` are arguments of `train` by their names; `classes` says whether labels may be text.
     """
+    x_priv, y_priv, x_pub, y_pub = (given[each] for each in ("x_priv", "y_priv", "x_pub", "y_pub"))
+    label, columns = given["label"], given["columns"]
     if x_pub is None:
         raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
-    stated = stated.checked_weights()
+    stated = Stated(**{each.name: given[each.name] for each in fields(Stated) if each.name in given}).checked_weights()
     texts = column_texts(stated.categories, x_pub)
     names = class_texts(stated.classes, x_pub, y_pub, label) if classes else None
     try:
@@ -420,21 +437,17 @@ def with_labels(table: FloatArray) -> BoolArray:
 
 
 def usable_rows(
-    table: FloatArray,
-    names: Sequence[str],
-    stated: Stated,
-    classes: Callable[[FloatArray], tuple[float, ...]] | None,
-    *,
-    standard: bool = True,
+    table: FloatArray, names: Sequence[str], stated: Stated, loss: Loss | None, *, standard: bool = True
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
-    """The design of labeled public rows (m, dim + 1), those that can be used, and the classes of their labels by `classes`.
+    """The design of labeled public rows (m, dim + 1), those that can be used, and the classes of a loss of classes.
 
     There is no design if columns stay in their units, not `standard`.
     """
     design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
     if standard:
         design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
-    levels = None if classes is None else classes(table[usable, -1])
+    of_classes = loss is not None and (loss.classes or loss.scores)
+    levels = chosen_classes(table[usable, -1], stated, two=loss.classes) if loss is not None and of_classes else None
     stated.check_labels(of_classes=levels is not None)
     if levels is not None:
         usable &= np.isin(table[:, -1], levels)

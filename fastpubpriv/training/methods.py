@@ -29,7 +29,7 @@ from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
-from fastpubpriv.training.coordinates import Rotation, capped, rotated_rows, weighting
+from fastpubpriv.training.coordinates import Rotation, capped, kept_rows, weighting
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.problem import Descended, GradientTask
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
@@ -286,10 +286,10 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
     noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if isinstance(known, Posterior) and plan.center:
-        once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
+        once = each_row(run.rows, rotation, rotation.out_width)  # one pass: not kept
         moved = release_center(run.on(once), problem, left * plan.center)
         known, rotation = moved.posterior, moved.rotation
-    rows = rotated_rows(run.rows, rotation, run.executor)
+    rows = kept_rows(run.rows, rotation, run.executor)
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)
     state = (
         steps.newton(known, plan, problem.counted, noise, ask)

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.columns import NUMBER
-from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.session import Method
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import Design, Importance, Stated, class_list, usable_rows, with_labels
+from fastpubpriv.training.inputs import Design, Importance, Stated, usable_rows, with_labels
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
 
@@ -46,7 +44,6 @@ class TrainingMethod(Method[[Any]]):
     noise: Callable[..., float] = lambda *_: 0.0  # (task, plan, account) -> noise of a step, over the bound on a row
 
 
-_MOST_NAMED = 6  # classes in a message
 FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shortened
 
 
@@ -165,8 +162,7 @@ def make_problem(
         table, given = table[given > 0.0], given[given > 0.0]
     labeled = with_labels(table)
     table, given = table[labeled], None if given is None else given[labeled]
-    classes = partial(_classes, classes=stated.classes, names=stated.class_names) if loss.classes else None
-    design, usable, pair = usable_rows(table, names, stated, classes)
+    design, usable, pair = usable_rows(table, names, stated, loss)
     assert design is not None
     used, counted = table[usable], None if given is None else given[usable]
     center, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
@@ -242,32 +238,6 @@ def _with_class_weights(
     factors: FloatArray = np.where(labels == 1.0, pair[1], pair[0])
     rows = np.ones(len(labels)) if counted is None else counted
     return weighted_logistic(float(pair[0]), float(pair[1])), Importance.of(rows, factors), factors
-
-
-def _named(found: FloatArray, names: Sequence[str]) -> str:
-    """A few classes of public rows, for a message."""
-    if not 0 < len(found) <= _MOST_NAMED:
-        return ""
-    return f" ({', '.join(repr(names[int(each)]) if names else f'{each:g}' for each in found)})"
-
-
-def _classes(labels: FloatArray, classes: Any, names: Sequence[str]) -> tuple[float, float]:
-    """The two classes, in ascending order or as given; `names`: of those that are places in a list of texts."""
-    if classes is not None:
-        listed = class_list(classes)
-        if len(listed) != 2:
-            raise InputError(f"classes must be two, got {len(listed)}: pass two, or train(loss='softmax') for more")
-        given = validation.finite_vector("classes", listed, 2)
-        if given[0] == given[1]:
-            raise InputError("classes must be two different numbers")
-        return float(given[0]), float(given[1])
-    found = np.unique(labels)
-    if len(found) != 2:
-        raise InputError(
-            f"the labels of the public rows have {len(found)} classes{_named(found, names)}, and two are needed: pass "
-            "classes=[a, b] with the two that count, or train(loss='softmax') for more"
-        )
-    return float(found[0]), float(found[1])
 
 
 _FEW, _SHARE = 20.0, 0.1  # a coefficient needs so many rows behind it, or this share of the public ones

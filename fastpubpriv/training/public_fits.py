@@ -232,31 +232,22 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
         along = (vectors.T @ (terms.T @ labels)) / np.sqrt(np.maximum(values, 1e-300))
         along[values <= 1e-12 * values[-1]] = 0.0
     rest = max(float(labels @ labels - along @ along), 0.0)
-    if next_to_none(worth, p):
-        return _averaged(values, along, rest, worth, p)
-    best = (-np.inf, 0.0, 0.0)
-    for ratio in _RATIOS[: _LINEAR_MODEST if m <= p else None] * 10.0 / p:
-        grown = 1.0 + ratio * values
-        noise = (float(np.sum(along**2 / grown)) + rest) / worth
-        if noise <= 0.0:
-            return 0.0, 0.0
-        score = -0.5 * (worth * np.log(noise) + float(np.sum(np.log(grown))))
-        best = max(best, (score, noise, ratio * noise))
-    return best[1], best[2]
-
-
-def _averaged(values: FloatArray, along: FloatArray, rest: float, size: int, p: int) -> tuple[float, float]:
-    """Means over the likelihood of all ratios: of next to no rows the likeliest is often the largest, and the fit seems exact."""
-    ratios = _RATIOS * 10.0 / p
+    few = next_to_none(worth, p)
+    ratios = _RATIOS[: _LINEAR_MODEST if m <= p and not few else None] * 10.0 / p
     grown = 1.0 + ratios[:, None] * values
     left = np.sum(along**2 / grown, axis=1) + rest
-    if not left[0] > 0.0:
+    if not left.min() > 0.0:
         return 0.0, 0.0
+    score = -0.5 * ((worth - few) * np.log(left) + np.sum(np.log(grown), axis=1))
+    if not few:
+        best = int(np.argmax(score))
+        noise = float(left[best]) / worth
+        return noise, float(ratios[best]) * noise
+    # Of next to no rows the likeliest ratio is often the largest, and the fit seems exact: means over the likelihood of all.
     share = ratios * p / (1.0 + ratios * p)
-    score = -0.5 * ((size - 1) * np.log(np.maximum(left, 1e-300)) + np.sum(np.log(grown), axis=1))
     score += np.log(share * (1.0 - share))  # an even share has this density on a scale of logarithms
     chance = np.exp(score - score.max())
-    noises = left / max(size - 3, 1)  # the mean of the inverse gamma law, where there is one
+    noises = left / max(worth - 3, 1)  # the mean of the inverse gamma law, where there is one
     return float(chance @ noises / chance.sum()), float(chance @ (ratios * noises) / chance.sum())
 
 

@@ -28,7 +28,7 @@ from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.coordinates import Rotation, Whitener, quantile, rotated_rows, rotation_map
+from fastpubpriv.training.coordinates import Rotation, Whitener, kept_rows, quantile, rotation_map
 from fastpubpriv.training.exact import (
     GRAM,
     GRAM_COUNT,
@@ -274,7 +274,7 @@ def learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
     known, problem = plan.known, task.problem
-    rows = rotated_rows(run.rows, known.rows, run.executor)
+    rows = kept_rows(run.rows, known.rows, run.executor)
     slope, scores = _start(run, plan, rows), np.zeros(0)
     for index in range(plan.rounds):
         score, again = known.at(slope), "" if index == 0 else ", again"

@@ -5,27 +5,24 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import warn
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.sources import Rows
 from fastpubpriv.training import methods, softmax
 from fastpubpriv.training.gradient.descents import SEMI_DP
 from fastpubpriv.training.gradient.problem import Descended, Descent, GradientTask, Prepared, make_gradient_problem
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
-from fastpubpriv.training.inputs import TAILS, Stated, named_design, opened
+from fastpubpriv.training.inputs import TAILS, named_design, opened
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.problem import (
     WORTH,
@@ -135,8 +132,7 @@ def train(
     True
     """
     given, kind = locals(), methods.chosen_loss(loss)
-    data, stated, account = _opened("train", given, classes=isinstance(kind, Loss) and (kind.classes or kind.scores))
-    return _fit("train", kind, data, budget, *methods.asked(method, kind), stated, account)
+    return _fit("train", given, kind, *methods.asked(method, kind))
 
 
 @shared_docs
@@ -210,9 +206,7 @@ def linear_regression(
     >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
     True
     """
-    data, stated, account = _opened("linear_regression", locals(), classes=False)
-    found = _fit("linear_regression", LOSSES["squared"], data, budget, method, None, stated, account)
-    return cast(TrainingResult, found)
+    return cast(TrainingResult, _fit("linear_regression", locals(), LOSSES["squared"], method))
 
 
 @shared_docs
@@ -281,40 +275,22 @@ def logistic_regression(
     >>> result.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
     [1.0, 0.0]
     """
-    data, stated, account = _opened("logistic_regression", locals(), classes=True)
-    found = _fit("logistic_regression", LOSSES["logistic"], data, budget, method, None, stated, account)
-    return cast(TrainingResult, found)
-
-
-def _opened(
-    name: str, given: Mapping[str, Any], *, classes: bool
-) -> tuple[tuple[Rows, FloatArray], Stated, running.AccountArguments]:
-    """Private rows and public ones, what is stated of them, and the account, of the arguments of a call by their names."""
-    validation.choice("tails", given["tails"], TAILS)
-    stated = Stated(**{each.name: given[each.name] for each in fields(Stated) if each.name in given})
-    account = running.asked(
-        given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
-    )
-    data = (given[each] for each in ("x_priv", "y_priv", "x_pub", "y_pub"))
-    rows, table, stated = opened(
-        name, *data, label=given["label"], columns=given["columns"], stated=stated, classes=classes
-    )
-    return (rows, table), stated, account
+    return cast(TrainingResult, _fit("logistic_regression", locals(), LOSSES["logistic"], method))
 
 
 def _fit(
-    name: str,
-    loss: Loss | RowLoss,
-    data: tuple[Rows, FloatArray],
-    budget: Budget,
-    method: str,
-    settings: Any,
-    stated: Stated,
-    account: running.AccountArguments,
+    name: str, given: Mapping[str, Any], loss: Loss | RowLoss, method: str, settings: Any = None
 ) -> TrainingResult | DescentResult:
-    """Check, choose, pay, learn; a TrainingResult by a method without settings for the losses that these know."""
-    rows, table = data
-    dim = rows.dim - 1 - (stated.weights_priv is not None)
+    """Check, choose, pay, learn; a TrainingResult by a method without settings for the losses that these know.
+
+    `given` are the arguments of the call by their names.
+    """
+    validation.choice("tails", given["tails"], TAILS)
+    account = running.asked(
+        given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
+    )
+    rows, table, stated = opened(name, given, classes=isinstance(loss, Loss) and (loss.classes or loss.scores))
+    budget, dim = given["budget"], rows.dim - 1 - (stated.weights_priv is not None)
     columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = columns or tuple(f"x{j}" for j in range(dim))
     stepwise, options = settings is None and methods.is_stepwise(loss), methods.candidates(method)
@@ -341,12 +317,15 @@ def _fit(
         plan = plans[chosen.name]
         if isinstance(plan, Prepared) and method == "auto" and not plan.beats(WORTH):
             chosen, plan = methods.PUBLIC_ONLY, methods.PUBLIC_ONLY.prepare(task, run.account)
-        made = partial(_result, run, chosen.name, task, plan, n_pub=n_pub, names=names, columns=columns)
-        if chosen is methods.PUBLIC_ONLY or (isinstance(plan, Prepared) and not plan.reads):
-            return made(chosen.learn(run, task, plan))
-        _warn_of_harm(name, chosen.name, task, plan, chosen=method != "auto")
-        with run.paid(before=isinstance(plan, Prepared) and plan.resumed):
-            return made(chosen.learn(run, task, plan))
+        reads = chosen is not methods.PUBLIC_ONLY and (not isinstance(plan, Prepared) or plan.reads)
+        if reads:
+            _warn_of_harm(name, chosen.name, task, plan, chosen=method != "auto")
+            files.enter_context(run.paid(before=isinstance(plan, Prepared) and plan.resumed))
+        learned = chosen.learn(run, task, plan)
+        shared = {**run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name}
+        if isinstance(task, Problem):
+            return _training_result(run, task, plan, learned, shared)
+        return _descent_result(task, plan, learned, names, shared)
 
 
 def _warn_of_harm(name: str, method: str, task: Problem | GradientTask, plan: Any, *, chosen: bool) -> None:
@@ -362,23 +341,6 @@ def _warn_of_harm(name: str, method: str, task: Problem | GradientTask, plan: An
             f"{name}: method={method!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
             "budget, more private rows, or method='throw_away', which spends nothing",
         )
-
-
-def _result(
-    run: running.Run,
-    method: str,
-    task: Problem | GradientTask,
-    plan: Any,
-    learned: Any,
-    *,
-    n_pub: int,
-    names: tuple[str, ...],
-    columns: tuple[str, ...] | None,
-) -> TrainingResult | DescentResult:
-    shared = {**run.fields(n_pub), "dim": len(names), "columns": columns, "method": method}
-    if isinstance(task, Problem):
-        return _training_result(run, task, plan, learned, shared)
-    return _descent_result(task, plan, learned, names, shared)
 
 
 def _training_result(

@@ -13,7 +13,7 @@ from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.tables import TextColumns
 from fastpubpriv.training import SemiDP
-from fastpubpriv.training.inputs import Stated, opened
+from fastpubpriv.training.inputs import opened
 from fastpubpriv.training.methods import METHODS
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])
@@ -358,19 +358,20 @@ def forms(frame, folder):
 
 def test_every_source_of_text_gives_the_same_bits(tmp_path):
     private, public = sides(FRAME.iloc[:1500], ["carrier", "distance", "late"])
-    stated, given = Stated(categories={"carrier": "public"}), {"label": "late", "columns": None, "classes": True}
-    rows, table, found = opened("train", private, None, public, None, stated=stated, **given)
+    stated = {"categories": {"carrier": "public"}}
+    given = {"y_priv": None, "y_pub": None, "label": "late", "columns": None, **stated}
+    rows, table, found = opened("train", {**given, "x_priv": private, "x_pub": public}, classes=True)
     assert found.texts == {"carrier": CARRIERS}
     assert found.class_names == ("late", "on time")
     held = np.concatenate(list(rows.chunks()))
     assert np.isnan(held[:6, 0]).all()
     (tmp_path / "public").mkdir()
     for (name, one), (_, other) in zip(forms(private, tmp_path), forms(public, tmp_path / "public"), strict=True):
-        rows, again, found = opened("train", one, None, other, None, stated=stated, **given)
+        rows, again, found = opened("train", {**given, "x_priv": one, "x_pub": other}, classes=True)
         np.testing.assert_array_equal(np.concatenate(list(rows.chunks(chunk_rows=7))), held, err_msg=name)
         np.testing.assert_array_equal(again, table, err_msg=name)
         assert found.class_names == ("late", "on time")
-    wanted = seeded(logistic_regression, private, x_pub=public, label="late", categories=stated.categories, **WANTED)
+    wanted = seeded(logistic_regression, private, x_pub=public, label="late", **stated, **WANTED)
     labels = wanted.predict(private[["carrier", "distance"]]).tolist()
     for name, rows in forms(private[["carrier", "distance"]], tmp_path):
         assert wanted.predict(rows).tolist() == labels, name

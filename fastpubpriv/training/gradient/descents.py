@@ -312,7 +312,7 @@ def check(problem: GradientProblem, settings: Descent, rows: Rows, executor: Exe
         return
     if rows.cluster is not None and scheme(settings, rows.n) is None:
         return  # the rows of a step are a range, which a cluster reads where it lives
-    if not rows.random_access and not fits(rows.n, problem.units.width + 1, problem.units.dtype, executor):
+    if not rows.random_access and not fits(rows.n, problem.units, executor):
         raise InputError(
             "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or sampling='full'"
         )
@@ -364,10 +364,7 @@ class Asker:
         self._share = _share(plan, run.account)
         self.noise_std = 0.0
         self.lost = 0
-        units, single = problem.units, plan.grid is not None
-        self._rows: Rows = kept_rows(
-            run.rows, units, units.width + 1, dtype=units.dtype, executor=run.executor, single=single
-        )
+        self._rows: Rows = kept_rows(run.rows, problem.units, run.executor, single=plan.grid is not None)
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
         """Minus the released sum of the gradients of a step; None if a crash has lost it."""

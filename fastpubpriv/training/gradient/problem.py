@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,12 +16,12 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.privacy import Budget
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.coordinates import label_values
-from fastpubpriv.training.inputs import Design, Stated, class_list, refuse_balancing, usable_rows, with_labels
+from fastpubpriv.training.inputs import Design, Stated, refuse_balancing, usable_rows, with_labels
 from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
@@ -310,9 +310,6 @@ class MirrorDescent(Descent):
         validation.positive("ridge", self.ridge)
 
 
-MOST_CLASSES = 1000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Units:
     """The public map of a labeled row (dim + 1) to [z, label], entry by entry."""
@@ -327,13 +324,18 @@ class Units:
     shares: FloatArray | None = None
 
     @property
+    def out_width(self) -> int:
+        """Numbers of a row that comes out."""
+        return self.width + 1
+
+    @property
     def dtype(self) -> type[np.floating]:
         """Standard units are clipped, so that single precision loses nothing but digits."""
         return np.float64 if self.design is None else np.float32
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, dim + 1) as (k, width + 1)."""
-        out = np.empty((len(chunk), self.width + 1), dtype=self.dtype)
+        out = np.empty((len(chunk), self.out_width), dtype=self.dtype)
         with np.errstate(all="ignore"):
             if self.design is None:
                 out[:, :-1] = chunk[:, :-1]
@@ -421,9 +423,7 @@ def make_gradient_problem(
     for name in ("categories", "x_bounds", "y_bounds"):
         if not standard and getattr(stated, name) is not None:
             raise InputError(f"{name}= belongs to scaling='standard'")
-    several = known is not None and (known.classes or known.scores)
-    classes = partial(_classes, classes=stated.classes, two=known is not None and known.classes) if several else None
-    design, usable, levels = usable_rows(table, names, stated, classes, standard=standard)
+    design, usable, levels = usable_rows(table, names, stated, known, standard=standard)
     used = table[usable]
     if known is not None and known.counts and (used[:, -1] < 0.0).any():
         raise InputError(f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}")
@@ -451,25 +451,8 @@ def make_gradient_problem(
     return made, len(used)
 
 
-def _classes(labels: FloatArray, classes: Any, *, two: bool) -> tuple[float, ...]:
-    """The classes, in ascending order or as given."""
-    found = np.unique(labels)
-    if classes is not None:
-        listed = class_list(classes)
-        found = validation.finite_vector("classes", listed, len(listed))
-        if len(np.unique(found)) < len(found):
-            raise InputError("classes must be different numbers")
-    fine = len(found) == 2 if two else 2 <= len(found) <= MOST_CLASSES
-    if not fine:
-        wanted = "two are needed" if two else f"2 to {MOST_CLASSES} are needed"
-        raise InputError(f"the labels have {len(found)} classes, and {wanted}: pass classes=[...] with the numbers")
-    return tuple(float(each) for each in found)
-
-
 _STRENGTHS = (1e-2, 1.0, 100.0)  # ridges, in rows of unit length
 _FOLDS = 5
-_MOST_PASSES = 200
-_LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -542,20 +525,12 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
     assert loss.values is not None
     values, shape = loss.values, _shape(problem, penalty, len(x))
 
-    def value(flat: FloatArray) -> tuple[float, FloatArray]:
-        w = flat.reshape(problem.shape)
+    def value(w: FloatArray) -> tuple[float, FloatArray]:
         scores = x @ w.T
         total = float(np.sum(values(scores, y))) + 0.5 * float(np.sum(shape * w * w))
-        slope = shape * w - loss.residuals_of(scores, y).T @ x
-        if not (np.isfinite(total) and np.isfinite(slope).all()):
-            return _LARGEST, np.zeros(flat.size)
-        return total, slope.ravel()
+        return total, shape * w - loss.residuals_of(scores, y).T @ x
 
-    from scipy import optimize  # slow to import, and plans and fits by squares do not need it
-
-    with np.errstate(all="ignore"):
-        found = optimize.minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES})
-    return np.asarray(found.x).reshape(problem.shape)
+    return minimum(value, start)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -180,8 +180,7 @@ def _choose(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Release the choice."""
     problem, models, clip = task.problem, prepared.more, prepared.clip_norm
     assert problem.loss is not None
-    units = problem.units
-    kept = kept_rows(run.rows, units, units.width + 1, dtype=units.dtype, executor=run.executor)
+    kept = kept_rows(run.rows, problem.units, run.executor)
     law, epsilon = law_of(run.account)
     choice = LossChoice(weights=models, loss=problem.loss, clip=clip, law=law)
     return Descended(weights=models[run.on(kept).release(choice, name="model", cost=epsilon, clip=clip).index])
@@ -261,8 +260,15 @@ class OutputPerturbation:
 class ShortRow:
     """The public map of a labeled row to [z, label] with |z| at most `radius`; a row that is not whole is zero, its label NaN."""
 
+    dtype: ClassVar[type[np.floating]] = np.float64
+
     units: Units
     radius: float
+
+    @property
+    def out_width(self) -> int:
+        """Numbers of a row that comes out."""
+        return self.units.out_width
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, dim + 1) as (k, width + 1) float64."""
@@ -346,9 +352,7 @@ def _prepare_minimum(task: GradientTask, account: Account) -> Prepared:
 def _perturb(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Release the minimum over shortened rows."""
     minimum: WeightedMinimum = prepared.more
-    units = task.problem.units
-    row_map = ShortRow(units=units, radius=minimum.radius)
-    rows = kept_rows(run.rows, row_map, units.width + 1, dtype=np.float64, executor=run.executor)
+    rows = kept_rows(run.rows, ShortRow(units=task.problem.units, radius=minimum.radius), run.executor)
     cost = run.account.allowance
     released = run.on(rows).release(minimum, name="minimum", cost=cost, clip_radius=minimum.radius, l2=minimum.l2)
     weights: FloatArray = minimum.start + released.value
