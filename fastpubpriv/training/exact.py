@@ -46,6 +46,9 @@ _MOSTLY_TAIL = 1.96  # deviations of an estimate
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
 _FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
 _BENT_OFF, _SLIGHT = 0.6, 1e-4  # part of the bend that may be missing, or too much; part of a step that is straight
+# Root mean squares at which the norms that stand out may end, of light tails and of heavy ones; and how much more rows that no count
+# shows may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
+_LIGHT_END, _HEAVY_END, _PULLED_ALIKE = 6.0, 9.0, 1.2
 _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
 
 
@@ -336,6 +339,15 @@ class ExactStep:
         most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
         return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
 
+    @property
+    def _far_out(self) -> float:
+        """What rows that no count shows may add along one direction, where those that stand out are far out already."""
+        norms = self.found.norms
+        if norms.law is None:
+            return 0.0
+        end = (norms.law.end / norms.rms - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
+        return _PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far / math.sqrt(self.found.dim)
+
     def fitted(self, steps: int) -> Fitted:
         """Coefficients, and their intervals in the units of the table."""
         own, to_user = self.found.functional(self.half), self.to_user @ self.half
@@ -343,7 +355,7 @@ class ExactStep:
         given = self.found.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
         bent_user = self.to_user @ bent
-        tail = given.tail + self._clipped + _BENT_OFF * np.abs(bent_user)
+        tail = given.tail + lengths * self._far_out + self._clipped + _BENT_OFF * np.abs(bent_user)
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)

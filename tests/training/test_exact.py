@@ -123,6 +123,24 @@ def test_intervals_hold_at_a_moderate_budget():
     assert error < 2.5
 
 
+def test_rows_that_no_count_shows_may_pull_one_way(monkeypatch):
+    """Labels that end at a most, as prices in a list do: the largest rows all lie below the line."""
+
+    def held():
+        found = []
+        for seed in range(12):
+            rng = np.random.default_rng([7, seed])
+            x = rng.lognormal(-0.4, 0.58, size=20_000)
+            y = np.minimum(4.2 * x**1.6 * rng.lognormal(0.0, 0.4, size=len(x)), 18.8)
+            lower, upper = fitted(x[:, None], y, 200, budget=ApproxDP(1, 1e-6)).confidence_interval()
+            found.append(lower[0] <= least_squares(x[200:, None], y[200:])[0][1] <= upper[0])
+        return sum(found)
+
+    assert held() == 12
+    monkeypatch.setattr(ExactStep, "_far_out", 0.0)  # planted: they pull in all directions
+    assert held() < 12
+
+
 def test_auto_spends_where_public_rows_seem_to_be_enough():
     x, y = multiplied(7)
     result = fitted(x, y, 500, budget=ZCDP(1e4))
