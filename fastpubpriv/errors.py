@@ -30,7 +30,7 @@ class InputError(FastPubPrivError, ValueError):
     --------
     >>> import fastpubpriv as fpp
     >>> try:
-    ...     fpp.estimate_mean([[1.0, 2.0]], x_pub=[[1.0, float("nan")]], budget=fpp.ZCDP(rho=1))
+    ...     fpp.estimate_mean([[1.0, 2.0]], x_pub=[[1.0, float("inf")]], budget=fpp.ZCDP(rho=1))
     ... except fpp.InputError as error:
     ...     print("finite" in str(error))
     True

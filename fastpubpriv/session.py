@@ -18,7 +18,8 @@ from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodePayer
-from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Executor, Rows, private_rows, refuse_shared_memory
+from fastpubpriv.sources.open import public_table_of, require_numbers
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import has_memory, max_threads
@@ -137,9 +138,12 @@ class Registry(dict[str, Kind], Generic[Kind]):
 
 
 def open_rows(
-    x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1
+    x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1, gaps: bool = False
 ) -> tuple[Rows, FloatArray | None]:
-    """Check the form of both data sets and open them, columns with names matched by name; nothing private is read."""
+    """Check the form of both data sets and open them, columns with names matched by name; nothing private is read.
+
+    `gaps`: public cells may be missing (NaN), where every column has a number.
+    """
     rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
     if x_pub is None:
         return rows, None
@@ -147,7 +151,11 @@ def open_rows(
     warn_of_persons(rows, x_pub)
     # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
     show = rows.kind != "csv"
-    return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
+    form: Any = {"columns": columns, "dim": rows.dim, "min_rows": min_pub, "names": rows.columns, "show": show}
+    public, found = public_table_of(x_pub, finite=not gaps, **form)
+    if gaps:
+        require_numbers(public, found)
+    return rows, public
 
 
 _UNASKED_BYTES = 1 << 26  # the least that is asked for: a call of few columns takes less than asking does

@@ -24,6 +24,9 @@ x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
     "x_pub": """\
 x_pub : (n_pub, dim) array-like, path, frame or table
     Public rows, finite, in data units.""",
+    "gappy_pub": """\
+x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
+    Public rows, at least one number in each column. A cell that is missing (NaN) is left out of what is learnt of its column.""",
     "budget": """\
 budget : ZCDP, ApproxDP or PureDP
     Spent whole, and debited before `x_priv` is read.""",

@@ -30,7 +30,8 @@ def estimator(
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
 
-            opened = prepare(settings, by_path or settings.get("by") is not None)
+            gaps = function in ("estimate_mean", "quantiles") and settings.get("clipping") != "gaussian"
+            opened = prepare(settings, by_path or settings.get("by") is not None, gaps=gaps)
             stand_for = options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
             arguments = {name: settings[name] for name in own if name in settings}

@@ -11,7 +11,7 @@ from typing import Any
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.open import public_table_of, require_numbers
 from fastpubpriv.sources.person_table import PersonTable, persons
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype, footer, ipc_reader
 from fastpubpriv.sources.text_files import public_table
@@ -120,14 +120,15 @@ def open_files(
     settings: dict[str, Any],
     *,
     finite: bool = True,
+    gaps: bool = False,
     texts: Mapping[str, tuple[str, ...]] | None = None,
     without: Sequence[str] = (),
     hint: str = "",
 ) -> Opened:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position.
 
-    Public cells may be missing if not `finite`. `texts` are the columns of text with their public lists; columns `without` are no
-    features; `hint` is what is said of other text.
+    Public cells may be missing if not `finite`, with `gaps` where every column has a number. `texts` are the columns of text with
+    their public lists; columns `without` are no features; `hint` is what is said of other text.
     """
     private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
     notes: list[str] = []
@@ -157,9 +158,12 @@ def open_files(
             choose(list(_public_schema(public)), names, repr(str(public)))  # may say which name is meant
         raise
     if public is not None:
-        found, _ = public_table_of(
-            x_pub, columns=asked if tables[1] else None, dim=rows.dim, argument="--public", finite=finite
+        columns = asked if tables[1] else None
+        found, shown = public_table_of(
+            x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite and not gaps
         )
+        if gaps:
+            require_numbers(found, shown)
     return Opened(rows, found, notes)
 
 

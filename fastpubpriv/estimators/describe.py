@@ -31,7 +31,7 @@ from fastpubpriv.estimators.columns.learn import (
     warn_before,
     warn_if_bounds_are_wrong,
 )
-from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, Shares, check_grids, divide
+from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, Shares, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.value_counts import ROW_COST, Keys, code_of, count_result, keys_of, rows_of_keys
@@ -226,7 +226,8 @@ def describe(
     ----------
     {values}
     x_pub : (n_pub, dim) array-like, path, frame or table
-        Public rows, at least one; numbers finite. A column in which it has text is counted, all others are numbers.
+        Public rows, at least one. A column in which it has text is counted, all others are numbers; each of those needs one finite
+        number, and its cells that are missing (NaN) are left out.
     {budget}
     q : float or sequence of float
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
@@ -277,7 +278,7 @@ def describe(
         raise InputError("keys must map columns to lists of keys")
     qs, top = quantiles.shares_of_rows(q), validation.integer("top", top, minimum=1)
     names, counted = columns_of_table(x_pub, listed, columns)
-    numbers, public = (None, None) if names == [] else running.open_rows(x_priv, x_pub, columns=names)
+    numbers, public = (None, None) if names == [] else running.open_rows(x_priv, x_pub, columns=names, gaps=True)
     texts = rows_of_keys(x_priv, counted, x_pub) if counted else None
     if numbers is not None and texts is not None and numbers.n != texts.n:
         raise InputError("x_priv has changed while it was opened")
@@ -287,7 +288,7 @@ def describe(
     limits = validation.column_bounds(bounds, dim) if dim else None
     most = column_draws(dim) + quantiles.draws(dim, len(qs)) + 3 * dim + cells
     run = running.start("describe", rows, budget, draws=most, **running.asked(ledger, random_state, threads, progress))
-    pure, n_pub = run.account.pure, 0 if public is None else len(public)
+    pure, n_pub = run.account.pure, 0 if public is None else fewest(public)
     parts = Parts.of(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
     parts.check(len(qs))
     if counted:
@@ -300,7 +301,7 @@ def describe(
         of_texts = () if texts is None else count_texts(run.on(texts), counted, parts.texts, top)
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(str(each.name) for each in counted)]
-        fields = {**run.fields(n_pub), "dim": len(order)}
+        fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
         shares = {name: float(part / run.account.allowance) for name, part in _shares(parts).items()}
         result = Description(**found, texts=of_texts, shares=shares, columns=tuple(order), **fields)
     if result.means is not None:

@@ -38,6 +38,7 @@ from fastpubpriv.estimators.columns.scales import (
     divide,
     doubtful_sum,
     edges_of,
+    fewest,
     key_of,
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
@@ -49,7 +50,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
 from fastpubpriv.session import Run
 from fastpubpriv.sources.labeled import Taken, labeled_rows, public_labeled
-from fastpubpriv.sources.open import public_table_of, texts_of_column
+from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
 from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import each_row
 
@@ -393,8 +394,7 @@ def mean_of_groups(
     texts: Any = {str(by): TextsOrOther(keys.levels)} if keys.is_text else None  # type: ignore[arg-type]
     rows = labeled_rows(private, None, label=by, columns=columns, texts=texts)  # nothing is read but the form
     public = public_labeled(other, None, label=by, columns=columns, private=rows, x_priv=private, texts=texts)
-    if not len(public) or not np.isfinite(public[:, :-1]).all():
-        raise InputError("public rows must be finite beside their group: drop the others, or fill them in")
+    require_numbers(public[:, :-1], rows.columns)
     dim, codes = rows.dim - 1, GroupCodes(code_of([keys]), len(keys.levels) + 1)
     numbers_of_groups = codes.groups * dim * (MOST_EDGES + 1)
     if numbers_of_groups > MOST_NUMBERS:
@@ -406,7 +406,7 @@ def mean_of_groups(
     run = running.start("estimate_mean", rows, budget, draws=draws, **asked)
     allowance, pure = run.account.allowance, run.account.pure
     # Cells of all rows as for a mean with a quarter of it; the rest, for the groups, is the total.
-    shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=len(public))
+    shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=fewest(public[:, :-1]))
     shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
     check_group_grids(shares, codes.groups)
     names = None if rows.columns is None else rows.columns[:-1]

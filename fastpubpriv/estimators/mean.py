@@ -427,8 +427,8 @@ def estimate_mean(
     Parameters
     ----------
     {x_priv}
-    x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
-        Public rows, at least one, finite.
+    {gappy_pub}
+        Not for "gaussian", whose public rows are finite.
     {budget}
     clipping : "auto" or "gaussian"
         "auto": private counts show where each column's numbers lie and end, and the rest of the budget goes into one clipped sum;
@@ -518,18 +518,18 @@ def estimate_mean(
             x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
             bounds=partial(validation.column_bounds, bounds), **asked,
         )  # fmt: skip
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
-    if public is None:
-        raise InputError(
-            "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
-        )
-    start = partial(running.start, "estimate_mean", rows, budget, **asked)
     try:
         chosen = _known_settings(*settings)
     except TypeError:  # no key of a table, as an array
         chosen = _checked(*settings)
     gaussian, mode, failure_prob, gap, steps, neutral, skip, whole = chosen
     gaussian = gaussian or covariance is not None or variance is not None
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns, gaps=not gaussian)
+    if public is None:
+        raise InputError(
+            "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
+        )
+    start = partial(running.start, "estimate_mean", rows, budget, **asked)
     limits = validation.column_bounds(bounds, rows.dim)
     if gaussian:
         _only_for(

@@ -26,6 +26,7 @@ from fastpubpriv.estimators.columns.scales import (
     columns_of,
     divide,
     edges_of,
+    fewest,
     lower_medians,
     scales_of,
 )
@@ -450,8 +451,7 @@ def quantiles(
     ----------
     {values}
         An entry that is not a finite number is counted as missing; quantiles are those of the other entries of its column.
-    x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
-        Public rows, at least one, finite.
+    {gappy_pub}
     {budget}
     q : float or sequence of float
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
@@ -491,14 +491,14 @@ def quantiles(
     >>> bool(np.all(np.abs(np.array(ranks) - result.q) < 0.01))
     True
     """
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns, gaps=True)
     if public is None:
         raise InputError("quantiles needs at least one public row: pass x_pub=")
     qs = shares_of_rows(q)
     limits = validation.column_bounds(bounds, rows.dim)
     asked = running.asked(ledger, random_state, threads, progress)
     run = running.start("quantiles", rows, budget, draws=draws(rows.dim, len(qs)), **asked)
-    shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=len(public))
+    shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=fewest(public))
     check_rank_grids(shares, run.account.allowance - shares.cells, len(qs))
     _warn_before(shares)
     warn_if_bounds_are_wrong("quantiles", public, limits, rows.columns)

@@ -25,7 +25,8 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.sources import Rows, public_rows
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.open import public_table_of
 
 # Results read back from JSON: every field has the type and shape that was written, or an InputError says which has not.
 
@@ -629,12 +630,15 @@ class Result(Value):
         """Names of the columns, or x0, x1 and so on."""
         return self.columns or tuple(f"x{j}" for j in range(self.dim))
 
-    def _public(self, x_pub: Any) -> FloatArray:
-        """Public rows for a picture. A file or table may have more columns than the result; those of the result are taken."""
+    def _public(self, x_pub: Any, *, gaps: bool = False) -> FloatArray:
+        """Public rows for a picture. A file or table may have more columns than the result; those of the result are taken.
+
+        `gaps`: cells may be missing (NaN).
+        """
         plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
         plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
         columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
-        return public_rows(x_pub, columns=columns, dim=self.dim, names=self.columns)
+        return public_table_of(x_pub, columns=columns, dim=self.dim, names=self.columns, finite=not gaps)[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain lists, numbers and strings, ready for JSON."""

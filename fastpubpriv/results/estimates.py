@@ -214,7 +214,7 @@ class MeanResult(IntervalResult):
         lower, upper = self.confidence_interval(level)
         estimates = [plotting.Estimate("private", self.mean, lower, upper)]
         if x_pub is not None:
-            estimates.append(plotting.public_estimate(self._public(x_pub), level))
+            estimates.append(plotting.public_estimate(self._public(x_pub, gaps=True), level))
         return plotting.plot_forest(estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path)
 
     def _estimate(self) -> tuple[str, Any]:

@@ -75,11 +75,13 @@ class Bars:
 
 
 def public_estimate(rows: FloatArray, level: float) -> Estimate:
-    """The mean of public rows (m, dim) with Student's interval; for a single row, which shows no spread, without an interval."""
-    mean = rows.mean(axis=0)
+    """The mean of public rows (m, dim) with Student's interval; none for a single number, which shows no spread."""
+    mean, counts = np.nanmean(rows, axis=0), np.isfinite(rows).sum(axis=0).tolist()
     if len(rows) < 2:
         return Estimate("public rows", mean)
-    reach = t_quantile(0.5 + level / 2.0, len(rows) - 1) * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
+    squares = np.nansum((rows - mean) ** 2, axis=0)
+    factors = [t_quantile(0.5 + level / 2.0, m - 1) / math.sqrt(m * (m - 1)) if m > 1 else math.nan for m in counts]
+    reach = np.array(factors) * np.sqrt(squares)
     return Estimate("public rows", mean, mean - reach, mean + reach)
 
 

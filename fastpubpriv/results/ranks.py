@@ -161,7 +161,7 @@ class QuantileResult(IntervalResult):
         lower, upper = (ends.ravel() for ends in self.confidence_interval(level))
         estimates = [plotting.Estimate("private", self.quantile.ravel(), lower, upper)]
         if x_pub is not None:
-            public = np.quantile(self._public(x_pub), self.q, axis=0).T
+            public = np.nanquantile(self._public(x_pub, gaps=True), self.q, axis=0).T
             estimates.append(plotting.Estimate("public rows", public.ravel()))
         k = len(self.q)
         groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]

@@ -328,7 +328,7 @@ def public_table_of(
     finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
-    plain = _plain_copy(obj, dim, min_rows) if columns is None and names is None and finite else None
+    plain = _plain_copy(obj, dim, min_rows) if columns is None and names is None else None
     if plain is not None:
         return plain, None
     rows = name_argument(argument, lambda: call_guarded(lambda: open_public(obj, columns, dim)))
@@ -352,6 +352,17 @@ def public_table_of(
         matrix = np.ascontiguousarray(matrix[:, order])
         found = found and tuple(found[place] for place in order)
     return matrix, found
+
+
+def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
+    """Refuse public rows (m, dim) that have a column without any number: one whose cells are all missing (NaN)."""
+    empty = np.flatnonzero(np.isnan(matrix).all(axis=0)).tolist()
+    if empty:
+        names = [f"column {place}" if columns is None else f"column {columns[place]!r}" for place in empty[:10]]
+        raise InputError(
+            f"public rows must have a number in every column, and all cells of {', '.join(names)} are missing: fill one in, or "
+            "leave the column out of columns="
+        )
 
 
 def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:

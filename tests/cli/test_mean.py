@@ -185,7 +185,7 @@ def test_missing_values_of_public_rows_are_pointed_at(files):
     public = table(40, 1)
     public.loc[3, "age"] = np.nan
     public.to_csv("gap.csv", index=False)
-    result = invoke("mean", "--private", "p.parquet", "--public", "gap.csv", "--rho", "1", code=2)
+    result = invoke("gaussian", "--private", "p.parquet", "--public", "gap.csv", "--rho", "1", code=2)
     assert "row 3, column 'age' is nan" in said(result)
 
 

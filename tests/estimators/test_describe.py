@@ -118,7 +118,7 @@ REFUSED = [
     ({"keys": {"ward": []}}, "at least one"),
     ({"q": [0.5, 0.5]}, "ascending"),
     ({"top": 0}, "top"),
-    ({"x_pub": visits(60)}, "finite"),
+    ({"x_pub": visits(60).assign(age=np.nan)}, "number in every column"),
     ({"bounds": (1.0, 0.0)}, "bounds"),
 ]
 

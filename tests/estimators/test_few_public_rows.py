@@ -2,9 +2,12 @@
 
 import warnings
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
+import pandas
 import pytest
+from helpers.errors import raises
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -170,3 +173,47 @@ def test_enough_public_rows_are_no_guess():
     few, many = estimates(plain, 2)[0][1], estimates(plain, 40)[0][1]
     assert few.diagnostics["guess"]
     assert "a guess" not in many.summary()
+
+
+def test_a_public_gap_is_left_out_of_its_column_alone():
+    rows = np.random.default_rng(4).lognormal(3.0, 1.0, size=(3000, 1))
+    public = np.insert(rows[:5], [0, 2, 5], np.nan, axis=0)
+    calls = fpp.estimate_mean, fpp.quantiles, fpp.describe
+    for call, budget in [*product(calls, [fpp.ZCDP(0.5), fpp.PureDP(1)]), (fpp.estimate_mean, fpp.ZCDP(1e-4))]:
+        with_gaps, without = (seeded(call, rows[5:], x_pub=x, budget=budget).to_dict() for x in (public, rows[:5]))
+        assert str(with_gaps).replace("'n_pub': 8", "'n_pub': 5") == str(without)
+    beside = np.column_stack([public, np.arange(8.0)])
+    result = seeded(fpp.estimate_mean, np.repeat(rows[5:], 2, axis=1), x_pub=beside, budget=fpp.ZCDP(0.5))
+    assert np.all(np.abs(result.mean / rows.mean() - 1.0) < 0.1)
+    only_public = fpp.estimate_mean(
+        rows[:9], x_pub=np.insert(rows[9:90], 7, np.nan, axis=0), budget=fpp.ZCDP(1e-3), public_only="auto"
+    )
+    assert only_public.mean == rows[9:90].mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("public", "words"),
+    [
+        ([[1.0, np.nan], [2.0, np.nan]], "a number in every column, and all cells of column 1 are missing"),
+        ([np.nan, 1.0], "all cells of column 0"),
+        ([[1.0, np.inf], [np.nan, 2.0]], "row 0, column 1 is inf"),
+        (pandas.DataFrame({"a": [np.nan, np.nan], "b": [1.0, None]}), "all cells of column 'a'"),
+    ],
+)
+@pytest.mark.parametrize("call", [fpp.estimate_mean, fpp.quantiles, fpp.describe])
+def test_a_public_column_needs_a_number(call, public, words):
+    ledger = fpp.Ledger(fpp.ZCDP(1))
+    rows = (
+        np.zeros((50, 2)) if not hasattr(public, "columns") else pandas.DataFrame(np.zeros((50, 2)), columns=list("ab"))
+    )
+    raises(fpp.InputError, words, call, rows, x_pub=public, budget=fpp.ZCDP(1), ledger=ledger)
+    raises(
+        fpp.InputError,
+        "must be finite",
+        fpp.estimate_mean,
+        np.zeros((9, 1)),
+        x_pub=[1.0, np.nan],
+        budget=fpp.ZCDP(1),
+        variance=1.0,
+    )
+    assert not ledger.entries

@@ -164,7 +164,7 @@ REFUSED = [
     ({"missing": "neutral"}, "defaults of all other settings"),
     ({"clipping": "gaussian"}, "defaults of all other settings"),
     ({"variance": 1.0}, "defaults of all other settings"),
-    ({"x_pub": survey(40, seed=9)}, "must be finite"),
+    ({"x_pub": survey(40, seed=9).assign(age=np.nan)}, "number in every column, and all cells of column 'age'"),
     ({"columns": ["state"]}, None),
 ]
 

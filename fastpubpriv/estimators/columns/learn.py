@@ -35,7 +35,10 @@ from fastpubpriv.estimators.columns.scales import (
     doubtful_sum,
     draws,
     edges_of,
+    fewest,
     lower_medians,
+    public_counts,
+    public_moments,
     scales_of,
     undetected_at,
     undetected_rows,
@@ -99,8 +102,9 @@ def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bound
         ends = None if bounds is None else np.stack(bounds)[:, part].T.tolist()
         chosen = clips.choose(columns, scales, own, [None] * len(own) if ends is None else ends)
         for k, mine in enumerate(own):
-            if mine.blind and len(public) >= clips.FEW_PUBLIC:
-                chosen[k] = clips.from_public(columns[k], public[:, begin + k], mine)
+            numbers = public[~np.isnan(public[:, begin + k]), begin + k] if mine.blind else public[:0]
+            if len(numbers) >= clips.FEW_PUBLIC:
+                chosen[k] = clips.from_public(columns[k], numbers, mine)
         found += [
             Seen(column=column, scale=scale, map=map_of(clip, shares.dim), shares=mine)
             for column, scale, clip, mine in zip(columns, scales, chosen, own, strict=True)
@@ -377,7 +381,7 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
     """Warn, from public numbers alone, where more of them than a few lie beyond the bounds."""
     if bounds is None:
         return
-    beyond = ((public < bounds[0]) | (public > bounds[1])).mean(axis=0) > MOST_BEYOND
+    beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     found = [label for label, wrong in zip(labels, beyond, strict=True) if wrong]
     if found:
@@ -401,17 +405,17 @@ def warn_about(name: str, result: MeanResult) -> None:
 
 def public_mean(run: Run, public: FloatArray) -> MeanResult:
     """The mean of the public rows: nothing is debited, and no private value read."""
-    m = len(public)
+    m, mean, std = public_moments(public)
     # The deviation of Student's law stands in for its wider quantiles.
-    std = np.std(public, axis=0, ddof=1) / math.sqrt(m) * math.sqrt((m - 1) / (m - 3))
+    std = std / np.sqrt(m) * np.sqrt((m - 1) / (m - 3))
     return MeanResult(
-        mean=frozen(public.mean(axis=0)),
+        mean=frozen(mean),
         noise_std=frozen(np.zeros(run.rows.dim)),
         sampling_std=frozen(std),
         noise_law="gaussian",
         columns=run.rows.columns,
         provenance={"mean": "public rows"},
-        **run.fields(m),
+        **run.fields(len(public)),
     )
 
 
@@ -472,14 +476,16 @@ def sum_up(
         released = run.release(measurement, name="clipped sum", cost=shares.total, clip_radius=ball.radius)
         totals, noise = released.value, released.noise_std
     centers = np.array([each.column.center for each in columns])
-    moved = centers != lower_medians(public)
+    medians, (counts, public_mean, public_std) = lower_medians(public), public_moments(public)
+    moved = centers != medians
     bias = ball.bias / float(np.sqrt(shares.dim))
-    known = ~moved & (public != public[0]).any(axis=0)  # equal public numbers tell of no deviation
-    spread = np.std(public, axis=0, ddof=1) / math.sqrt(len(public)) if len(public) > 1 else np.zeros(shares.dim)
-    instead = np.where(moved, centers, public.mean(axis=0)), np.where(known, spread, math.inf)
+    # Equal public numbers tell of no deviation.
+    known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
+    instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
     numbers = zip(columns, totals.tolist(), *(each.tolist() for each in instead), strict=True)
     founds = [Found(each, total, noise, bias, *other) for each, total, *other in numbers]
-    said = [say(each, len(public), neutral=neutral, bounded=bounds is not None) for each in founds]
+    pairs = zip(founds, counts.tolist(), strict=True)
+    said = [say(each, m, neutral=neutral, bounded=bounds is not None) for each, m in pairs]
     mean = np.array([each.mean for each in said])
     if bounds is not None:
         mean = np.clip(mean, *bounds)
@@ -509,7 +515,7 @@ def mean_of_columns(
 
     `whole`: for the error of the whole vector in data units.
     """
-    n_pub, dim = public.shape
+    n_pub, dim = fewest(public), public.shape[1]
     run = start(draws=draws(dim))
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
     # The public rows alone may be predicted to be closer than the release.

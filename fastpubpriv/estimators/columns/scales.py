@@ -353,9 +353,28 @@ class Scale:
     outlying: bool = False
 
 
+def public_counts(public: FloatArray) -> IntArray:
+    """How many numbers each public column (m, dim) has: NaN is none."""
+    return np.asarray(len(public) - np.isnan(public).sum(axis=0))
+
+
+def fewest(public: FloatArray) -> int:
+    """The numbers of the public column that has the fewest."""
+    return int(public_counts(public).min())
+
+
 def lower_medians(public: FloatArray) -> FloatArray:
     """An actual number of each public column (m, dim), the lower one of two in the middle: (dim,)."""
-    return np.asarray(np.sort(public, axis=0)[(len(public) - 1) // 2])
+    places = (public_counts(public) - 1) // 2
+    return np.asarray(np.sort(public, axis=0)[places, np.arange(len(places))])
+
+
+def public_moments(public: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Count, mean and standard deviation of the numbers of each public column (m, dim): (dim,) each; zero for one number."""
+    counts, missing = public_counts(public), np.isnan(public)
+    mean = np.where(missing, 0.0, public).sum(axis=0) / counts
+    squares = (np.where(missing, 0.0, public - mean) ** 2).sum(axis=0)
+    return counts, mean, np.sqrt(squares / np.maximum(counts - 1, 1))
 
 
 def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[Shares]) -> list[Column]:
@@ -365,7 +384,7 @@ def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shar
     """
     side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
     # The public row that was taken as the center is no evidence; a released center is no public row.
-    others = (len(public) - (public == centers).any(axis=0)).tolist()
+    others = (public_counts(public) - (public == centers).any(axis=0)).tolist()
     factors = [each.n / m if m else 0.0 for each, m in zip(shares, others, strict=True)]
     own = [each.count_std**2 for each in shares]
     values, variances, cells = pooled_counts(counts, 2, log2_parts, public, centers, own, factors)
@@ -389,8 +408,8 @@ def pooled_counts(
 ) -> tuple[FloatArray, FloatArray, list[IntArray]]:
     """Counts and variances (columns, sides, cells), and the cells that hold public rows, ascending, side after side of each column.
 
-    `counts` (columns, at least sides * cells) with variances `own` are joined, by inverse variance, with those of the finite public
-    rows (m, columns) about `centers`, each of which stands for so many of the counted rows as `factors` say. `sides`: those of
+    `counts` (columns, at least sides * cells) with variances `own` are joined, by inverse variance, with those of the public
+    numbers (m, columns) about `centers`, each of which stands for so many of the counted rows as `factors` say. `sides`: those of
     numbers above the center, and below it.
     """
     columns, cells = len(centers), EXPONENTS << log2_parts
@@ -402,7 +421,7 @@ def pooled_counts(
     values = ((0.0 - values) * far[:, None] + values).reshape(columns * sides, cells)
     variances = np.repeat(variance * (1.0 - far), sides * cells).reshape(columns * sides, cells)
     with np.errstate(over="ignore"):
-        distance = np.asarray(public, dtype=np.float64) - centers
+        distance = np.where(np.isnan(public), 0.0, public - centers)
     lines = np.arange(columns) * sides + (distance < 0.0)
     keys = lines * (cells + 2) + 1 + ((np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts))
     # Each side has an empty cell at either end, so that every cell has neighbors.
