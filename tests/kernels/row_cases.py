@@ -1,9 +1,9 @@
 """Cases for the row kernels: maps of every kind, rows of every bit pattern, layouts that NumPy can make, and instruction sets."""
 
-import contextlib
 from dataclasses import dataclass
 
 import numpy as np
+from helpers.instructions import instruction_set
 from hypothesis import strategies as st
 
 from fastpubpriv.kernels import rows as kernels
@@ -26,16 +26,6 @@ SPECIAL_BITS = (
     0x3FF0000000000000,  # 1
     0x4330000000000000,  # 2^52
 )
-
-
-@contextlib.contextmanager
-def instruction_set(level):
-    """Run the library at most at `level`."""
-    lib.fpp_isa_limit(level)
-    try:
-        yield
-    finally:
-        lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
 
 
 def same_at_every_level(expected, call, /, *arguments, **options):

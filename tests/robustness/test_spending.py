@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from adversary import PATTERNS, Adversary, forcing
 from helpers.errors import raises
+from helpers.instructions import instruction_set
 from public_calls import (
     CALLS,
     LINE,
@@ -44,6 +45,7 @@ from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InfeasibleError, InputError, OutOfMemoryError
 from fastpubpriv.estimators import mean
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.mechanisms import selection as choosing
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding.decoders import decode_gaussians
@@ -308,11 +310,25 @@ def test_the_debit_comes_before_the_first_read(call):
 
 
 @each_light_call
-def test_threads_change_no_bit(call, monkeypatch):
+def test_threads_and_instruction_sets_change_no_bit(call, monkeypatch):
     expected = call.bits()
     monkeypatch.setattr(fold, "_ONE_CHUNK_WORK", 0)
     monkeypatch.setattr(fold, "_SHARED_CHUNK_WORK", 100)
-    assert call.bits(threads=3) == expected
+    with instruction_set(lib.FPP_ISA_BASELINE):
+        assert call.bits(threads=3) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["estimate_mean", "estimate_mean, public covariance", "coinpress_mean", "coinpress_covariance", "weighted_mean"],
+)
+def test_the_order_of_rows_changes_no_bit(name):
+    call, rows = CALLS[name], np.array(ROWS)
+    rows[17], rows[18, 1], rows[19] = np.nan, np.inf, 3e38
+    expected = call.bits(rows)
+    assert call.bits(np.random.default_rng(0).permutation(rows)) == expected
+    rows[5] += 1.0
+    assert call.bits(rows) != expected  # control: one row does count
 
 
 CONTENTS = {
