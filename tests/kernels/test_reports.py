@@ -27,7 +27,7 @@ def law(dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0,
     )  # fmt: skip
 
 
-CASES = [
+LAWS = [
     law(1, 0.0), law(2, 0.9), law(2, 0.1, ball=True, radius=3.0), law(5, 0.0, ball=True, radius=1.5), law(17, 0.05),
     law(63, 0.02, log2_grid=12), law(64, 0.02), law(100, 0.3), law(513, 0.01), law(1030, 0.2),
     law(7, 1.5, gaussian=True), law(7, 0.2, gaussian=True, ball=True, radius=2.0), law(1, 1.5, gaussian=True),
@@ -52,29 +52,6 @@ def near(fast, exact):
     return gap.max() <= 1 and np.count_nonzero(gap) <= 1 + gap.size // 10_000
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
-def test_reports_agree_with_their_twin(case):
-    n = 3 if case.dim > 300 else 7
-    rows = odd_rows(case.dim)[:n]
-    fast, exact = np.empty(rows.shape, np.int32), np.empty(rows.shape, np.int32)
-    noise.report_integers(rows, case, KEY, fast, first=5)
-    slow.report_integers(rows, case, KEY, exact, first=5)
-    assert near(fast, exact)
-
-
-@pytest.mark.parametrize("case", [law(1, 0.0, tail=0.4), law(3, 0.4, tail=0.2), law(20, 1.0, gaussian=True, tail=0.3)])
-def test_seeds_agree_with_their_twin(case):
-    rows = odd_rows(case.dim)[:4]
-    fast, exact = np.empty((4, 32), np.uint8), np.empty((4, 32), np.uint8)
-    noise.report_seeds(rows, case, KEY, fast, first=2)
-    slow.report_seeds(rows, case, KEY, exact, first=2)
-    assert np.array_equal(fast, exact)
-    mine, theirs = np.empty((4, case.dim), np.int32), np.empty((4, case.dim), np.int32)
-    report_codes.seed_integers(fast, case, mine)
-    slow.seed_integers(fast, case, theirs)
-    assert np.array_equal(mine, theirs)
-
-
 BOOKS = [
     CodeLaw(words=9, chosen=4, miss=1 << 60, vectors=law(1, 0.0)),  # all cosines are 1 or -1: ties alone
     CodeLaw(words=8, chosen=1, miss=1 << 61, vectors=law(2, 0.0)),
@@ -82,88 +59,73 @@ BOOKS = [
     CodeLaw(words=7, chosen=6, miss=1 << 61, vectors=law(100, 0.0)),
     CodeLaw(words=3, chosen=1, miss=1 << 61, vectors=law(1030, 0.0)),
 ]
+CASES = [
+    *(("report_integers", each) for each in LAWS),
+    *(("report_codes", each) for each in BOOKS),
+    *(("report_seeds", law(*shape, **more)) for shape, more in (
+        ((1, 0.0), {"tail": 0.4}), ((3, 0.4), {"tail": 0.2}), ((20, 1.0), {"gaussian": True, "tail": 0.3}),
+    )),
+]  # fmt: skip
+each_case = pytest.mark.parametrize(("name", "case"), CASES)
+READERS = {"report_codes": "code_integers", "report_seeds": "seed_integers"}
 
 
-def book_id(book):
-    return f"{book.words}-{book.chosen}-{book.vectors.dim}"
+def vectors_of(case):
+    return getattr(case, "vectors", case)
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=book_id)
-def test_codes_agree_with_their_twin(book):
-    dim = book.vectors.dim
-    n = 3 if dim > 50 else 9
-    rows = odd_rows(dim)[:n]
-    fast, exact = np.empty((n, 10), np.uint8), np.empty((n, 10), np.uint8)
-    noise.report_codes(rows, book, KEY, fast, first=13)
-    slow.report_codes(rows, book, KEY, exact, first=13)
-    assert np.array_equal(fast, exact)
-    fast[0, 8:] = 255  # a word that no book has is a vector too
-    mine, theirs = np.empty((n, dim), np.int32), np.empty((n, dim), np.int32)
-    report_codes.code_integers(fast, book.vectors, mine)
-    slow.code_integers(fast, book.vectors, theirs)
-    assert np.array_equal(mine, theirs)
+def drawn(name, rows, case, first=0, module=noise):
+    width = {"report_integers": rows.shape[1], "report_codes": 10, "report_seeds": 32}[name]
+    out = np.empty((len(rows), width), np.int32 if name == "report_integers" else np.uint8)
+    getattr(module, name)(rows, case, KEY, out, first=first)
+    return out
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=book_id)
+def read(name, found, case, module=report_codes):
+    """The vectors that codes or seeds stand for."""
+    out = np.empty((len(found), vectors_of(case).dim), np.int32)
+    getattr(module, READERS[name])(found, vectors_of(case), out)
+    return out
+
+
+@each_case
+def test_reports_agree_with_their_twin(name, case):
+    dim = vectors_of(case).dim
+    rows = odd_rows(dim)[: 3 if dim > 64 else 9]
+    fast, exact = drawn(name, rows, case, 13), drawn(name, rows, case, 13, slow)
+    assert near(fast, exact) if name == "report_integers" else np.array_equal(fast, exact)
+    if name in READERS:
+        fast[0, 8:10] = 255  # a word that no book has is a vector too
+        assert np.array_equal(read(name, fast, case), read(name, fast, case, slow))
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: f"{book.words}-{book.chosen}-{book.vectors.dim}")
 def test_words_of_one_book_after_another_are_read_as_alone(book):
-    dim, codes = book.vectors.dim, np.zeros((60, 10), np.uint8)
+    codes = np.zeros((60, 10), np.uint8)
     codes[:, 0] = np.repeat([7, 9, 7], 20)
     codes[:, 8] = np.r_[np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)]
-    together, alone = np.empty((60, dim), np.int32), np.empty((60, dim), np.int32)
-    report_codes.code_integers(codes, book.vectors, together)
-    for i in range(60):
-        report_codes.code_integers(codes[i : i + 1], book.vectors, alone[i : i + 1])
-    assert np.array_equal(together, alone)
+    alone = [read("report_codes", codes[i : i + 1], book) for i in range(60)]
+    assert np.array_equal(read("report_codes", codes, book), np.concatenate(alone))
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=book_id)
-def test_a_code_depends_on_its_number_and_its_row_alone(book):
-    rows, whole = odd_rows(book.vectors.dim, 40), np.empty((40, 10), np.uint8)
-    noise.report_codes(rows, book, KEY, whole, first=100)
-
-    def part(begin, end):
-        found = np.empty((end - begin, 10), np.uint8)
-        noise.report_codes(np.array(rows[begin:end]), book, KEY, found, first=100 + begin)
-        return found
-
+@each_case
+def test_a_report_depends_on_its_number_and_its_row_alone(name, case):
+    """On every instruction set."""
+    rows = odd_rows(vectors_of(case).dim, 40)
+    whole = drawn(name, rows, case, 100)
     for begin, end in ((0, 1), (7, 9), (13, 40)):
-        same_at_every_level(whole[begin:end], part, begin, end)
+        same_at_every_level(whole[begin:end], drawn, name, np.array(rows[begin:end]), case, 100 + begin)
 
 
 @pytest.mark.parametrize(
     "changes", [{"words": 1}, {"words": 1025}, {"chosen": 0}, {"chosen": 9}, {"miss": 0}, {"miss": 1 << 62}]
 )
 def test_books_out_of_range_are_refused(changes):
-    book = dataclasses.replace(BOOKS[0], **changes)
-    raises(KernelError, None, noise.report_codes, np.ones((1, 1)), book, KEY, np.empty((1, 10), np.uint8))
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
-def test_a_report_depends_on_its_number_and_its_row_alone(case):
-    rows = odd_rows(case.dim, 40)
-    whole = np.empty(rows.shape, np.int32)
-    noise.report_integers(rows, case, KEY, whole, first=100)
-    for begin, end in ((0, 1), (7, 9), (13, 40)):
-        part = np.empty((end - begin, case.dim), np.int32)
-        noise.report_integers(np.array(rows[begin:end]), case, KEY, part, first=100 + begin)
-        assert np.array_equal(part, whole[begin:end])
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
-def test_instruction_sets_give_the_same_bits(case):
-    rows = odd_rows(case.dim)
-
-    def drawn():
-        found = np.empty(rows.shape, np.int32)
-        noise.report_integers(rows, case, KEY, found)
-        return found
-
-    same_at_every_level(drawn(), drawn)
+    raises(KernelError, None, drawn, "report_codes", np.ones((1, 1)), dataclasses.replace(BOOKS[0], **changes))
 
 
 def test_rows_without_direction_are_the_first_axis():
-    case, out = law(4, 0.99, miss=1e-9), np.empty((9, 4), np.int32)
-    noise.report_integers(odd_rows(4), case, KEY, out)
+    out = drawn("report_integers", odd_rows(4), law(4, 0.99, miss=1e-9))
     unit = out / np.linalg.norm(out, axis=1, keepdims=True)
     assert (unit[[1, 2, 3], 0] > 0.98).all()
     assert unit[6, 2] < -0.98
