@@ -25,10 +25,6 @@ CHUNK = 1024 * 4096
 DRAW = {"gaussian": noise.gaussian_floor, "laplace": noise.discrete_laplace}
 
 
-def sizes(small, large):
-    return [small, pytest.param(large, marks=pytest.mark.statistical)]
-
-
 def key_of(*parts):
     return hashlib.sha256(repr(parts).encode()).digest()
 
@@ -155,54 +151,39 @@ def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
     return len(cuts) * min(stats.binomtest(int(k), n, p).pvalue for k, p in zip(beyond, probability, strict=True))
 
 
+def cells_p(law, log2_scale, pieces):
+    """Of the whole histogram, and of its mean magnitude."""
+    counts = histogram(law, log2_scale, pieces)
+    return min(chi_squared_p(law, log2_scale, counts), mean_magnitude_p(law, log2_scale, counts))
+
+
 # ---- The sampler passes ---------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("n", sizes(1_000_000, 20_000_000))
-@pytest.mark.parametrize("log2_scale", [8, 12, 20, 32, 40])
-@pytest.mark.parametrize("law", DRAW)
-def test_variance_is_that_of_the_law(law, log2_scale, n):
-    assert variance_p(law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
+SMALL = 1_000_000
+FAR = {"gaussian": (4, 5, 6), "laplace": (4, 8, 14)}
+# A check, its scales, and how many draws it takes in `make audit`.
+CHECKS = {
+    "variance": (variance_p, (8, 12, 20, 32, 40), 20_000_000),
+    "cells and mean magnitude": (cells_p, (8, 12), 80_000_000),
+    "Kolmogorov-Smirnov": (
+        lambda law, scale, pieces: ks_p(law, scale, np.concatenate(list(pieces))),
+        (40,),
+        10_000_000,
+    ),
+    "low bits": (lambda law, scale, pieces: low_bits_p(pieces), (16, 20, 32, 40), 10_000_000),
+    "signs": (lambda law, scale, pieces: sign_p(law, pieces), (8, 40), 40_000_000),
+    "correlation": (lambda law, scale, pieces: correlation_p(np.concatenate(list(pieces))), (20,), 20_000_000),
+    "tails": (tails_p, (16,), SMALL),
+    "far tails": (lambda law, scale, pieces: tails_p(law, scale, pieces, FAR[law]), (16,), 1_000_000_000),
+}
 
 
-@pytest.mark.parametrize("n", sizes(1_000_000, 80_000_000))
-@pytest.mark.parametrize("log2_scale", [8, 12])
-@pytest.mark.parametrize("law", DRAW)
-def test_histogram_and_mean_magnitude(law, log2_scale, n):
-    counts = histogram(law, log2_scale, chunks(law, log2_scale, n))
-    assert chi_squared_p(law, log2_scale, counts) > ALPHA
-    assert mean_magnitude_p(law, log2_scale, counts) > ALPHA
-
-
-@pytest.mark.parametrize("n", sizes(1_000_000, 10_000_000))
-@pytest.mark.parametrize("law", DRAW)
-def test_kolmogorov_smirnov(law, n):
-    assert ks_p(law, 40, np.concatenate(list(chunks(law, 40, n)))) > ALPHA
-
-
-@pytest.mark.parametrize("n", sizes(1_000_000, 10_000_000))
-@pytest.mark.parametrize("log2_scale", [16, 20, 32, 40])
-@pytest.mark.parametrize("law", DRAW)
-def test_low_bits_are_uniform(law, log2_scale, n):
-    assert low_bits_p(chunks(law, log2_scale, n)) > ALPHA
-
-
-@pytest.mark.parametrize("n", sizes(1_000_000, 40_000_000))
-@pytest.mark.parametrize("log2_scale", [8, 40])
-@pytest.mark.parametrize("law", DRAW)
-def test_signs_are_balanced(law, log2_scale, n):
-    assert sign_p(law, chunks(law, log2_scale, n)) > ALPHA
-
-
-@pytest.mark.parametrize("n", sizes(1_000_000, 20_000_000))
-@pytest.mark.parametrize("law", DRAW)
-def test_no_correlation(law, n):
-    assert correlation_p(np.concatenate(list(chunks(law, 20, n)))) > ALPHA
-
-
-@pytest.mark.parametrize("n", sizes(1_000_000, 1_000_000_000))
-@pytest.mark.parametrize("law", DRAW)
-def test_tails_have_the_mass_of_the_law(law, n):
-    cuts = (4, 5) if n < 10**8 else (4, 5, 6) if law == "gaussian" else (4, 8, 14)
-    assert tails_p(law, 16, chunks(law, 16, n), cuts) > ALPHA
+@pytest.mark.parametrize(("check", "law", "log2_scale", "n"), [
+    pytest.param(check, law, log2_scale, n, marks=pytest.mark.statistical if n > SMALL else ())
+    for check, (_, scales, large) in CHECKS.items() for law in DRAW for log2_scale in scales
+    for n in {SMALL, large} - ({SMALL} if check == "far tails" else set())
+])  # fmt: skip
+def test_noise_has_its_law(check, law, log2_scale, n):
+    assert CHECKS[check][0](law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
 
 
 @pytest.mark.parametrize("law", DRAW)
@@ -230,32 +211,53 @@ def test_permutations_of_four_are_equally_likely():
 
 
 # ---- Planted bugs are caught by the same checks -------------------------------------------------------------------
-def exact_floor(n, log2_scale, seed=0):
-    return np.floor(np.random.default_rng(seed).standard_normal(n) * 2.0**log2_scale).astype(np.int64)
+def normals(seed, size=SMALL, **options):
+    return np.random.default_rng(seed).standard_normal(size, **options)
 
 
-@pytest.mark.parametrize(
-    ("n", "factor"), [(1_000_000, 1.02), pytest.param(20_000_000, 1.003, marks=pytest.mark.statistical)]
-)
-def test_variance_check_catches_a_wrong_scale(n, factor):
-    x = np.random.default_rng(1).standard_normal(n) * factor
-    assert variance_p("gaussian", 20, [np.floor(x * 2.0**20)]) < ALPHA
-    assert variance_p("laplace", 20, [np.random.default_rng(2).laplace(size=n) * 2.0**20 * factor]) < ALPHA
+def floored(log2_scale, size=SMALL):
+    return np.floor(normals(0, size) * 2.0**log2_scale).astype(np.int64)
 
 
-def test_variance_check_passes_the_right_scale():
-    assert variance_p("gaussian", 20, [exact_floor(1_000_000, 20)]) > ALPHA
+X = floored(20)
+BLOCKS = X[: 1024 * 900].reshape(-1, 1024)
+WRONG = {
+    "a scale 2 % too large": lambda: variance_p("gaussian", 20, [np.floor(normals(1) * 1.02 * 2.0**20)]),
+    "a Laplace scale 2 % too large": lambda: variance_p(
+        "laplace", 20, [np.random.default_rng(2).laplace(size=SMALL) * 1.02 * 2.0**20]
+    ),
+    "truncation in place of a floor": lambda: cells_p("gaussian", 8, [np.trunc(normals(3) * 256).astype(np.int64)]),
+    "negation in place of the complement": lambda: cells_p("gaussian", 8, [np.where(X < 0, -(~(X >> 12)), X >> 12)]),
+    "single precision": lambda: low_bits_p([np.floor(normals(6, dtype=np.float32) * 2.0**32).astype(np.int64)]),
+    "a coarser grid than its integers": lambda: low_bits_p(
+        [(np.round(normals(7) * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)]
+    ),
+    "a shift of the law": lambda: ks_p("gaussian", 20, X + (1 << 20) // 100),
+    "a shift of the signs": lambda: sign_p("gaussian", [X + (1 << 20) // 100]),
+    "a skew": lambda: sign_p("gaussian", [np.where(X < 0, (X * 1.02).astype(np.int64), X)]),
+    "blocks used again": lambda: correlation_p(BLOCKS[np.arange(900) - (np.arange(900) % 10 == 1)].reshape(-1)),
+    "draws used again": lambda: correlation_p(np.repeat(X[::50], 50)),
+    "tails that are cut": lambda: tails_p("gaussian", 16, [np.clip(X >> 4, -(3 << 16), 3 << 16)]),
+    "tails that are heavy": lambda: tails_p("gaussian", 16, [((X >> 4) * 1.2).astype(np.int64)]),
+}
 
 
-def test_truncation_instead_of_floor_is_caught():
-    x = np.trunc(np.random.default_rng(3).standard_normal(1_000_000) * 256).astype(np.int64)
-    assert chi_squared_p("gaussian", 8, histogram("gaussian", 8, [x])) < ALPHA
+@pytest.mark.parametrize("fault", WRONG)
+def test_wrong_noise_is_caught(fault):
+    assert WRONG[fault]() < ALPHA
 
 
-def test_negation_instead_of_complement_is_caught():
-    x = exact_floor(1_000_000, 8)
-    negated = np.where(x < 0, -(~x), x)
-    assert chi_squared_p("gaussian", 8, histogram("gaussian", 8, [negated])) < ALPHA
+def test_the_checks_pass_what_is_right():
+    assert variance_p("gaussian", 20, [X]) > ALPHA
+    assert correlation_p(X) > ALPHA
+    assert cells_p("gaussian", 8, [X >> 12]) > ALPHA
+
+
+@pytest.mark.statistical
+def test_variance_check_catches_a_slightly_wrong_scale():
+    size, factor = 20_000_000, 1.003 * 2.0**20
+    assert variance_p("gaussian", 20, [np.floor(normals(1, size) * factor)]) < ALPHA
+    assert variance_p("laplace", 20, [np.random.default_rng(2).laplace(size=size) * factor]) < ALPHA
 
 
 def test_double_zero_of_the_laplace_law_is_caught():
@@ -273,38 +275,6 @@ def test_missing_fraction_is_caught():
     rng, right = np.random.default_rng(5), pmf("gaussian", 8)[1]
     assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, wrong / wrong.sum())) < ALPHA
     assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, right / right.sum())) > ALPHA
-
-
-def test_single_precision_noise_is_caught():
-    x = np.floor(np.random.default_rng(6).standard_normal(1_000_000, dtype=np.float32) * 2.0**32).astype(np.int64)
-    assert low_bits_p([x]) < ALPHA
-
-
-def test_noise_on_a_coarser_grid_than_its_integers_is_caught():
-    x = np.random.default_rng(7).standard_normal(1_000_000)
-    assert low_bits_p([(np.round(x * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)]) < ALPHA
-
-
-def test_shifted_and_skewed_noise_is_caught():
-    x = exact_floor(1_000_000, 20)
-    assert ks_p("gaussian", 20, x + (1 << 20) // 100) < ALPHA
-    assert sign_p("gaussian", [x + (1 << 20) // 100]) < ALPHA
-    assert sign_p("gaussian", [np.where(x < 0, (x * 1.02).astype(np.int64), x)]) < ALPHA
-
-
-def test_reused_blocks_are_caught():
-    x = exact_floor(1_000_000, 20).reshape(-1, 1000)[:976].reshape(-1)[: 1024 * 900]
-    again = x.reshape(-1, 1024).copy()
-    again[1::10] = again[::10]
-    assert correlation_p(again.reshape(-1)) < ALPHA
-    assert correlation_p(np.repeat(x[::50], 50)) < ALPHA
-    assert correlation_p(x) > ALPHA
-
-
-def test_light_and_heavy_tails_are_caught():
-    x = exact_floor(1_000_000, 16)
-    assert tails_p("gaussian", 16, [np.clip(x, -(3 << 16), 3 << 16)]) < ALPHA
-    assert tails_p("gaussian", 16, [(x * 1.2).astype(np.int64)]) < ALPHA
 
 
 # ---- Local reports against their laws: angles inside and outside of the cap, directions across it, at 20,000 reports each.
