@@ -8,28 +8,24 @@ import time
 import numpy as np
 import polars  # noqa: F401  (its signal handler, with SA_RESTART, once kept Ctrl-C from waking the waiting thread)
 import pytest
-from clocks import PATIENCE, ctrl_c
+from clocks import ctrl_c
 from helpers.errors import raises
-from helpers.own_thread import at_once
 from spies import SpyRows
 
-from fastpubpriv import ZCDP, BudgetError, Ledger, LedgerError, Rows, coinpress_mean, estimate_mean
-from fastpubpriv.sources.base import RandomAccessRows
+from fastpubpriv import ZCDP, Ledger, Rows, coinpress_mean, estimate_mean
 
 SMALL = ZCDP(2.0**-12)
 FORK = multiprocessing.get_context("fork")
 
 
-class MarkedRows(RandomAccessRows):
-    """Rows that write a mark to a file, past all buffers, before each read."""
+class Marks:
+    """A log that is a file, past all buffers."""
 
-    def __init__(self, array, mark):
-        super().__init__(array.shape[0], array.shape[1], "array", None)
-        self.array, self.mark = array, mark
+    def __init__(self, descriptor, before):
+        self.descriptor, self.before = descriptor, before
 
-    def block(self, begin, end):
-        self.mark("read")
-        return self.array[begin:end]
+    def append(self, kind):
+        os.write(self.descriptor, f"{kind} {self.before}\n".encode())
 
 
 def fit_for_ever(ledger_path, marks_path, data):
@@ -38,9 +34,9 @@ def fit_for_ever(ledger_path, marks_path, data):
     done = len(ledger.entries)
     os.write(marks, b"ready\n")
     while True:
-        rows = MarkedRows(data, lambda kind, before=done: os.write(marks, f"{kind} {before}\n".encode()))
+        rows = SpyRows(data, Marks(marks, done))
         estimate_mean(rows, x_pub=np.zeros(2), budget=SMALL, steps=2, ledger=ledger, threads=1, progress=False)
-        os.write(marks, f"output {done}\n".encode())
+        rows.log.append("output")
         done += 1
 
 
@@ -97,58 +93,6 @@ def test_control_the_check_finds_a_read_before_its_debit():
     raises(AssertionError, "read without a debit", check, [("read", 0), ("output", 0), ("read", 1)], entries=1)
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("on_file", [False, True])
-def test_threads_share_one_ledger(on_file, tmp_path):
-    fits, workers = (50, 16) if not on_file else (5, 16)
-    total = ZCDP(SMALL.rho * (fits * workers - 7))  # seven calls must be refused
-    ledger = Ledger(total, path=tmp_path / "ledger.jsonl") if on_file else Ledger(total)
-    data, answers, refused = np.random.default_rng(0).standard_normal((300, 3)), [], []
-
-    def work():
-        for _ in range(fits):
-            try:
-                result = coinpress_mean(data, center=0, radius=5, budget=SMALL, ledger=ledger)
-                answers.append(result.mean.tobytes())
-            except BudgetError:
-                refused.append(1)
-
-    at_once(*[work] * workers)
-    assert len(refused) == 7
-    assert len(set(answers)) == len(answers) == fits * workers - 7
-    assert ledger.spent == total.cost
-    assert ledger.remaining.is_zero
-
-
-def release_in_child(queue, data, ledger):
-    mean = coinpress_mean(data, center=0, radius=5, budget=ZCDP(0.5)).mean.tobytes()
-    try:
-        coinpress_mean(data, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
-        spent = "released"
-    except LedgerError:
-        spent = "refused"
-    queue.put((mean, spent))
-
-
-def test_forked_children_draw_their_own_noise_and_cannot_spend_a_copy():
-    data = np.random.default_rng(0).standard_normal((300_000, 3))  # large enough for the thread pool
-    ledger = Ledger(ZCDP(10))
-    coinpress_mean(data, center=0, radius=5, budget=ZCDP(0.5), threads=2)  # the pool exists before the fork
-    queue = FORK.SimpleQueue()
-    children = [FORK.Process(target=release_in_child, args=(queue, data, ledger)) for _ in range(6)]
-    for child in children:
-        child.start()
-    results = [queue.get() for _ in children]
-    for child in children:
-        child.join(PATIENCE)
-        assert child.exitcode == 0
-    means = {mean for mean, _ in results}
-    means.add(coinpress_mean(data, center=0, radius=5, budget=ZCDP(0.5)).mean.tobytes())
-    assert len(means) == 7
-    assert {spent for _, spent in results} == {"refused"}
-    assert ledger.spent.is_zero
-
-
 LONG = 400_000_000
 ROW = np.random.default_rng(0).standard_normal((1, 8))
 CHUNK = np.repeat(ROW, 100_000, axis=0)
@@ -175,14 +119,8 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
     assert ledger.remaining.is_zero
 
 
-def test_an_interrupt_while_reading_is_not_swallowed():
-    log, ledger = [], Ledger(ZCDP(1))
-    rows = SpyRows(CHUNK, log, fails=KeyboardInterrupt())
-    raises(KeyboardInterrupt, None, coinpress_mean, rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
-    assert ledger.spent == ZCDP(0.5).cost
-
-
-def test_out_of_memory_is_told_as_such_and_refunds_nothing():
-    ledger, rows = Ledger(ZCDP(1)), SpyRows(CHUNK, [], fails=MemoryError())
-    raises(MemoryError, None, coinpress_mean, rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_and_a_lack_of_memory_come_through_and_refund_nothing(failure):
+    ledger, rows = Ledger(ZCDP(1)), SpyRows(CHUNK, [], fails=failure())
+    raises(failure, None, coinpress_mean, rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
     assert ledger.spent == ZCDP(0.5).cost

@@ -185,19 +185,6 @@ def test_values_are_asked_of_one_row():
     assert (several, count) == ([], 40)
 
 
-@pytest.mark.parametrize("dim", [1, 8, 130])
-@pytest.mark.parametrize("loss", [ROWS, COMPILED, OWN], ids=lambda loss: type(loss).__name__)
-def test_gradients_have_the_same_bits_alone(loss, dim):
-    rng = np.random.default_rng(dim)
-    x, weights = rng.normal(size=(40, dim)), rng.normal(size=dim)
-    y = np.array([float(row @ weights) for row in x])  # all on the kink
-    whole = alone.loss_gradients(loss, weights, x, y)
-    for size in (1, 3, 7):
-        parts = [alone.loss_gradients(loss, weights, x[i : i + size], y[i : i + size]) for i in range(0, 40, size)]
-        assert np.concatenate(parts).tobytes() == whole.tobytes()
-    assert np.any(whole)
-
-
 # ---- Rows at which a function fails --------------------------------------------------------------------------------
 class Failing(OwnLoss):
     """Raises, ends the program, or returns something else at some private rows."""

@@ -301,6 +301,3 @@ def test_dictionaries_of_trees_and_budgets():
                 for item in wrong:
                     with contextlib.suppress(FastPubPrivError):
                         read(item)
-
-
-# ---- Numbers of rows -------------------------------------------------------------------------------------------------
