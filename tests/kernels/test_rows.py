@@ -36,27 +36,44 @@ from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.row_maps import MatrixKind, RowMap, RowTree, Rule, Split
 
 
-@given(cases())
-@settings(max_examples=400, deadline=None)
-def test_integers_and_sums_equal_the_twin(case):
+def gram_blas(chunk, row_map):
+    gram = np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64)
+    reference.rows_gram_blas(chunk, row_map, gram)
+    return gram
+
+
+@given(cases(), st.lists(st.floats(0.0, 1e6), max_size=9), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_whole_calls_equal_the_twin(case, edges, unbounded):
+    """Integers, sums, Gram matrices, also by BLAS in exact chunks, and counts of shells."""
     expected = integers_of(case.chunk, case.row_map, reference)
     same_at_every_level(expected, integers_of, case.chunk, case.row_map)
     same_at_every_level(sum_of(case.chunk, case.row_map, reference), sum_of, case.chunk, case.row_map)
     assert ((expected.astype(np.int64) ** 2).sum(axis=1) <= case.row_map.quant_bound**2).all()
+    gram = gram_of(case.chunk, case.row_map, reference)
+    np.testing.assert_array_equal(gram_blas(case.chunk, case.row_map), gram)
+    same_at_every_level(gram, gram_of, case.chunk, case.row_map)
+    edges_sq = np.sort(np.array([*edges, np.inf] if unbounded else edges, dtype=np.float64))
+    counts = counts_of(case.chunk, case.row_map, edges_sq, reference)
+    assert counts.sum() == np.isfinite(case.chunk).all(axis=1).sum()
+    same_at_every_level(counts, counts_of, case.chunk, case.row_map, edges_sq)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dim", DIMS)
+@pytest.mark.parametrize("dim", [*DIMS, 47, 48, 49, 96, 100, 601])
 def test_every_size_and_kind(dim, kind):
+    """Rows beyond one flush and one super-panel, columns around the panels of every instruction set."""
     rng = np.random.default_rng(dim)
     for dtype in (np.float64, np.float32):
-        row_map = make_map(rng, dim, kind, center=dtype is np.float64)
+        row_map = make_map(rng, dim, kind, quant_bound=2896, center=dtype is np.float64)
         with np.errstate(over="ignore"):
-            x = make_rows(rng, 203, dim, [np.nan, np.inf]).astype(dtype)
-        expected = integers_of(x, row_map, reference)
+            x = make_rows(rng, 1303 if dim < 300 else 90, dim, [np.nan, np.inf]).astype(dtype)
+        expected = integers_of(x, row_map, reference).astype(np.int64)
         assert expected.any()
         same_at_every_level(expected, integers_of, x, row_map)
-        same_at_every_level(expected.sum(axis=0, dtype=np.int64), sum_of, x, row_map)
+        same_at_every_level(expected.sum(axis=0), sum_of, x, row_map)
+        same_at_every_level(np.tril(expected.T @ expected), gram_of, x, row_map)
+        same_at_every_level(0, gram_of, x[:0], row_map)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -82,27 +99,29 @@ def test_rows_of_identity_maps(dim, dtype):
 def test_splits_and_threads_change_nothing(dim, kind):
     rng = np.random.default_rng(7)
     row_map = make_map(rng, dim, kind)
-    x = make_rows(rng, 1000, dim, [np.nan, -np.inf, 1e200])
-    whole, integers = sum_of(x, row_map), integers_of(x, row_map)
-    for size in (1, 3, 7, 64, 999):
-        pieces = [x[i : i + size] for i in range(0, 1000, size)][:: 1 if size > 3 else 5]
-        kept = np.concatenate(
-            [np.arange(i, min(i + size, 1000)) for i in range(0, 1000, size)][:: 1 if size > 3 else 5]
-        )
+    x = make_rows(rng, 700, dim, [np.nan, -np.inf, 1e200])
+    integers = integers_of(x, row_map).astype(np.int64)
+    for size in (1, 3, 7, 64, 255, 256, 257, 699):
+        pieces = [x[i : i + size] for i in range(0, 700, size)][:: 1 if size > 3 else 5]
+        kept = np.concatenate([np.arange(i, min(i + size, 700)) for i in range(0, 700, size)][:: 1 if size > 3 else 5])
         with ThreadPoolExecutor(4) as pool:
-            sums = list(pool.map(lambda piece: sum_of(piece, row_map), pieces))
-            parts = list(pool.map(lambda piece: integers_of(piece, row_map), pieces))
+            sums, grams, parts = (
+                list(pool.map(f, pieces, [row_map] * len(pieces))) for f in (sum_of, gram_of, integers_of)
+            )
         np.testing.assert_array_equal(np.concatenate(parts), integers[kept])
-        np.testing.assert_array_equal(np.sum(sums, axis=0), integers[kept].sum(axis=0, dtype=np.int64))
-    np.testing.assert_array_equal(whole, integers.sum(axis=0, dtype=np.int64))
-    np.testing.assert_array_equal(sum_of(x[rng.permutation(1000)], row_map), whole)
+        np.testing.assert_array_equal(np.sum(sums, axis=0), integers[kept].sum(axis=0))
+        np.testing.assert_array_equal(np.sum(grams, axis=0), np.tril(integers[kept].T @ integers[kept]))
+    order = rng.permutation(700)
+    np.testing.assert_array_equal(sum_of(x[order], row_map), sum_of(x, row_map))
+    np.testing.assert_array_equal(gram_of(x[order], row_map), gram_of(x, row_map))
 
 
 def test_sums_are_added_to_and_wrap_around():
     row_map = RowMap(dim=1, out_dim=1, quant_bound=100, inv_step=1.0, limit=99.0)
-    sums = np.array([2**63 - 2], dtype=np.int64)
+    sums, gram = np.array([2**63 - 2], dtype=np.int64), np.array([[2**63 - 1]], dtype=np.int64)
     kernels.rows_sum(np.array([[3.0], [-1.0]]), row_map, sums)
-    assert sums[0] == -(2**63)
+    kernels.rows_gram(np.array([[3.0]]), row_map, gram)
+    assert (sums[0], gram[0, 0]) == (-(2**63), -(2**63) + 8)
 
 
 @st.composite
