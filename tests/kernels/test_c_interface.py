@@ -59,16 +59,11 @@ def test_only_the_header_of_the_two_compilers_shuffles():
     assert foreign_shuffles("a = __builtin_shuffle(a, b, (VI){0, 2});") == 1
 
 
-def test_a_stale_extension_is_told_at_its_import(monkeypatch):
+def test_a_stale_extension_is_told_at_its_import_and_on_the_command_line(monkeypatch):
     assert _compiled.declared() == _cext.lib.FPP_DECLARATION
     _compiled.check_compiled()
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
     raises(ImportError, "older than its Python part: run `python setup", _compiled.check_compiled)
-
-
-def test_the_command_line_says_so_too(monkeypatch):
-    monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
-
     monkeypatch.setattr(tools.info, "callback", lambda json_path: _compiled.check_compiled())
     result = CliRunner().invoke(main, ["info"])
     assert "older than its Python part" in result.output

@@ -154,17 +154,6 @@ def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
                 assert np.array_equal(boxed(kernels, wide[:40, :dim], box, row_map, edges), parts)
 
 
-def test_boxed_rows_refuse_what_does_not_fit():
-    rows, box = np.ones((3, 2)), an_ordinary_box(np.random.default_rng(0), 2)
-    row_map = RowMap(dim=3, out_dim=3, quant_bound=8, inv_step=1.0, limit=1.0)
-    raises(KernelError, None, kernels.boxed_sum, rows, box, row_map, np.zeros(3, dtype=np.int64))
-    raises(KernelError, None, kernels.boxed_shell_counts, rows, box, row_map, np.ones(1), np.zeros(2, dtype=np.int64))
-    two = RowMap(dim=2, out_dim=2, quant_bound=8, inv_step=1.0, limit=1.0)
-    falling = np.array([2.0, 1.0])
-    raises(KernelError, None, kernels.boxed_shell_counts, rows, box, two, falling, np.zeros(3, dtype=np.int64))
-    raises(KernelError, "shape", kernels.boxed_sum, rows, box, two, np.zeros(3, dtype=np.int64))
-
-
 @pytest.mark.parametrize("log2_parts", [0, 1, 2])
 def test_numbers_on_and_beside_edges_of_cells(isa, log2_parts):
     """About a center that is exact, in each lane of a vector: an edge belongs to the cell below it, on either side."""
@@ -214,11 +203,6 @@ def test_cells_worked_by_hand(value, log2_parts, cell):
     assert np.flatnonzero(found[0]).tolist() == [cell]
 
 
-def test_a_distance_that_overflows_is_in_the_last_cell():
-    found = counted(kernels, np.array([[1.7e308], [-1.7e308]]), np.array([-1.7e308]), 0)
-    assert np.flatnonzero(found[0]).tolist() == [SIDE[0] - 1, 2 * SIDE[0]]
-
-
 def moved(rows, other, center, log2_parts, neutral):
     change = counted(kernels, rows, center, log2_parts, neutral) - counted(kernels, other, center, log2_parts, neutral)
     return np.abs(change).sum(axis=1), (change**2).sum(axis=1)
@@ -258,6 +242,12 @@ def test_what_is_no_kernel_argument_is_refused():
     for width in (np.zeros(2), np.ones(3), np.array([1.0, np.nan])):
         raises(InputError, None, ColumnBox, **box, width=width)
     raises(InputError, "lower <= upper", ColumnBox, **{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
+    fine, counts = ColumnBox(**box, width=np.ones(2)), np.zeros(3, dtype=np.int64)
+    two, three = (RowMap(dim=dim, out_dim=dim, quant_bound=8, inv_step=1.0, limit=1.0) for dim in (2, 3))
+    raises(KernelError, None, kernels.boxed_sum, rows, fine, three, counts)
+    raises(KernelError, "shape", kernels.boxed_sum, rows, fine, two, counts)
+    raises(KernelError, None, kernels.boxed_shell_counts, rows, fine, three, np.ones(1), counts[:2])
+    raises(KernelError, None, kernels.boxed_shell_counts, rows, fine, two, np.array([2.0, 1.0]), counts)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -412,14 +402,6 @@ def test_counts_do_not_depend_on_the_cut(rule):
     same(bins.collect([second, first], 1), expected)
 
 
-def test_strided_columns():
-    rows = np.random.default_rng(1).normal(size=(3000, 7))
-    for array in (rows, rows.astype(np.float32), np.asfortranarray(rows), rows[::2], rows[:, ::-1]):
-        for column in (0, 6):
-            rule = BinRule(0.3)
-            counts_equal_twin(array[:, column], rule)
-
-
 @given(st.integers(1, 4), st.integers(0, 3000), st.integers(1, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
 def test_tuples_equal_twin(words, n, spread, seed):
@@ -428,18 +410,13 @@ def test_tuples_equal_twin(words, n, spread, seed):
     same(bins.bins_count_tuples(keys), bins_twin.bins_count_tuples(keys))
 
 
-def test_a_long_table_of_single_rows():
+def test_a_long_table_and_more_rows_than_a_counter_holds(monkeypatch):
     x = np.random.default_rng(0).uniform(0, 2**40, 300_000)
-    found = bins.bins_count(x, BinRule(1.0))
-    same(found, bins_twin.bins_count(x, BinRule(1.0)))
-    assert len(found[0]) > 290_000
-
-
-def test_more_rows_than_a_counter_holds(monkeypatch):
+    counts_equal_twin(x, BinRule(1.0))
+    assert len(bins.bins_count(x, BinRule(1.0))[0]) > 290_000
     monkeypatch.setattr(bins, "_FLUSH_ROWS", 1000)
-    x = np.random.default_rng(0).normal(size=10_000)
     for rule in (BinRule(1.0), BinRule()):
-        counts_equal_twin(x, rule)
+        counts_equal_twin(np.random.default_rng(0).normal(size=10_000), rule)
 
 
 def test_wrong_forms_are_refused():
@@ -470,7 +447,8 @@ def test_control_ceil_and_log2_differ():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_layouts_around_whole_blocks(n, rule, dtype):
     rows = np.random.default_rng(n).standard_cauchy((n, 3)).astype(dtype)
-    for column in (rows[:, 1], rows[::-1, 1], rows[:, 1].copy()[::-1], np.broadcast_to(rows[:1, 0], (n,))):
+    apart, reverse = np.asfortranarray(rows)[:, 2], rows[:, 1].copy()[::-1]
+    for column in (rows[:, 1], rows[::2, 0], rows[::-1, 1], apart, reverse, np.broadcast_to(rows[:1, 0], (n,))):
         counts_equal_twin(column, rule)
 
 

@@ -40,14 +40,21 @@ def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):
     )
 
 
+def grown(rng, row_tree, **options):
+    """The same tree with one leaf more split, and its leaves as targets."""
+    splits = list(row_tree.splits)
+    node = rng.choice([index for index, split in enumerate(splits) if split is None])
+    splits[node] = make_split(rng, row_tree.dim, len(splits), **options)
+    splits += [None] * splits[node].n_children
+    return RowTree(row_tree.dim, splits, [index for index, split in enumerate(splits) if split is None])
+
+
 def make_tree(rng, dim, n_splits, **options):
     """A random tree whose leaves are the targets."""
-    splits = [None]
+    row_tree = RowTree(dim, [None], [0])
     for _ in range(n_splits):
-        node = rng.choice([index for index, split in enumerate(splits) if split is None])
-        splits[node] = make_split(rng, dim, len(splits), **options)
-        splits += [None] * splits[node].n_children
-    return RowTree(dim, splits, [index for index, split in enumerate(splits) if split is None])
+        row_tree = grown(rng, row_tree, **options)
+    return row_tree
 
 
 def labels_of(chunk, row_tree, module=kernels):
@@ -75,11 +82,18 @@ def cases(draw):
     return lay_out(x, draw(st.sampled_from(LAYOUTS))), row_tree
 
 
-@given(cases())
-@settings(max_examples=400, deadline=None)
-def test_labels_equal_twin(case):
+@given(cases(), st.integers(1, 9), st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_labels_and_groups_equal_twin(case, n_groups, seed):
     chunk, row_tree = case
     np.testing.assert_array_equal(agree(chunk, row_tree) == -1, ~np.isfinite(chunk).all(axis=1))
+    labels = np.random.default_rng(seed).integers(-2, n_groups + 2, len(chunk)).astype(np.int32)
+    results = []
+    for module in (kernels, reference):
+        out, begins = np.zeros(chunk.shape, dtype=chunk.dtype), np.full(n_groups + 1, 77, dtype=np.int64)
+        module.rows_group(chunk, labels, n_groups, out, begins)
+        results.append((out.tobytes(), begins.tolist()))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -186,19 +200,6 @@ def test_targets_may_be_inner_nodes():
         np.testing.assert_array_equal(Members(RowTree(5, row_tree.splits, [node]))(x), x[inside])
 
 
-@given(cases(), st.integers(1, 9), st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
-def test_groups_equal_twin(case, n_groups, seed):
-    chunk = case[0]
-    labels = np.random.default_rng(seed).integers(-2, n_groups + 2, len(chunk)).astype(np.int32)
-    results = []
-    for module in (kernels, reference):
-        out, begins = np.zeros(chunk.shape, dtype=chunk.dtype), np.full(n_groups + 1, 77, dtype=np.int64)
-        module.rows_group(chunk, labels, n_groups, out, begins)
-        results.append((out.tobytes(), begins.tolist()))
-    assert results[0] == results[1]
-
-
 def test_grouped_rows_are_a_partition():
     rng = np.random.default_rng(5)
     row_tree, x = make_tree(rng, 4, 5), make_rows(rng, 1000, 4, [np.nan, np.inf])
@@ -274,15 +275,6 @@ def test_lineage_names_what_decides():
     assert both != swapped
 
 
-def grown(rng, row_tree):
-    """The same tree with one leaf more split, and its leaves as targets."""
-    splits = list(row_tree.splits)
-    node = rng.choice([index for index, split in enumerate(splits) if split is None])
-    splits[node] = make_split(rng, row_tree.dim, len(splits))
-    splits += [None] * splits[node].n_children
-    return RowTree(row_tree.dim, splits, [index for index, split in enumerate(splits) if split is None])
-
-
 def same_groups(chunk, watched, fresh):
     found, begins = grouped_rows(chunk, watched)
     found = found.copy()
@@ -301,7 +293,7 @@ def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
     monkeypatch.setattr(
         kernels, "tree_assign", lambda chunk, row_tree, into: (routed.append(row_tree), plain(chunk, row_tree, into))[1]
     )
-    tree = grown(rng, RowTree(5, [None], [0]))
+    tree = make_tree(rng, 5, 1)
     for turn in range(12):
         later = grown(rng, tree)
         if (
@@ -392,7 +384,7 @@ def test_blocks_and_layouts(layout):
         x[::501] = np.inf
         base = lay_out(x, layout)
         kept = KeptNodes.of(base, None)
-        tree = grown(rng, grown(rng, grown(rng, RowTree(dim, [None], [0]))))
+        tree = make_tree(rng, dim, 3)
         kept.watch(tree)
         row_maps = some_maps(rng, dim, tree.n_labels)
         fresh = RowTree(dim, tree.splits, tree.targets)
@@ -405,14 +397,14 @@ def test_blocks_and_layouts(layout):
 def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
     row_tree, row_maps = RowTree(2, [None], [0]), [make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
-    found = answers([x], row_tree, row_maps, kernels)
-    assert found == answers([x], row_tree, row_maps, reference)
+    found, expected = (answers([x], row_tree, row_maps, module) for module in (kernels, reference))
+    assert found == expected
     assert found[0] == [2]
 
 
 def test_refusals():
     rng = np.random.default_rng(1)
-    base, tree = rng.standard_normal((20_000, 3)), grown(rng, RowTree(3, [None], [0]))
+    base, tree = rng.standard_normal((20_000, 3)), make_tree(rng, 3, 1)
     wrong, right = make_map(rng, 4, MatrixKind.DIAGONAL), make_map(rng, 3, MatrixKind.DIAGONAL)
     n = tree.n_labels
     more = [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1)
