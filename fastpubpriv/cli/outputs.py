@@ -37,7 +37,7 @@ from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, wor
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
-from fastpubpriv.results.by_key import CountResult
+from fastpubpriv.results.by_key import CountResult, GroupMeans
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.ranks import QuantileResult
@@ -311,7 +311,7 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
         more["correlation"] = result.correlation.tolist()
     if isinstance(result, MeanResult):
         more["standard_error"] = result.standard_error.tolist()
-    if isinstance(result, MeanResult | QuantileResult | CountResult):
+    if isinstance(result, MeanResult | GroupMeans | QuantileResult | CountResult):
         lower, upper = result.confidence_interval(level)
         more["confidence_interval"] = {"level": level, "lower": plain(lower), "upper": plain(upper)}
     return {**result.to_dict(), **more, "warnings": warned}

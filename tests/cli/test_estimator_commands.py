@@ -204,6 +204,8 @@ def test_means_of_groups(outputs):
     result = result_in(read(), GroupMeans)
     assert result.groups == ("B6", "UA", "(other)")
     assert result.mean[:, 0] == pytest.approx([20.0] * 3, rel=0.3)
+    lower, upper = (ends.tolist() for ends in result.confidence_interval(0.95))
+    assert read()["confidence_interval"] == {"level": 0.95, "lower": lower, "upper": upper}
     listed = call("mean", *given, "--groups", "UA,EV").stdout
     assert "EV" in listed
 
