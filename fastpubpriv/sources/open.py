@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.arrays import ArrayRows, ChunkRows, plain_list
+from fastpubpriv.sources.arrays import ArrayRows, plain_list
 from fastpubpriv.sources.base import OPENERS, PathLike, Rows, Table, source_of
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
-from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, is_directory, lazy_rows, stream_rows
+from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_rows, lazy_rows, stream_rows
 from fastpubpriv.sources.tables import (
     Coded,
     ColumnRows,
@@ -65,7 +65,7 @@ OPENERS.update(
     frame=_frame,
     csv=csv_rows,
     dask=DaskRows.from_collection,
-    chunks=ChunkRows,
+    chunks=factory_rows,
     slice=slice_rows,
 )
 
@@ -148,7 +148,7 @@ def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
 
 def form_of_path(path: PathLike) -> str:
     """The suffix of a file, or that of the files in a directory."""
-    return ".parquet" if is_directory(path) else _suffix(path)
+    return ".parquet" if os.path.isdir(path_name(path)) else _suffix(path)
 
 
 def _suffix(path: PathLike) -> str:

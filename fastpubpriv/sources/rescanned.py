@@ -7,18 +7,21 @@ What is not known to be such a step is refused. Plans are looked at as they were
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import GeneratorType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.sources.arrays import as_chunk, plain_matrix
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import RestartedRows, batch_rows, checked_schema, choose, float_dtype, polars_frame_rows
 from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
-from fastpubpriv.validation import path_name
+from fastpubpriv.validation import integer, path_name
 
 _UNSEEN = "one that cannot be looked into"
 
@@ -209,7 +212,7 @@ def _sources(step: Any) -> Iterator[str]:
             waiting += step.dependencies()
 
 
-# Rows that are read afresh in each pass: Arrow datasets, directories of Parquet files, Arrow streams, lazy frames.
+# Rows that are read afresh in each pass: Arrow datasets, directories of Parquet files, Arrow streams, lazy frames, functions.
 
 _READ_AHEAD = 2  # batches that Arrow decodes in threads of its own while the ones before them are used
 
@@ -347,6 +350,35 @@ def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     return RestartedRows(n, "frame", labels, lambda begin, chunk_rows: (0, iterate_foreign(chunks(chunk_rows))))
 
 
-def is_directory(path: object) -> bool:
-    """True for the path of a directory."""
-    return isinstance(path, str | os.PathLike) and os.path.isdir(path_name(path))
+def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
+    """Rows of the arrays that a function yields."""
+    if not callable(factory):
+        raise InputError(
+            f"factory must be a function that returns a fresh iterable of arrays, got {type(factory).__name__}: "
+            "pass lambda: iterable if it can be iterated again and again"
+        )
+    n, dim = integer("n", n, minimum=1), integer("dim", dim, minimum=1)
+
+    def pieces() -> Iterator[Chunk]:
+        items = call_foreign(lambda: iter(factory()))
+        try:
+            for piece in map(plain_matrix, iterate_foreign(items)):
+                if piece.shape[1] != dim:
+                    raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {dim} was declared")
+                yield piece
+        finally:
+            # A generator that is not closed here is closed by the interpreter, which prints what it raises then.
+            if isinstance(items, GeneratorType):
+                with contextlib.suppress(InputError):
+                    call_foreign(items.close)
+
+    def chunks(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
+        for piece in pieces():
+            native = piece.dtype.isnative and piece.dtype.char in "fd"
+            for start in range(skipped, len(piece), chunk_rows):
+                # Always a copy: generators like to reuse their buffer, and another thread may still be reading this one.
+                yield as_chunk(piece[start : start + chunk_rows], piece.dtype if native else np.dtype(np.float64))
+            skipped = max(skipped - len(piece), 0)
+
+    hint = "n is public and must be declared exactly, and the factory must start afresh for each pass"
+    return RestartedRows(n, "chunks", None, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows)), hint, dim)

@@ -310,7 +310,10 @@ Open = Callable[[int, int], tuple[int, Iterator[Chunk]]]
 
 
 class RestartedRows(Rows):
-    """Rows from `open_at`, which starts a pass; `hint` says what may be wrong where a pass gives another number of rows."""
+    """Rows from `open_at`, which starts a pass; `hint` says what may be wrong where a pass gives another number of rows.
+
+    Without `labels`, `dim` is the number of columns.
+    """
 
     __slots__ = ("_hint", "_open")
 
@@ -318,11 +321,13 @@ class RestartedRows(Rows):
         self,
         n: int,
         kind: str,
-        labels: Sequence[Any],
+        labels: Sequence[Any] | None,
         open_at: Open,
         hint: str = "the source must give the same rows in each pass",
+        dim: int = 0,
     ) -> None:
-        super().__init__(n, len(labels), kind, tuple(name_of(label) for label in labels))
+        names = None if labels is None else tuple(map(name_of, labels))
+        super().__init__(n, dim if names is None else len(names), kind, names)
         self._open, self._hint = open_at, hint
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
