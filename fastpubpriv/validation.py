@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -33,10 +33,7 @@ def finite(name: str, value: object) -> float:
 
 def positive(name: str, value: object) -> float:
     """A finite number above zero, as a float; else InputError. Types as in `finite`."""
-    number = _real(name, value, "a finite number above 0")
-    if not number > 0.0:
-        raise InputError(f"{name} must be above 0, got {_shown(value)}")
-    return number
+    return _within(name, value, "a finite number above 0", "be above 0", lambda number: number > 0.0)
 
 
 def clip_norm(value: object) -> float:
@@ -51,18 +48,13 @@ def clip_norm(value: object) -> float:
 
 def nonnegative(name: str, value: object) -> float:
     """A finite number of zero or more, as a float; else InputError. Types as in `finite`."""
-    number = _real(name, value, "a finite number of at least 0")
-    if not number >= 0.0:
-        raise InputError(f"{name} must be at least 0, got {_shown(value)}")
-    return number
+    return _within(name, value, "a finite number of at least 0", "be at least 0", lambda number: number >= 0.0)
 
 
 def probability(name: str, value: object) -> float:
     """A number strictly between 0 and 1, as a float; else InputError. Types as in `finite`."""
-    number = _real(name, value, "a number strictly between 0 and 1")
-    if not 0.0 < number < 1.0:
-        raise InputError(f"{name} must lie strictly between 0 and 1, got {_shown(value)}")
-    return number
+    ends = "strictly between 0 and 1"
+    return _within(name, value, f"a number {ends}", f"lie {ends}", lambda number: 0.0 < number < 1.0)
 
 
 def confidence_level(value: object, name: str = "level") -> float:
@@ -75,10 +67,8 @@ def confidence_level(value: object, name: str = "level") -> float:
 def fraction(name: str, value: object, *, include_one: bool = False) -> float:
     """A number from 0 up to 1, as a float; 1 itself only with `include_one`. Else InputError. Types as in `finite`."""
     interval = "[0, 1]" if include_one else "[0, 1)"
-    number = _real(name, value, f"a number in {interval}")
-    if not (0.0 <= number < 1.0 or (include_one and number == 1.0)):
-        raise InputError(f"{name} must lie in {interval}, got {_shown(value)}")
-    return number
+    inside = lambda number: 0.0 <= number < 1.0 or (include_one and number == 1.0)  # noqa: E731
+    return _within(name, value, f"a number in {interval}", f"lie in {interval}", inside)
 
 
 def integer(name: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
@@ -208,6 +198,14 @@ def _real(name: str, value: object, wanted: str) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise InputError(f"{name} must be {wanted}, got {_shown(value)}")
+    return number
+
+
+def _within(name: str, value: object, wanted: str, rule: str, holds: Callable[[float], bool]) -> float:
+    """A finite number for which the rule holds; NaN is none."""
+    number = _real(name, value, wanted)
+    if not holds(number):
+        raise InputError(f"{name} must {rule}, got {_shown(value)}")
     return number
 
 

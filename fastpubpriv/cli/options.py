@@ -281,11 +281,6 @@ class Parameter:
     text: str
     default: Any = ...
 
-    @property
-    def bare_form(self) -> str:
-        """The form without what it says of a default."""
-        return _ENDING.split(self.form)[0]
-
 
 # As in docstrings of the library; or with a short text behind two colons, or as names of COMMON in braces.
 _DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))|^\{(.*)\}$", re.MULTILINE)
@@ -346,7 +341,7 @@ def help_of(text: str, options: dict[str, Any]) -> str:
 
 def type_of(parameter: Parameter) -> Any:
     """What an option accepts, by the documented form of its parameter."""
-    form = TYPES.get(parameter.name, parameter.bare_form)
+    form = TYPES.get(parameter.name, _ENDING.split(parameter.form)[0])  # without what it says of a default
     if form in FORMS:
         return FORMS[form]
     if re.fullmatch(r'("[\w-]+"(, | or |$))+', form):

@@ -19,12 +19,6 @@ _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
 PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
 
 
-def exp_upper(value: Fraction) -> Fraction:
-    """A rational number that is at least e^value, for 0 <= value <= 1100, within a factor 1 + 2^-40."""
-    # Squared once because e^1024 overflows a double; 2^-42 is far above the error of any libm.
-    return Fraction(math.exp(float_up(value) / 2) * (1 + 2.0**-42)) ** 2
-
-
 def total_variation(draws: int) -> Fraction:
     """Upper bound on the total variation distance between `draws` draws of noise and their ideal laws."""
     return whole(draws, "draws", at_least=0) * DRAW_ERROR
@@ -43,8 +37,9 @@ def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
 
 @lru_cache(maxsize=256)  # each call asks for that of its budget several times
 def _one_and_exp(epsilon: Fraction) -> Fraction:
-    """1 + e^epsilon, rounded up."""
-    return 1 + exp_upper(epsilon)
+    """1 + e^epsilon, rounded up, for 0 <= epsilon <= 1100, within a factor 1 + 2^-40."""
+    # Squared once because e^1024 overflows a double; 2^-42 is far above the error of any libm.
+    return 1 + Fraction(math.exp(float_up(epsilon) / 2) * (1 + 2.0**-42)) ** 2
 
 
 # From a budget to what a run may spend on ideal noise: less what the samplers' error takes, rounded towards more privacy.

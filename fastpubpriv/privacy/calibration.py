@@ -24,7 +24,7 @@ double charge is what `TreeScope` checks against: entering or leaving costs at m
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -369,11 +369,5 @@ def _least_threshold(law: Law, m: int, step: int, scale: int, epsilon: Fraction,
     def keeps(threshold: int) -> bool:
         return Fraction(stable_delta(law, m, step, threshold, scale, epsilon)) <= delta
 
-    low = step
-    high: int = step + cut * 2**scale
-    if not keeps(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high
+    highest = step + cut * 2**scale
+    return step + 1 + bisect_left(range(step + 1, highest), True, key=keeps) if keeps(highest) else None

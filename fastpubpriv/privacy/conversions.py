@@ -89,11 +89,9 @@ def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tup
         low, high = (middle, high) if is_below(middle) else (low, middle)
 
 
-# ---- Gaussian differential privacy
-# ------------------------------------------------------------------------------------- delta(epsilon) = Phi(-x) -
-# e^epsilon Phi(-x - mu) with x = epsilon/mu - mu/2. As phi(x) = e^epsilon phi(x + mu), this is phi(x) (M(x) - M(x +
-# mu)) with the Mills ratio M, which needs no e^epsilon. M' = t M - 1, so the difference is also the integral of 1 - t
-# M(t) over [x, x + mu]: no cancellation when mu is small against x.
+# ---- Gaussian differential privacy: delta(epsilon) = Phi(-x) - e^epsilon Phi(-x - mu) with x = epsilon/mu - mu/2.
+# As phi(x) = e^epsilon phi(x + mu), this is phi(x) (M(x) - M(x + mu)) with the Mills ratio M, which needs no e^epsilon.
+# M' = t M - 1, so the difference is also the integral of 1 - t M(t) over [x, x + mu]: no cancellation when mu is small.
 
 
 def _one_minus_t_mills(t: np.ndarray) -> np.ndarray:
@@ -183,10 +181,9 @@ def gdp_rho(epsilon: Number, delta: Number) -> float:
     return math.nextafter(mu * mu / 2, 0.0)
 
 
-# ---- zCDP to approximate DP (Canonne, Kamath, Steinke 2020)
-# ------------------------------------------------------------ With s = alpha - 1: log delta = s ((1+s) rho - epsilon)
-# - s log1p(1/s) - log1p(s). Every s > 0 gives a valid bound, so the search for the best s need not be safe; only the
-# evaluation is.
+# ---- zCDP to approximate DP (Canonne, Kamath, Steinke 2020). With s = alpha - 1:
+# log delta = s ((1+s) rho - epsilon) - s log1p(1/s) - log1p(s). Every s > 0 gives a valid bound, so the search for the
+# best s need not be safe; only the evaluation is.
 
 
 def zcdp_delta(epsilon: Number, rho: Number) -> float:
@@ -278,7 +275,6 @@ def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
 
 
 # ---- Pure DP and groups
-# ------------------------------------------------------------------------------------------------
 
 
 def pure_to_zcdp_exact(epsilon: Number) -> Fraction:

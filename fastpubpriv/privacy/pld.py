@@ -398,21 +398,9 @@ def summed(step: StepProfile, steps: int, outside: float, t: float, width: float
         tilted = np.exp(np.log(law.masses) + (t * law.losses - center))
     sums = power(np.rint(law.losses / width).astype(np.int64), tilted, middle, steps, length)
     sums = np.roll(sums, -((first - steps * middle) % length))
-    return untilted(
-        law, Tilt(steps, t, center, steps * mean, outside, width), (first + np.arange(length)) * width, sums, tilted
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Tilt:
-    """How a law was tilted before its FFT: by e^(t loss) / e^growth; `mean` is that of the tilted sum."""
-
-    steps: int
-    t: float
-    growth: float
-    mean: float
-    outside: float
-    width: float
+    losses = (first + np.arange(length)) * width
+    tilt = {"t": t, "growth": center, "mean": steps * mean}
+    return untilted(law, losses, sums, tilted, steps=steps, outside=outside, width=width, **tilt)
 
 
 def power(places: FloatArray, masses: FloatArray, center: int, steps: int, length: int) -> FloatArray:
@@ -428,31 +416,36 @@ def power(places: FloatArray, masses: FloatArray, center: int, steps: int, lengt
     return result
 
 
-def untilted(law: LossLaw, tilt: Tilt, losses: FloatArray, sums: FloatArray, tilted: FloatArray) -> Curve:
-    """The curve from the tilted law of the sum, with bounds on everything that was rounded or left out."""
-    steps, t, width = tilt.steps, tilt.t, tilt.width
+def untilted(
+    law: LossLaw, losses: FloatArray, sums: FloatArray, tilted: FloatArray, *,
+    steps: int, outside: float, width: float, t: float, growth: float, mean: float,
+) -> Curve:  # fmt: skip
+    """The curve from the law of the sum after a tilt by e^(t loss) / e^growth, with bounds on what was rounded or left out.
+
+    `mean` is that of the tilted sum.
+    """
     # Log of what the masses of the sum are multiplied by; only losses where its exponential is a float are kept.
-    scale = steps * tilt.growth - t * losses
-    keep = (scale <= _LOG_RANGE) & (tilt.mean - losses <= _LOG_RANGE)
+    scale = steps * growth - t * losses
+    keep = (scale <= _LOG_RANGE) & (mean - losses <= _LOG_RANGE)
     losses, scale = losses[keep], np.exp(scale[keep])
     masses = np.maximum(sums[keep], 0.0) * scale
     with np.errstate(under="ignore"):
-        discounted = masses * np.exp(tilt.mean - losses)
+        discounted = masses * np.exp(mean - losses)
     after = [np.append(np.cumsum(part[::-1])[::-1][1:], 0.0) for part in (masses, discounted)]
     # ||weights||_2 of the sum over the losses after epsilon, at most the root of 1 / (1 - e^(-2 t width)) or of their number.
     spread = math.sqrt(min(losses.size, 1.0 / -math.expm1(-2 * t * width)))
     transform = 8 * ULP * (math.log2(sums.size) + 1) * steps * math.sqrt(float(np.sum(tilted * tilted))) * spread
     total = max(1.0, float(law.masses.sum()) + law.infinite)
     farthest = float(np.abs(law.losses).max())
-    log_error = ULP * (steps * (32 + 2 * abs(tilt.growth)) + 4 * t * (farthest + abs(tilt.mean)) + losses.size)
+    log_error = ULP * (steps * (32 + 2 * abs(growth)) + 4 * t * (farthest + abs(mean)) + losses.size)
     log_error += ULP * 4 * steps * _mean_exponent(law, tilted, t)
     return Curve(
         first=round(float(losses[0]) / width),
         step=width,
-        reference=tilt.mean,
+        reference=mean,
         mass=after[0],
         discounted=after[1],
-        infinite=steps * law.infinite * total**steps + tilt.outside,
+        infinite=steps * law.infinite * total**steps + outside,
         errors=transform * scale,
         inflation=math.exp(log_error),
         excess=steps * (t + 1) * width * width / 12,

@@ -59,8 +59,8 @@ class Sampling(ABC):
     __slots__ = ()
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
-        """(mu noise_multiplier)^2 where the whole run is exactly mu-GDP; None where it is not."""
-        return None
+        """(mu noise_multiplier)^2 where the whole run is exactly mu-GDP, as where every row is taken; None where it is not."""
+        return FullBatch().squared_mu(steps, relation) if self.rate == 1 else None
 
     @abstractmethod
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
@@ -138,10 +138,6 @@ class Poisson(Sampling):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", checked_rate(self.rate))
 
-    def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
-        """Of the full batch where every row is taken."""
-        return FullBatch().squared_mu(steps, relation) if self.rate == 1 else None
-
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
         """One pair under replace-one; removing and adding a row under add/remove."""
         rate = rate_up(self.rate)
@@ -179,9 +175,9 @@ class WithoutReplacement(Sampling):
         return Fraction(self.batch, self.rows)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
-        """Of the full batch where every row is taken."""
+        """Of the full batch where every row is taken; BudgetError under add/remove."""
         check_fixed_size(relation)
-        return FullBatch().squared_mu(steps, relation) if self.batch == self.rows else None
+        return super(WithoutReplacement, self).squared_mu(steps, relation)
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
         """One pair, an upper bound for all."""
@@ -339,10 +335,9 @@ def noise_multiplier_for(
     start = float(sampling.rate) * (2.0 if relation is not Neighbors.ADD_REMOVE_ONE else 1.0) * math.sqrt(count)
     start = min(max(start / gdp_mu(epsilon, delta), 0.3), float(_MULTIPLIERS[1]) / 4)
     # A coarse grid shows where to look, and how steep the cost is there; its word is not taken for anything else.
-    near = _least_multiplier(
-        lambda z: _rough_epsilon(z, sampling, count, delta, relation), epsilon, Search(start, precision=_NEAR)
-    )
-    return _least_multiplier(lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, near).start
+    rough = lambda z: _rough_epsilon(z, sampling, count, delta, relation)  # noqa: E731
+    near, slope = _least_multiplier(rough, epsilon, start, precision=_NEAR)
+    return _least_multiplier(lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, near, slope)[0]
 
 
 # ---- the parts
@@ -391,23 +386,21 @@ def _rough_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relat
     return max(epsilon - min(15 / 16 * curve.excess, epsilon / 2) for curve, epsilon in found)
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """Where a search for a noise multiplier starts, and d log(epsilon) / d log(multiplier) about there, if it is known."""
+def _least_multiplier(
+    epsilon_at: Callable[[float], float],
+    goal: float,
+    z: float,
+    known: float | None = None,
+    precision: float = _PRECISION,
+) -> tuple[float, float]:
+    """The least multiplier found from `z` on, by secants in the logarithms, else by halves, and d log(epsilon) / d log(z) there.
 
-    start: float
-    slope: float | None = None
-    precision: float = _PRECISION
-
-
-def _least_multiplier(epsilon_at: Callable[[float], float], goal: float, search: Search) -> Search:
-    """The least multiplier found, by secants in the logarithms, else by halves; and the slope there.
-
+    `known` is that slope at `z`, if it is known.
     Its cost is at most the goal, and so close to it that by the slope, or by a neighbor that costs more, no multiplier smaller by
     more than the wanted precision would do.
     """
     low, high = 0.0, math.inf  # logarithms are unknown at both ends
-    z, slope, points = search.start, search.slope or -1.0, []
+    slope, points = known or -1.0, []
     for _ in range(200):
         found = epsilon_at(z)
         if found <= goal:
@@ -416,10 +409,10 @@ def _least_multiplier(epsilon_at: Callable[[float], float], goal: float, search:
             low = max(low, z)
         points.append((math.log(z), math.log(max(found, 1e-12) / goal)))
         slope = _slope(points, slope)
-        close = found <= goal and points[-1][1] >= search.precision * slope and (len(points) > 1 or search.slope)
-        if close or high <= float(_MULTIPLIERS[0]) or (low > 0 and high <= low * (1 + search.precision)):
-            return Search(high, slope)
-        z = _next_multiplier(points, slope, low, high, search.precision)
+        close = found <= goal and points[-1][1] >= precision * slope and (len(points) > 1 or known)
+        if close or high <= float(_MULTIPLIERS[0]) or (low > 0 and high <= low * (1 + precision)):
+            return high, slope
+        z = _next_multiplier(points, slope, low, high, precision)
     raise BudgetError("no noise multiplier between 0.01 and 1e9 was found for this budget")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
@@ -15,6 +17,9 @@ from fastpubpriv.privacy.budgets import whole
 from fastpubpriv.privacy.calibrated_budget import total_variation
 from fastpubpriv.release.spending import choose_spending
 from fastpubpriv.release.transcript import RELATION, Book, Reserve, record_opening
+
+Given = ParamSpec("Given")
+T = TypeVar("T")
 
 
 class TreeScope:
@@ -190,9 +195,12 @@ class Account:
         self._blocks = self._scopes = 0
         self._spending = choose_spending(budget, draws, reserved)
 
-    def _named(self, refusal: BudgetError) -> BudgetError:
-        """The refusal with the name of the call before its text."""
-        return BudgetError(f"{self.name}: {refusal}")
+    def _asked(self, question: Callable[Given, T], *given: Given.args, **named: Given.kwargs) -> T:
+        """question(*given); a refusal gets the name of the call before its text."""
+        try:
+            return question(*given, **named)
+        except BudgetError as error:
+            raise BudgetError(f"{self.name}: {error}") from None
 
     @property
     def name(self) -> str:
@@ -232,10 +240,7 @@ class Account:
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
         """The (epsilon, delta) that releases with a delta of their own may still cost."""
-        try:
-            return self._spending.approx_left
-        except BudgetError as error:
-            raise self._named(error) from None
+        return self._asked(lambda: self._spending.approx_left)
 
     def open(self, *, paid: bool = False) -> None:
         """Debit the ledger by the whole budget, once, before the first release.
@@ -263,18 +268,18 @@ class Account:
             raise BudgetError(
                 f"{self.name}: releases on all rows have been charged, so the rows cannot be split any more"
             )
+        block = copy.copy(self)
+        block.path, block._spending = (*self.path, self._blocks), self._spending.for_block()
         self._blocks += 1
-        return Block(self, self._blocks - 1)
+        block._blocks = block._scopes = 0
+        return block
 
     def charge(self, event: Event) -> None:
         """Add the price of an event; raises, and changes nothing, when the allowance or the declared draws do not cover it."""
         self.book.check(event)
         if self._blocks:
             raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
-        try:
-            self._spending.charge(event)
-        except BudgetError as error:
-            raise self._named(error) from None
+        self._asked(self._spending.charge, event)
         self.book.add(event)
 
     def fresh_key(self) -> bytes:
@@ -296,10 +301,7 @@ class Account:
         if not cost > 0:
             raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
         scope = TreeScope(self.book, self.path, cost, max_depth, self._scopes)
-        try:
-            self._spending.take(cost)
-        except BudgetError as error:
-            raise self._named(error) from None
+        self._asked(self._spending.take, cost)
         self._scopes += 1
         return scope
 
@@ -316,13 +318,3 @@ class Account:
             "total_variation": _total_variation(draws),
             **self._spending.implementation(draws),
         }
-
-
-class Block(Account):
-    """The payer of releases on one block of an account's rows. It shares the account's book and counts its own costs."""
-
-    def __init__(self, parent: Account, index: int) -> None:
-        self.budget, self.book, self.relation = parent.budget, parent.book, parent.relation
-        self.path, self.reserve = (*parent.path, index), None
-        self._ledger, self._spending = parent._ledger, parent._spending.for_block()
-        self._blocks = self._scopes = 0

@@ -35,9 +35,8 @@ class Spending(ABC):
 
     def __init__(self) -> None:
         self._tally = CostTally()
-        self._paid_ahead: dict[
-            Event, int
-        ] = {}  # later steps that a first one has paid for, and that have not been taken
+        # Later steps that a first one has paid for, and that have not been taken.
+        self._paid_ahead: dict[Event, int] = {}
 
     @abstractmethod
     def charge(self, event: Event) -> None:
@@ -124,15 +123,12 @@ class ZcdpSpending(Spending):
 class ApproxSpending(Spending):
     """Either the rhos of Gaussian releases add up, by GDP, or the epsilons and deltas of others, by basic composition."""
 
-    def __init__(self, budget: ApproxDP, draws: int) -> None:
+    def __init__(self, budget: ApproxDP, draws: int, beside: tuple[Fraction, ...] = ()) -> None:
         super().__init__()
         # The epsilon in use. The samplers' error grows with it; where that would use up delta, a smaller epsilon is taken.
         self._epsilon = laplace_epsilon(budget, draws)
-        self.allowance = self._gaussian_allowance(budget, draws)
+        self.allowance = gaussian_rho_beside(budget, draws, *beside) if beside else gaussian_rho(budget, draws)
         self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
-
-    def _gaussian_allowance(self, budget: ApproxDP, draws: int) -> Fraction:
-        return gaussian_rho(budget, draws)
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
@@ -171,12 +167,8 @@ class ReservedSpending(ApproxSpending):
     """A reserved part pays for Laplace releases and choices; in the rest, the rhos of Gaussian releases add up."""
 
     def __init__(self, budget: ApproxDP, draws: int, reserved: ApproxDP) -> None:
-        self._reserved = reserved
-        super().__init__(budget, draws)
+        super().__init__(budget, draws, reserved.amounts)
         self._left = reserved.epsilon, reserved.delta
-
-    def _gaussian_allowance(self, budget: ApproxDP, draws: int) -> Fraction:
-        return gaussian_rho_beside(budget, draws, self._reserved.epsilon, self._reserved.delta)
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:

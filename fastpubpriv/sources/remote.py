@@ -9,6 +9,7 @@ scheduler writes exceptions into logs: a `Failed` with a text of ours takes the 
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -173,54 +174,56 @@ def first_failure(values: Sequence[Any]) -> Failed | None:
     return next((value for value in values if isinstance(value, Failed)), None)
 
 
-def counted(chunk: Any) -> Any:
+def task(work: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that a worker runs: of several failures among what it gets it returns the first, and it never raises."""
+
+    @functools.wraps(work)  # a worker finds it by its name
+    def done(*given: Any) -> Any:
+        return first_failure(given) or withheld(lambda: work(*given))
+
+    return done
+
+
+@task
+def counted(chunk: Any) -> int:
     """Rows of a chunk: the one thing that is asked when a collection does not know its length."""
-    return chunk if isinstance(chunk, Failed) else withheld(lambda: len(chunk), foreign=True)
+    return call_foreign(lambda: len(chunk))
 
 
-def extracted(form: Form, rows: int, begin: int, end: int, chunk: Any) -> Any:
+@task
+def extracted(form: Form, rows: int, begin: int, end: int, chunk: Any) -> Chunk:
     """Rows begin to end of a chunk of `rows` rows, as an array of their own."""
-    if isinstance(chunk, Failed):
-        return chunk
-    return withheld(lambda: np.array(_opened(form, rows, chunk).block(begin, end), dtype=form.dtype, order="C"))
+    return np.array(_opened(form, rows, chunk).block(begin, end), dtype=form.dtype, order="C")
 
 
-def nothing(sent: Pass, chunk: Any) -> Any:
+@task
+def nothing(sent: Pass, chunk: Any) -> Part:
     """The part of a chunk that had no rows when it was opened."""
-
-    def look() -> Part:
-        if call_foreign(lambda: len(chunk)) != 0:
-            raise InputError(CHANGED)
-        return Part(sent.query.packed(sent.query.zeros()), 0)
-
-    return chunk if isinstance(chunk, Failed) else withheld(look)
+    if call_foreign(lambda: len(chunk)) != 0:
+        raise InputError(CHANGED)
+    return Part(sent.query.packed(sent.query.zeros()), 0)
 
 
-def added(sent: Pass, begin: int, end: int, places: tuple[Place, ...], *chunks: Any) -> Any:
-    """What rows begin to end add, made from chunks of the sources; a `Part`."""
-    return first_failure(chunks) or withheld(lambda: _added(sent, sent.query.zeros(), begin, end, places, chunks))
+@task
+def added(sent: Pass, begin: int, end: int, places: tuple[Place, ...], *chunks: Any) -> Part:
+    """What rows begin to end add, made from chunks of the sources."""
+    return _added(sent, sent.query.zeros(), begin, end, places, chunks)
 
 
-def continued(sent: Pass, begin: int, end: int, places: tuple[Place, ...], before: Any, *chunks: Any) -> Any:
+@task
+def continued(sent: Pass, begin: int, end: int, places: tuple[Place, ...], before: Part, *chunks: Any) -> Part:
     """As `added`, on top of what the rows before these add."""
-
-    def add() -> Part:
-        part = _added(sent, copy.deepcopy(before.accumulators), begin, end, places, chunks)
-        return Part(part.accumulators, before.rows + part.rows)
-
-    return first_failure([before, *chunks]) or withheld(add)
+    part = _added(sent, copy.deepcopy(before.accumulators), begin, end, places, chunks)
+    return Part(part.accumulators, before.rows + part.rows)
 
 
-def merged(sent: Pass, *parts: Any) -> Any:
+@task
+def merged(sent: Pass, *parts: Part) -> Part:
     """Several parts in one."""
-
-    def add() -> Part:
-        total = sent.query.zeros()
-        for part in parts:
-            sent.query.merge(total, part.accumulators)
-        return Part(sent.query.packed(total), sum(part.rows for part in parts))
-
-    return first_failure(parts) or withheld(add)
+    total = sent.query.zeros()
+    for part in parts:
+        sent.query.merge(total, part.accumulators)
+    return Part(sent.query.packed(total), sum(part.rows for part in parts))
 
 
 def _added(

@@ -1,18 +1,13 @@
 """Rows of text files: lines, cells, numbers, and CSV files; the one place where bytes become records, for every reader of text.
 
 A record is a physical line: the bytes between two line feeds, without one carriage return at their end. Whatever a line holds, it
-does not change where other lines begin and end and cannot make reading fail, so a replaced line changes one row and never n. A
-parser gets lines and reads each by itself; a line that it cannot use is a row of missing values and counts for nothing.
+does not change how another is read, begins or ends, and cannot make reading fail: a replaced line changes one row, and never n.
 
-The cells depend on their line alone, and a number on its cell alone. A line has the cells that a reader of its columns expects, or
-it is a row of missing values. A comma separates two cells unless an odd number of quotes stands before it on its line, and a line
-with an odd number of quotes has no cells. A cell is a number if, out of its quotes and without the blanks around it, it is a
-decimal numeral; its value is then the double nearest to it. Any other cell is NaN. In a column of text a cell is the place of its
-text in the public list of the column, or NaN.
-
-Types of a CSV file are never inferred from private cells. Every line is one row, read without regard to other lines, and every cell
-of a chosen column is a number or NaN, so the content of one row cannot change how another is read, raise an error, or be quoted in
-one.
+Types are never inferred from private cells: a cell depends on its line alone, and a number on its cell alone. A comma separates two
+cells unless an odd number of quotes stands before it on its line. A line with an odd number of quotes, or with another number of
+cells than expected, is a row of missing values. A cell is a number if, out of its quotes and without the blanks around it, it is a
+decimal numeral; its value is then the double nearest to it. In a column of text a cell is the place of its text in the public list
+of the column. Any other cell is NaN.
 """
 
 from __future__ import annotations

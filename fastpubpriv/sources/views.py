@@ -119,23 +119,18 @@ def linear_rows(rows: Rows, matrix: FloatArray) -> Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mapped:
-    """`mapped` by one matrix: a value, so that it can be sent to where the rows are."""
+    """A map by one matrix: a value, so that it can be sent to where the rows are."""
 
     matrix: FloatArray
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """See `mapped`."""
-        return mapped(chunk, self.matrix)
-
-
-def mapped(chunk: Chunk, matrix: FloatArray) -> Chunk:
-    """Map the rows of a chunk, (k, len(matrix)) float64, column by column; zero entries of the matrix are skipped."""
-    out: Chunk = np.zeros((len(chunk), len(matrix)))
-    with np.errstate(all="ignore"):
-        for j, row in enumerate(matrix):
-            for i in np.flatnonzero(row):
-                out[:, j] += chunk[:, i].astype(np.float64) * row[i]
-    return out
+        """The rows of a chunk, (k, len(matrix)) float64, column by column; zero entries of the matrix are skipped."""
+        out: Chunk = np.zeros((len(chunk), len(self.matrix)))
+        with np.errstate(all="ignore"):
+            for j, row in enumerate(self.matrix):
+                for i in np.flatnonzero(row):
+                    out[:, j] += chunk[:, i].astype(np.float64) * row[i]
+        return out
 
 
 OfChunk = Callable[[Chunk], Chunk]

@@ -229,8 +229,7 @@ def _forget() -> None:
 
 _pool = _Pool()
 atexit.register(lambda: _pool.end())
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget)
 
 
 # A progress bar for long passes: by default only on a terminal, and only after two seconds.
