@@ -18,7 +18,7 @@ from fastpubpriv.estimators.ladder.full import OUTER, parts_of, tail_of
 from fastpubpriv.estimators.ladder.learn import helping_norms
 from fastpubpriv.estimators.ladder.schedule import count_share
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, unpacked
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, triangle, unpacked
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
@@ -125,7 +125,7 @@ def private_pca(
         source = "bounds" if rough == corner else "public rows"
         ball = None if counted else rough
     source = "released" if counted else source
-    plan = SquarePlan.of(run.account, rows.n, rows.dim, Fraction(1))
+    plan = SquarePlan.of(run.account, rows.n, triangle(rows.dim), Fraction(1))
     if counted:
         plan.check_grids(run.account)
     else:
@@ -167,7 +167,7 @@ def _in_pieces(
     """Both pieces of the second moment, the matrix that is made of them, and its noise."""
     dim = run.rows.dim
     helping, most = helping_norms(affine, public), math.inf if corner is None else corner * corner
-    pieces = plan.measure(run, affine, helping, most=most)
+    pieces = plan.measure(run, affine, helping, names=("norms of rows", "second moment"), most=most)
     added, _ = tail_of(pieces, 0.0)
     return pieces, unpacked(pieces.mean + added * pieces.outer, dim), math.hypot(1.0, added) * pieces.noise_std
 

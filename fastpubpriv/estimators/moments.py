@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
@@ -370,16 +371,11 @@ class RadialPlan:
     pieces: Fraction
 
     @classmethod
-    def of(cls, account: Account, n: int, dim: int, part: Fraction, share: Fraction | None = None) -> RadialPlan:
-        """For a part of the allowance of an account, of which the count gets a share."""
+    def of(cls, account: Account, n: int, dim: int, part: Fraction) -> Self:
+        """For a part of the allowance of an account."""
         given = part * account.allowance
-        counted = given * (count_share(dim) if share is None else share)
+        counted = given * count_share(dim)
         return cls(dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted)
-
-    @property
-    def draws(self) -> int:
-        """Most draws of noise."""
-        return DRAWS + 2 * self.dim
 
     @property
     def noise(self) -> float:
@@ -388,30 +384,45 @@ class RadialPlan:
             return 4.0 * math.sqrt(self.dim) / float(self.pieces)
         return math.sqrt(2.0 / float(self.pieces))
 
-    def _counting(self) -> NormCount:
-        return NormCount.costing(self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=self.noise)
+    def _counting(self, amplified: float = 1.0) -> NormCount:
+        noise, squared = amplified * self.noise, isinstance(self, SquarePlan)
+        return NormCount.costing(
+            self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=squared
+        )
 
     def check_grids(self, account: Account) -> None:
-        """Raise now, before the debit, unless both releases have a grid."""
+        """Raise now, before the debit, unless all releases have a grid."""
         self._counting().check_grid()
         check_sum_grids(account, [self.pieces], 2 * self.dim, self.n)
 
     def measure(
-        self, run: Run, affine: AffineMap, public: FloatArray, *, what: str = "rows", counted: float | None = None
-    ) -> RadialMean:
-        """Release both. `affine` maps the rows of the run to z; `public` norms |z| (m,) help; `counted` rows stand for n."""
-        norms = self._counting().look(run, affine, public, name=f"norms of {what}")
-        radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST)
+        self, run: Run, affine: AffineMap, public: FloatArray, *, names: tuple[str, str] = ("norms of rows", "two pieces of rows"),
+        counted: float | None = None, amplified: float = 1.0, most: float = math.inf,
+    ) -> RadialMean:  # fmt: skip
+        """Release the count and the pieces. `affine` maps the rows of the run to z; `public` norms |z| (m,) help.
+
+        `counted` rows stand for n. Noise counts `amplified` times in the choice of the ball: more than once where some directions
+        have hardly any variance. No norm is above `most`.
+        """
+        norms = self._counting(amplified).look(run, affine, public, name=names[0])
+        radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
+        inner, outer, std = self._pieces(run, affine, radius, names[1])
+        n = float(self.n) if counted is None else counted
+        return RadialMean(
+            inner=np.clip(inner / n, -LARGEST, LARGEST), outer=np.clip(outer / n, -LARGEST, LARGEST), piece_std=std / n,
+            radius=radius, norms=norms, n=n, rows=self.n,
+            kurtosis=1.0 if isinstance(self, SquarePlan) else _kurtosis(public),
+        )  # fmt: skip
+
+    def _pieces(self, run: Run, affine: AffineMap, radius: float, name: str) -> tuple[FloatArray, FloatArray, float]:
+        """The sums of both pieces of the rows and the noise of a coordinate of either."""
         asked = StatisticSum(
             statistic=TwoPieces.of(affine, radius), dim=2 * self.dim, radius=math.sqrt(radius), row_cost=8 * self.dim
         )
-        found = run.release(asked, name=f"two pieces of {what}", cost=self.pieces, clip_radius=radius)
-        unit, n = math.sqrt(radius / 2.0), float(self.n) if counted is None else counted
-        inner, outer = np.split(np.clip(found.value * (unit / n), -LARGEST, LARGEST), 2)
-        return RadialMean(
-            inner=inner, outer=outer, piece_std=found.noise_std * unit / n, radius=radius, norms=norms, n=n,
-            rows=self.n, kurtosis=_kurtosis(public),
-        )  # fmt: skip
+        found = run.release(asked, name=name, cost=self.pieces, clip_radius=radius)
+        unit = math.sqrt(radius / 2.0)
+        inner, outer = np.split(found.value * unit, 2)
+        return inner, outer, found.noise_std * unit
 
 
 def _kurtosis(norms: FloatArray) -> float:
@@ -560,63 +571,38 @@ def unpacked(vector: FloatArray, side: int) -> FloatArray:
     return found
 
 
+def triangle(side: int) -> int:
+    """Coordinates of a packed symmetric matrix (side, side)."""
+    return side * (side + 1) // 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SquarePlan:
-    """What the radial mean of y y^T, y with `side` coordinates, asks and costs, from public numbers."""
-
-    side: int
-    n: int
-    pure: bool
-    count: Fraction
-    pieces: Fraction
-
-    @classmethod
-    def of(cls, account: Account, n: int, side: int, part: Fraction) -> SquarePlan:
-        """For a part of the allowance of an account."""
-        given = part * account.allowance
-        counted = given * count_share(side * (side + 1) // 2)
-        return cls(side=side, n=n, pure=account.pure, count=counted, pieces=given - counted)
+class SquarePlan(RadialPlan):
+    """The same of y y^T, packed into `triangle(side)` coordinates, for rows y with `side` of them: norms are |y|^2."""
 
     @property
-    def dim(self) -> int:
-        """Coordinates of a packed matrix."""
-        return self.side * (self.side + 1) // 2
+    def side(self) -> int:
+        """Coordinates of y."""
+        return (math.isqrt(8 * self.dim + 1) - 1) // 2
 
     @property
     def noise(self) -> float:
         """Noise of one coordinate of the sum of both pieces, for rows with |y|^2 clipped to 1."""
         return math.sqrt(0.5) * Noise(self.pure, self.pieces / 2).gram(self.side)
 
-    def _counting(self, amplified: float = 1.0) -> NormCount:
-        noise = amplified * self.noise
-        return NormCount.costing(self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=True)
-
     def check_grids(self, account: Account) -> None:
         """Raise now, before the debit, unless all releases have a grid."""
         self._counting().check_grid()
         check_gram_grids(account, [self.pieces / 2], self.side, self.n)
 
-    def measure(
-        self, run: Run, affine: AffineMap, public: FloatArray, *, amplified: float = 1.0, most: float = math.inf,
-        names: tuple[str, str] = ("norms of rows", "second moment"),
-    ) -> RadialMean:  # fmt: skip
-        """Release all; `affine` maps the rows of the run to y, and `public` (m,) are |y|^2 of public rows.
-
-        Noise counts `amplified` times in the choice of the ball: more than once where some directions have hardly any variance. No
-        |y|^2 is above `most`.
-        """
-        norms = self._counting(amplified).look(run, affine, public, name=names[0])
-        radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
+    def _pieces(self, run: Run, affine: AffineMap, radius: float, name: str) -> tuple[FloatArray, FloatArray, float]:
+        """The same, from two second moments."""
         ball, cost = math.sqrt(radius / 2.0), self.pieces / 2
         inner = run.release(
-            SecondMoment(affine=affine, radius=ball), name=f"{names[1]}, inside", cost=cost, clip_radius=ball
+            SecondMoment(affine=affine, radius=ball), name=f"{name}, inside", cost=cost, clip_radius=ball
         )
         outside = SecondMoment(
             affine=AffineMap(dim=self.side), radius=ball, statistic=OuterPart.of(affine, radius), row_cost=self.side**2
         )
-        outer = run.release(outside, name=f"{names[1]}, outside", cost=cost, clip_radius=ball)
-        one, other = (packed(np.clip(each.value / self.n, -LARGEST, LARGEST)) for each in (inner, outer))
-        return RadialMean(
-            inner=one, outer=other, piece_std=inner.spectral_std / self.n, radius=radius,
-            norms=norms, n=float(self.n), rows=self.n,
-        )  # fmt: skip
+        outer = run.release(outside, name=f"{name}, outside", cost=cost, clip_radius=ball)
+        return packed(inner.value), packed(outer.value), inner.spectral_std

@@ -260,7 +260,7 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         run.on(each_row(rows, score, dim)),
         AffineMap(dim=dim, matrix=half),
         np.linalg.norm(public(score, start.mean) @ half, axis=1),
-        what="scores",
+        names=("norms of scores", "two pieces of scores"),
         counted=problem.counted,
     )
     # The public rows alone: least squares, or what stands for the maximum likelihood.

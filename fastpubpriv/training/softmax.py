@@ -284,7 +284,7 @@ def learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
             run.on(each_row(rows, score, score.width)),
             AffineMap(dim=score.width, matrix=half),
             np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
-            what=f"scores{again}",
+            names=(f"norms of scores{again}", f"two pieces of scores{again}"),
         )
         if index + 1 < plan.rounds:
             move = found.functional(half).value.reshape(slope.shape)

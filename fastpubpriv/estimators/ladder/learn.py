@@ -47,7 +47,7 @@ from fastpubpriv.estimators.ladder.schedule import (
 )
 from fastpubpriv.estimators.lifted import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan
+from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.leaves import AxisFeatures
@@ -179,7 +179,7 @@ def check_grids(run: Run, view: Outlook, structure: str) -> None:
         part = 1 - view.mean_share - counts.vectors
         check_gram_grids(account, [allowance * part * share for share in EARLY_SHARES], dim + 1, n)
         for share in (LEAST_LAST, Fraction(1)):
-            SquarePlan.of(account, n, dim + 1, part * share).check_grids(account)
+            SquarePlan.of(account, n, triangle(dim + 1), part * share).check_grids(account)
         RadialPlan.of(account, n, dim, view.mean_share).check_grids(account)
     elif structure != "public":
         rest = allowance * (1 - counts.vectors)
@@ -355,7 +355,7 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
         run,
         affine,
         np.sqrt(helping_norms(affine, x_pub)),
-        what="the mean",
+        names=("norms of the mean", "two pieces of the mean"),
         counted=None if share == 1.0 else share * n,
     )
     added, bias_sq = tail_of(average, 1.0)
@@ -387,7 +387,7 @@ def _second_moments(run: Run, rung: FullRung, part: Fraction, public: FloatArray
             clip_radius=radius,
         )
         rung.absorb(released, radius, step.share)
-    plan = SquarePlan.of(run.account, run.rows.n, run.rows.dim + 1, part * rung.left)
+    plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * rung.left)
     pieces = plan.measure(
         run, rung.affine, helping_norms(rung.affine, public), amplified=rung.amplified,
         names=("norms before the last round", "last second moment"),
