@@ -15,6 +15,7 @@ allowance. Under Gaussian noise their sum is as noisy as one second moment clipp
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
@@ -105,6 +106,7 @@ LOG2_PARTS = 1
 LAW_OCTAVES = 6  # beyond the last norm that stands out, which the law of the tail goes on for
 LEAST, MOST = -480, 480  # exponents of the norms that are told apart: their squares are ordinary numbers
 OCTAVES = 10
+NEAR_OCTAVES = 3  # below the octave that holds most rows, in which a quantile of norms is looked for
 _FIRST, _LAST = ((exponent + 1022 << LOG2_PARTS) + (1 << LOG2_PARTS) for exponent in (LEAST, MOST))
 EDGES = edges_of(LOG2_PARTS)[_FIRST : _LAST + 1]
 DRAWS = len(EDGES) + 1
@@ -117,7 +119,7 @@ class Norms:
 
     `status` is that of the norms as of a column of numbers. Beyond the radius rows add up to at most `tail`, as far as the counts
     and the tail that they show can tell; `doubt` is what rows that do not stand out, but may be there, add up to; up to `unseen`
-    rows may lie anywhere. `law` says how norms fall off, None where nothing stands out.
+    rows may lie anywhere. `law` says how norms fall off, and `shells` how many rows have which, None where nothing stands out.
     """
 
     radius: float
@@ -129,6 +131,42 @@ class Norms:
     tail: float = 0.0
     unseen: float = 0.0
     law: TailLaw | None = None
+    shells: Shells | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shells:
+    """Released `counts` (k,) of n rows with norms between ascending `edges` (k + 1,), up to the last shell that stands out."""
+
+    edges: FloatArray
+    counts: FloatArray
+    n: float
+
+    def quantile(self, share: float) -> float | None:
+        """The norm that this share of the rows stays below; None where it is far below that of most rows that can be seen."""
+        fullest = int(np.argmax(np.convolve(self.counts, np.ones(1 << LOG2_PARTS), "valid")))
+        low, wanted = max(fullest - (NEAR_OCTAVES << LOG2_PARTS), 0), (1.0 - share) * self.n
+        outside = np.append(0.0, np.maximum.accumulate(np.cumsum(self.counts[low:][::-1])))
+        if outside[-1] < wanted:
+            return None
+        return float(np.exp2(np.interp(wanted, outside, np.log2(self.edges[low:][::-1]))))
+
+    def beyond(self, radius: float, *, power: int) -> float:
+        """Average over the rows of what their norms to this power exceed that of `radius`."""
+        norms = self._between(np.array([[0.25], [0.75]])) ** power
+        over = np.maximum(norms - radius**power, 0.0).mean(axis=0)
+        # A negative count is noise: it must not make up for rows that are there, or the least radius would look best by chance.
+        return float(np.sum(np.maximum(self.counts, 0.0) * over) / self.n)
+
+    def best_radius(self, error: Callable[[float], float], *, least: float) -> float:
+        """The least radius, or else that up to the end of the rows where a predicted error is least."""
+        norms = self._between(np.array([[0.5], [1.0]]))
+        further: list[float] = norms[norms > least].tolist()
+        return min([least, *further], key=error)
+
+    def _between(self, parts: FloatArray) -> FloatArray:
+        """Norms at these parts (p, 1) of each shell, (p, k)."""
+        return np.asarray(self.edges[:-1] ** (1.0 - parts) * self.edges[1:] ** parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -218,7 +256,15 @@ class NormCount:
 
     @classmethod
     def costing(
-        cls, cost: Fraction, left: Fraction, n: int, dim: int, *, pure: bool, noise: float, squared: bool = False
+        cls,
+        cost: Fraction,
+        left: Fraction,
+        n: int,
+        dim: int,
+        *,
+        pure: bool,
+        noise: float | None = None,
+        squared: bool = False,
     ) -> NormCount:
         """A count of this cost, before something that costs what is `left`."""
         std = math.sqrt(8.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
@@ -269,6 +315,8 @@ class NormCount:
             if scale.anchored else "unresolved",
             doubt=doubtful_sum(column, scale, self.shares), tail=law.most(ball.radius) + law.far(ball.radius),
             unseen=unseen, law=law,
+            shells=Shells(edges=EDGES[: last + 2 - _FIRST], counts=column.above[_FIRST : last + 1], n=n)
+            if scale.anchored else None,
         )  # fmt: skip
 
     def _law(self, counts: FloatArray, last: int) -> TailLaw:

@@ -14,10 +14,10 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of
-from fastpubpriv.estimators.ladder.schedule import Norms, Plan, Step, best_cut, chi_beyond, clip_factor, excess_of
+from fastpubpriv.estimators.ladder.schedule import Plan, Step, chi_beyond, clip_factor, excess_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
-from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, unpacked
+from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, Shells, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.base import frozen
@@ -202,7 +202,7 @@ class FullRung:
         self.left, self.made = Fraction(1), 0
         self._spectrum: FloatArray = base.strength.spectrum()
         self._excess: float | None = None
-        self._norms: Norms | None = None
+        self._norms: Shells | None = None
         self._far = False
         self._contraction: FloatArray = np.eye(plan.dim + 1)
 
@@ -224,9 +224,10 @@ class FullRung:
                 """What noise hides against the trace that is not seen."""
                 return plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2)
 
-            usual = None if self.made else norms.quantile_sq(0.9)
-            least_sq = plan.white_radius_sq if self.made else plan.first_radius_sq
-            return best_cut(norms, error, least=math.sqrt(least_sq if usual is None else min(usual, least_sq)))
+            usual = None if self.made else norms.quantile(0.9)
+            least = math.sqrt(plan.white_radius_sq if self.made else plan.first_radius_sq)
+            least = least if usual is None else min(usual, least)
+            return norms.best_radius(error, least=least)
         return math.sqrt(plan.radius_sq(self.made, share, self.left, far=self._far))
 
     @property
@@ -236,11 +237,11 @@ class FullRung:
         one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
         return max(one / other, 1.0)
 
-    def see(self, norms: Norms) -> None:
+    def see(self, norms: Shells) -> None:
         """Take notice of norms, which say where the next round clips, and whether a ball for white rows would cut off far more."""
-        self._norms, dim, quartile = norms, self.plan.dim, norms.quantile_sq(0.75)
+        self._norms, dim, quartile = norms, self.plan.dim, norms.quantile(0.75)
         if quartile is not None:
-            unit, white = max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim), chi2_quantile(0.9, dim)
+            unit, white = max(quartile**2 - 1.0, 1e-9) / chi2_quantile(0.75, dim), chi2_quantile(0.9, dim)
             beyond = norms.beyond(math.sqrt(1.0 + unit * white), power=2) / unit
             self._far = (beyond - chi_beyond(dim, white)) / dim > FAR_EXCESS
 

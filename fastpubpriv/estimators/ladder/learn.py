@@ -35,19 +35,15 @@ from fastpubpriv.estimators.ladder.schedule import (
     MOST_ROUNDS,
     VECTOR_RADII,
     CountShares,
-    Norms,
     Outlook,
     axis_variances,
-    count_draws,
     full_plan,
     mean_clip,
-    mean_cut,
     outlook,
-    scale_edges,
 )
 from fastpubpriv.estimators.lifted import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import DRAWS, RadialPlan, SquarePlan, triangle
+from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialPlan, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.leaves import AxisFeatures
@@ -55,15 +51,14 @@ from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Released,
     SecondMoment,
-    ShellCounts,
     StatisticSum,
     VectorSum,
     check_gram_grids,
     check_sum_grids,
 )
 from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
@@ -72,55 +67,56 @@ from fastpubpriv.session import Noise, Run, allowance_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """The base after the counts, the norms of the rows in its coordinates (None without a count), and how it was stretched.
+    """The base after the counts, how it was stretched, and the norms of the rows in its coordinates, None where none are shown.
 
     `refuted`: the stretch is more than chance explains. `middle_sq` is the released median of the squared norms.
     """
 
     base: PublicBase
-    norms: Norms | None = None
+    norms: Shells | None = None
     stretch: float = 1.0
     refuted: bool = False
     middle_sq: float | None = None
 
 
-def count_norms(run: Run, affine: AffineMap, edges: FloatArray, share: Fraction, *, name: str) -> Norms:
-    """Release how many rows have their norm between the edges, for this share of the allowance."""
-    found = run.release(ShellCounts(affine=affine, edges=edges), name=name, cost=run.account.allowance * share)
-    return Norms(edges, found.value, found.noise_std, run.rows.n, run.account.pure)
+def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountShares) -> NormCount:
+    """A count of norms for this share of the allowance, before what all counts leave of it."""
+    left = account.allowance * (1 - counts.vectors)
+    return NormCount.costing(account.allowance * share, left, n, dim, pure=account.pure)
 
 
 def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
     """Make the counts that are worth their share."""
+    n, dim = run.rows.n, run.rows.dim
     if counts.column:
-        base = with_column_scales(run, base, counts.column)
+        base = with_column_scales(run, base, counts)
     if not counts.first:
         return Look(base)
-    edges = scale_edges(math.sqrt(base.strength.radius_sq(0.5)))
-    norms = count_norms(run, base.affine, edges, counts.first, name="norms of rows")
-    middle_sq = norms.quantile_sq(0.5)
+    norms = counting(run.account, n, dim, counts.first, counts).look(run, base.affine, np.zeros(0))
+    if norms.shells is None:
+        return Look(base)
+    middle = norms.shells.quantile(0.5)
+    middle_sq = None if middle is None else middle * middle
     stretch = base.strength.stretch(middle_sq)
     if middle_sq is None or stretch == 1.0:
-        return Look(base, norms, middle_sq=middle_sq)
-    shrunk, refuted = replace(norms, edges=norms.edges / stretch), base.strength.refuted_by(stretch)
+        return Look(base, norms.shells, middle_sq=middle_sq)
+    shrunk, refuted = replace(norms.shells, edges=norms.shells.edges / stretch), base.strength.refuted_by(stretch)
     return Look(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
 
 
-def with_column_scales(run: Run, base: PublicBase, share: Fraction) -> PublicBase:
+def with_column_scales(run: Run, base: PublicBase, counts: CountShares) -> PublicBase:
     """The base with a scale from a private count for each column whose public values are all equal, where rows stand out."""
-    factors = np.ones(run.rows.dim)
-    left = []
+    dim = run.rows.dim
+    factors, left, count = np.ones(dim), [], counting(run.account, run.rows.n, 1, counts.column, counts)
     for column in base.fallback:
         borrowed = math.sqrt(float(np.sum(np.square(base.root[column]))))
-        unit = np.zeros((1, run.rows.dim))
-        unit[0, column] = 1.0 / borrowed
-        affine = AffineMap(dim=run.rows.dim, center=base.center, matrix=unit)
-        norms = count_norms(run, affine, scale_edges(1.0), share, name=f"scale of column {column}")
-        found = replace(norms, many=False).mean_square
-        if found is None:
+        unit = np.eye(dim)[[column]] / borrowed
+        affine = AffineMap(dim=dim, center=base.center, matrix=unit)
+        found = count.look(run, affine, np.zeros(0), name=f"scale of column {column}")
+        if found.shells is None:
             left.append(column)
         else:
-            factors[column] = math.sqrt(found)
+            factors[column] = found.rms
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
@@ -168,7 +164,7 @@ def status_of(found: Climbed) -> str:
 
 def draws(dim: int) -> int:
     """Upper bound on the noise draws of one population."""
-    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + count_draws(dim) + 2 * DRAWS
+    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
 
 
 def check_grids(run: Run, view: Outlook, structure: str) -> None:
@@ -185,9 +181,8 @@ def check_grids(run: Run, view: Outlook, structure: str) -> None:
         rest = allowance * (1 - counts.vectors)
         check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
     if structure != "public":
-        grid = laplace_count_grid if account.pure else gaussian_count_grid
         for share in {counts.first, counts.column} - {0}:
-            grid(allowance * share, count_draws(0), n)
+            counting(account, n, dim, share, counts).check_grid()
 
 
 def public_rung(base: PublicBase, view: Outlook) -> Climbed:
@@ -330,14 +325,14 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
         return replace(public_rung(base, view), report=report_of_public(x_pub))
     public = base.strength
     seen = look(run, base, view.counts)
-    base, norms = seen.base, seen.norms
+    base = seen.base
     rest = allowance * (1 - view.counts.vectors)
     noise = Noise(run.account.pure, allowance)
     if structure != "full":
         radius = VECTOR_RADII[structure](public)
-        if structure == "mean" and norms is not None and norms.plenty:
-            error = math.sqrt(dim) * noise.vector(dim, 1 - view.counts.vectors) / n
-            radius = mean_cut(norms, noise=error, least=0.5 * radius)
+        if structure == "mean" and (norms := seen.norms) is not None:
+            hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
+            radius = norms.best_radius(lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius)
         measurement: VectorSum | StatisticSum = VectorSum(affine=base.affine, radius=radius)
         if structure == "diagonal":
             features = AxisFeatures(center=base.center, matrix=base.inverse)
@@ -347,8 +342,8 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
         return vector_rung(base, view, structure, released, n, radius=radius, seen=seen)
     part = 1 - view.mean_share - view.counts.vectors
     rung = FullRung(base, full_plan(public, n, noise.part(part)))
-    if norms is not None:
-        rung.see(norms.lifted())
+    if seen.norms is not None:
+        rung.see(replace(seen.norms, edges=np.hypot(seen.norms.edges, 1.0)))  # of rows (y, 1)
     resolved = _second_moments(run, rung, part, x_pub)
     share, affine = complete_share(resolved), mean_step_map(base, resolved)
     average = RadialPlan.of(run.account, n, dim, view.mean_share).measure(
