@@ -272,9 +272,10 @@ class TrainingResult(Result):
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
         They hold least squares, or the maximum likelihood, of the private rows: noise for privacy, the sampling of rows, what the
-        clip of rows far out may hide, and the noise of the curvature. As they count sampling they also serve for the population
-        that rows were drawn from. Its error is that of an average direction, as for residuals whose variance is the same
-        everywhere: where it goes with a column, that column's interval may be a seventh too short for the population. With
+        clip of rows far out may hide, and the noise of the curvature. As they count sampling they also hold those of the
+        population that rows were drawn from: its error is the sandwich estimate, from a release of the squares of scores, where
+        noise leaves enough of these, and else (always under `PureDP`) that of residuals whose variance is the same everywhere:
+        where it goes with a column, that column's interval may then be a seventh too short for the population. With
         tails="light" and for the Huber loss they count what public and private rows leave open and the known noise, under a normal
         law; labels that are skewed move the intercept most, which `intercept_error` counts. NaN where `status` says
         "few_public_rows".

@@ -22,7 +22,7 @@ from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Run
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views import each_row
@@ -32,6 +32,8 @@ from fastpubpriv.training.public_fits import chances
 
 # Shares of the budget; and of that of the Gram matrix.
 START, GRAM, GRAM_COUNT = Fraction(1, 5), Fraction(3, 50), Fraction(2, 5)
+SQUARES = Fraction(1, 25)  # of scores, where their noise is predicted to be at most this part of them
+_UNCLEAR, _LEAST_SQUARES = 0.5, 0.25  # and the least variance along a direction, over the average
 MOST_STEPS, PASSES = 8, 4  # of the start, whose error hardly matters; and beyond it
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
 # Variance of noise over that of sampling, and predicted error over that of public rows by themselves, from which the latter are
@@ -60,24 +62,27 @@ class ExactPlan:
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
+    squares: Fraction  # what the second moment of scores costs, zero where noise would hide it
     predicted: float
     hopeless: bool  # noise is so large that public rows alone are as good
 
     @property
     def steps(self) -> int:
         """Passes over the private rows."""
-        return self.start.steps + PASSES
+        return self.start.steps + PASSES + bool(self.squares)
 
 
 def draws(dim: int) -> int:
     """Most draws of noise after the start."""
-    return 2 * DRAWS + dim * dim + 2 * dim
+    return 2 * DRAWS + 2 * dim * dim + 2 * dim
 
 
-def plan_scores(account: Account, left: Fraction, dim: int, n: int) -> tuple[RadialPlan, Fraction]:
-    """The plan for scores (dim,) of what is left beside start and curvature, and the share of the sums themselves."""
+def plan_scores(
+    account: Account, left: Fraction, dim: int, n: int, squares: Fraction = Fraction(0)
+) -> tuple[RadialPlan, Fraction]:
+    """The plan for scores (dim,) of what is left beside start, curvature and squares, and the share of the sums themselves."""
     counted = Fraction(7, 10) * count_share(dim)
-    pieces = 1 - START - GRAM - counted
+    pieces = 1 - START - GRAM - counted - squares
     radial = RadialPlan(dim=dim, n=n, pure=account.pure, count=left * counted, pieces=left * pieces)
     radial.check_grids(account)
     return radial, pieces
@@ -98,12 +103,17 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Newton
     )
     count.check_grid()
     check_gram_grids(account, [gram], dim, n)
-    radial, pieces = plan_scores(account, left, dim, n)
+    # Of rows clipped at four root mean squares, as sums of scores are predicted.
+    unclear = 16.0 * dim * Noise(pure, left).gram(dim, SQUARES) / problem.counted * math.sqrt((dim + 1) / 2.0)
+    squares = SQUARES if unclear < _UNCLEAR and not pure else Fraction(0)
+    if squares:
+        check_gram_grids(account, [left * squares], dim, n)
+    radial, pieces = plan_scores(account, left, dim, n, squares)
     relative, known = 16.0 * dim * noise**2 / problem.counted, problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
     private = dim * row * risk(pieces, relative) / problem.counted
     return ExactPlan(
-        start=start, count=count, radial=radial, share=pieces,
+        start=start, count=count, radial=radial, share=pieces, squares=left * squares,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess),
         hopeless=relative > _HOPELESS and private > _DROWNED * known.excess,
     )  # fmt: skip
@@ -240,6 +250,25 @@ def is_elsewhere(problem: Problem, found: Curvature) -> bool:
     return False
 
 
+def measure_squares(run: Run, affine: AffineMap, found: RadialMean, cost: Fraction) -> FloatArray:
+    """Release the second moment of scores, (D, D), and return their covariance over that of an average coordinate.
+
+    As far as it stands out of its noise: the rest is the identity. Rows are clipped as those of the mean `found`.
+    """
+    asked = SecondMoment(affine=affine, radius=found.radius)
+    released = run.release(asked, name="squares of scores", cost=cost, clip_radius=found.radius)
+    dim, whole = found.dim, np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / found.n
+    whole -= np.outer(found.mean, found.mean)
+    size, noise = float(np.trace(whole)) / dim, released.spectral_std / found.n / math.sqrt(2.0)
+    if not size > noise:
+        return np.eye(dim)
+    apart = whole / size - np.eye(dim)
+    hidden = dim * (dim + 1) * (noise / size) ** 2 / max(float(np.sum(apart**2)), 1.0 / LARGEST)
+    values, vectors = np.linalg.eigh(np.eye(dim) + max(0.0, 1.0 - hidden) * apart)
+    shape: FloatArray = (vectors * np.maximum(values, _LEAST_SQUARES)) @ vectors.T
+    return shape
+
+
 def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
     """Release curvature and scores at the start, and go on from there; `rows` are those of the problem's coordinates."""
     known, rotation, dim = problem.posterior, problem.rotation, problem.dim
@@ -256,9 +285,10 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         on_bends, affine = run.on(rows), AffineMap(dim=dim + 1, matrix=select)
     curvature = measure_curvature(on_bends, problem, plan, public(bend, start.mean), affine)
     half = curvature.power(-0.5)
+    on_scores, whitened = run.on(each_row(rows, score, dim)), AffineMap(dim=dim, matrix=half)
     found = plan.radial.measure(
-        run.on(each_row(rows, score, dim)),
-        AffineMap(dim=dim, matrix=half),
+        on_scores,
+        whitened,
         np.linalg.norm(public(score, start.mean) @ half, axis=1),
         names=("norms of scores", "two pieces of scores"),
         counted=problem.counted,
@@ -270,7 +300,8 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
         public_scores=public(score, alone),
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
-        half=half, found=found, start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
+        half=half, found=found, squares=measure_squares(on_scores, whitened, found, plan.squares) if plan.squares else np.eye(dim),
+        start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
         mean_score=(lambda slope: np.mean(public(score, slope), axis=0)) if problem.loss.classes else None,
     )  # fmt: skip
     return step.fitted(plan.steps)
@@ -292,6 +323,7 @@ class ExactStep:
     curvature: Curvature
     half: FloatArray
     found: RadialMean
+    squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate
     start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
     # of public rows at coefficients (D,), of a loss that bends
@@ -386,8 +418,9 @@ class ExactStep:
         )
         sampling = self.found.sampling_std**2
         inverse = self._inverse
-        unit = (1.0 - worth) ** 2 * (sampling + self._noise_sq) + worth**2 * self._public_sq
-        covariance = unit * inverse + (1.0 - worth) ** 2 * self._bent_sq * inverse @ inverse
+        sampled = (1.0 - worth) ** 2 * sampling + worth**2 * self._public_sq
+        covariance = self.half @ (sampled * self.squares) @ self.half
+        covariance += (1.0 - worth) ** 2 * (self._noise_sq * inverse + self._bent_sq * inverse @ inverse)
         std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
         return Fitted(
             mean=mean,

@@ -296,7 +296,7 @@ def learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
         start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
         behind=np.sum(influence, axis=0) ** 2 / np.maximum(squares, 1.0 / LARGEST) / len(scores),
         public_scores=known.at(known.start)(known.public),
-        curvature=curvature, half=half, found=found, elsewhere=False,
+        curvature=curvature, half=half, found=found, squares=np.eye(len(inverse)), elsewhere=False,
         start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )  # fmt: skip

@@ -141,6 +141,22 @@ def test_rows_that_no_count_shows_may_pull_one_way(monkeypatch):
     assert held() < 12
 
 
+def test_standard_errors_are_those_of_residuals_that_grow_with_a_column(monkeypatch):
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(30_000, 2))
+    y = x @ [1.0, -1.0] + np.abs(x[:, 0]) * rng.normal(size=len(x))
+
+    def ratio(budget):
+        result = fitted(x, y, 200, budget=budget)
+        return np.sqrt(np.diag(result.covariance - result.noise_covariance))[1:] / least_squares(x, y)[1]
+
+    both = ratio(ZCDP(5))
+    assert np.all(both > 1.0)
+    assert np.all(both < 1.4)
+    monkeypatch.setattr(exact, "measure_squares", lambda run, affine, found, cost: np.eye(found.dim))  # planted
+    assert ratio(ZCDP(5))[0] < 0.95
+
+
 def test_auto_spends_where_public_rows_seem_to_be_enough():
     x, y = multiplied(7)
     result = fitted(x, y, 500, budget=ZCDP(1e4))
@@ -217,8 +233,15 @@ def test_the_plan_is_known_before_the_debit():
     x, y = gaussian(5)
     result = fitted(x, y, 100, budget=ZCDP(0.5))
     names = [each["name"] for each in result.releases]
-    assert names[-4:] == ["norms of the rows' curvature", "curvature", "norms of scores", "two pieces of scores"]
-    assert 1 <= len(names) - 4 <= exact.MOST_STEPS
+    after = [
+        "norms of the rows' curvature",
+        "curvature",
+        "norms of scores",
+        "two pieces of scores",
+        "squares of scores",
+    ]
+    assert names[-5:] == after
+    assert 1 <= len(names) - 5 <= exact.MOST_STEPS
     assert result.provenance["radius of scores"] == "released"
     assert result.numerics["noise_draws"] >= sum(each.get("draws", 0) for each in result.releases)
     details = plan("train", dim=3, n_pub=100, n_priv=5900, budget=ZCDP(0.5)).details
