@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 import fastpubpriv as fpp
-from benchmarks.accuracy import tables
+from benchmarks.accuracy import real_mixtures, tables
 from benchmarks.accuracy.gaussians import normal_covariance
 from benchmarks.accuracy.keeping import Task, results
 from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
@@ -145,7 +145,7 @@ def of_table(name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho:
 def run(
     quick: bool, *, resamples: int, processes: int = 1, keep: Path | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """The grid of separated mixtures, the columns of counts, and real tables; `keep` as in `keeping.results`."""
+    """The grid of separated mixtures, columns of counts, and real tables, with groups too; `keep` as in `keeping.results`."""
     chosen = [column for column in tables.columns() if column.name in COUNTS]
     settings = [{}, {"n_pub": 8, "rho": 0.05}, {"n": 500}]
     tasks = {
@@ -161,6 +161,10 @@ def run(
             Task(f"tables {name} {each} {resamples}", partial(of_table, **each), (name, resamples))
             for name in (tables.JOINT_TABLES[:2] if quick else tables.JOINT_TABLES)
             for each in (settings[:1] if quick else settings)
+        ],
+        "groups": [
+            Task(f"groups {each} {resamples}", real_mixtures.run_setting, (each, min(resamples, 40)))
+            for each in (real_mixtures.SETTINGS[:1] if quick else real_mixtures.SETTINGS)
         ],
     }
     found = iter(results([task for each in tasks.values() for task in each], processes=processes, keep=keep))
