@@ -40,7 +40,7 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 # taken alone: pooled with them, private rows could gain a tenth.
 _HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
-_LEAST_CURVATURE, _CURVATURE = 0.02, 1.5
+_LEAST_CURVATURE, _FLATTEST, _CURVATURE = 0.02, 1e-4, 1.5
 _MUCH = 0.25  # part of a variance
 _THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
 _CLIPPED_GRAM = 0.6
@@ -167,12 +167,15 @@ class Curvature:
     noise: float  # of an entry
     clipped: float  # what clipping may have taken
     unseen: FloatArray  # (D, k), directions in which noise hides whether private rows vary at all
+    flattest: FloatArray  # (k,), the least curvature that they may have
     plain: FloatArray  # with plain_noise: of the private rows alone
     plain_noise: float
 
     def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
         """Of rows (k, D) of linear maps: whether what is unseen would add much to their variance, were it as flat as it may be."""
-        hidden = np.sum((rows @ self.unseen) ** 2, axis=1) / _LEAST_CURVATURE
+        # Noise turns these directions.
+        along = (rows @ self.unseen) ** 2 - 2.0 * self.noise**2 * np.sum(rows**2, axis=1)[:, None]
+        hidden = np.maximum(along, 0.0) @ (1.0 / self.flattest)
         found: BoolArray = hidden > _MUCH * np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
         return found
 
@@ -223,8 +226,11 @@ def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: Floa
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
-    unseen = vectors[:, values < least]
-    return Curvature(matrix=held, noise=error, clipped=clipped, unseen=unseen, plain=plain, plain_noise=noise)
+    unseen = values < least
+    return Curvature(
+        matrix=held, noise=error, clipped=clipped, unseen=vectors[:, unseen],
+        flattest=np.maximum(values[unseen] - 2.0 * error * math.sqrt(dim), _FLATTEST), plain=plain, plain_noise=noise,
+    )  # fmt: skip
 
 
 def is_elsewhere(problem: Problem, found: Curvature) -> bool:

@@ -216,9 +216,12 @@ def test_a_curvature_taken_from_few_public_rows_is_caught(monkeypatch):
 
 def test_directions_that_hardly_vary_are_held():
     found = Curvature(
-        matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, unseen=np.zeros((2, 0)), plain=np.eye(2), plain_noise=0.0
-    )
+        matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, unseen=np.zeros((2, 0)), flattest=np.zeros(0),
+        plain=np.eye(2), plain_noise=0.0,
+    )  # fmt: skip
     assert np.allclose(found.power(-0.5), np.diag([0.5, 2.0]))
+    flat = dataclasses.replace(found, matrix=np.diag([1.0, 0.02]), unseen=np.eye(2)[:, 1:], flattest=np.array([1e-4]))
+    assert flat.rests_on_unseen(np.array([[1.0, 0.03], [1.0, 0.003]])).tolist() == [True, False]
     rng = np.random.default_rng(8)
     x = rng.normal(size=(3000, 2))
     x[100:, 1] *= 0.01  # private rows hardly vary where public ones do
@@ -227,6 +230,17 @@ def test_directions_that_hardly_vary_are_held():
     assert result.status[0] == (
         "shifted" if "shifted" in result.status else "ok"
     )  # other coefficients do not rest on it
+
+
+def test_columns_that_agree_in_public_rows_but_for_a_few_private_ones():
+    """Scores of two parties and their mean, rounded in one row of a hundred: these alone tell the three coefficients apart."""
+    rng = np.random.default_rng(9)
+    x = rng.integers(0, 98, size=(20_000, 2)).astype(float)
+    both = x.mean(axis=1)
+    both[200:][rng.random(19_800) < 0.01] += 1.0
+    x = np.column_stack([x, both, rng.normal(size=len(x))])
+    result = fitted(x, x[:, 3] + 0.3 * x[:, 0] + rng.normal(size=len(x)), 200, budget=ZCDP(0.5))
+    assert result.status == ("few_rows",) * 3 + ("ok",)
 
 
 def test_the_plan_is_known_before_the_debit():

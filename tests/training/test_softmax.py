@@ -1,5 +1,7 @@
 """Softmax regression aims at the maximum likelihood of all private rows: oracles, intervals, and planted faults."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -99,10 +101,7 @@ def test_a_planted_fault_is_seen(monkeypatch):
         found = true(run, plan, slope, rows, again)
         made = plan.known.contrasts
         half = 0.5 * made.T @ (np.eye(len(made)) - 1.0 / len(made)) @ made
-        return type(found)(
-            matrix=np.kron(half, np.eye(slope.shape[1])), noise=found.noise, clipped=found.clipped, unseen=found.unseen,
-            plain=found.plain, plain_noise=found.plain_noise,
-        )  # fmt: skip
+        return dataclasses.replace(found, matrix=np.kron(half, np.eye(slope.shape[1])))
 
     monkeypatch.setattr(softmax, "_measure_curvature", bound)
     monkeypatch.setattr(softmax, "_STEPS", 1)
