@@ -31,7 +31,8 @@ HEADER = ("workers", "chunks", "tasks", "graph, kB", "integers, kB", "seconds a 
 
 def query(dim: int) -> SumQuery:
     """A sum of rows clipped to length one."""
-    return SumQuery(row_map=RowMap(dim=dim, out_dim=dim, quant_bound=2**20, inv_step=2.0**20, limit=2.0**20 - dim))
+    row_map = RowMap(dim=dim, out_dim=dim, quant_bound=2**20, inv_step=2.0**20, limit=2.0**20 - dim)
+    return SumQuery(shape=(dim,), row_map=row_map)
 
 
 def planned(rows: Rows, asked: SumQuery) -> dict[Any, Any]:

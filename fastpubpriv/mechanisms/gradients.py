@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,15 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels.gradients import CALL, PerRow, is_compiled, row_gradients
 from fastpubpriv.kernels.rows import rows_sum
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, sum_grid
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    ArrayQuery,
+    Measurement,
+    NoiseEvent,
+    NoisyMeasurement,
+    Released,
+    sum_grid,
+)
 from fastpubpriv.privacy import SampledGaussianEvent
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, clip_steps
 from fastpubpriv.release.account import Account
@@ -47,7 +54,7 @@ class Gradient(abc.ABC):
         return tuple(self.weights.shape)
 
     @abc.abstractmethod
-    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
+    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> ArrayQuery:
         """The pass that adds up gradients clipped to `clip_norm`, on a grid."""
 
 
@@ -58,17 +65,9 @@ class LinearGradient(Gradient):
     weights: FloatArray
     residual: Callable[..., Any]
 
-    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
+    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> ArrayQuery:
         """See `Gradient.query`."""
-        return LinearGradientQuery(
-            gradient_map=GradientMap(
-                weights=self.weights,
-                residual=self.residual,
-                clip_norm=clip_norm,
-                inv_step=1.0 / grid.step(clip_norm),
-                quant_bound=grid.quant_bound,
-            )
-        )
+        return linear_query(self.weights, self.residual, clip_norm, grid.step(clip_norm), grid.quant_bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,57 +77,53 @@ class RowGradient(Gradient):
     weights: FloatArray
     gradient: PerRow
 
-    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
+    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> ArrayQuery:
         """See `Gradient.query`."""
         row_map = AffineMap(dim=self.weights.size).on_grid(grid, clip_norm)
-        return RowGradientQuery(weights=self.weights, gradient=self.gradient, row_map=row_map)
+        # About ten operations a number, and a call.
+        cost = 10 * self.weights.size + (0 if is_compiled(self.gradient) else CALL)
+        return RowGradientQuery(
+            shape=self.shape, cost=cost, weights=self.weights, gradient=self.gradient, row_map=row_map
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LinearGradientQuery(Query):
+class LinearGradientQuery(ArrayQuery):
     """Sum of the integer gradients of labeled rows (z, label), in the shape of the weights."""
 
     gradient_map: GradientMap
 
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.gradient_map.weights.shape, dtype=np.int64),)
-
-    def add(self, chunk: Chunk, accumulators: tuple[IntArray], places: IntArray | None = None) -> None:
+    def add(self, chunk: Chunk, accumulators: Any, places: IntArray | None = None) -> None:
         """See `Query.add`; with places (k,), of the rows of the chunk at these positions."""
         kernels.gradient_sum(chunk, self.gradient_map, accumulators[0], places)
 
-    @property
-    def row_cost(self) -> int:
-        """Two sums, a rounding and a test for each number."""
-        return 3 * self.gradient_map.weights.size
+
+def linear_query(
+    weights: FloatArray, residual: Callable[..., Any], clip_norm: float, step: float, quant_bound: int
+) -> LinearGradientQuery:
+    """The pass over gradients of this residual at these weights; two sums, a rounding and a test for each number."""
+    chosen = GradientMap(
+        weights=weights, residual=residual, clip_norm=clip_norm, inv_step=1.0 / step, quant_bound=quant_bound
+    )
+    return LinearGradientQuery(shape=weights.shape, cost=3 * weights.size, gradient_map=chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowGradientQuery(Query):
+class RowGradientQuery(ArrayQuery):
     """Sum of the integer images of gradients that a function makes, row by row; one that fails or is not finite counts as none."""
 
     weights: FloatArray
     gradient: PerRow
     row_map: RowMap
 
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.weights.shape, dtype=np.int64),)
-
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
         found = row_gradients(self.gradient, self.weights, chunk[:, :-1], chunk[:, -1])
         rows_sum(found.reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
 
-    @property
-    def row_cost(self) -> int:
-        """About ten operations a number, and a call."""
-        return 10 * self.weights.size + (0 if is_compiled(self.gradient) else CALL)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GradientSum(Measurement[Fraction, Released]):
+class GradientSum(NoisyMeasurement):
     """Release the sum over all labeled rows of their gradients, each clipped to `clip_norm`, in the shape of the weights.
 
     `cost` is a rho, or an epsilon when the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
@@ -137,14 +132,10 @@ class GradientSum(Measurement[Fraction, Released]):
     gradient: Gradient
     clip_norm: float
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
-        shape = self.gradient.shape
-        grid = sum_grid(account, cost, int(np.prod(shape)), rows.n)
-        ask = partial(executor.run, self.gradient.query(grid, self.clip_norm), rows)
-        unit = grid.step(self.clip_norm)
-        value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=unit)
-        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
+        grid = sum_grid(account, cost, math.prod(self.gradient.shape), n)
+        return self.gradient.query(grid, self.clip_norm), grid.event, grid.step(self.clip_norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -190,27 +181,18 @@ def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResidualQuery(Query):
+class ResidualQuery(ArrayQuery):
     """Sum of the integer gradients of labeled rows (z, label), (D,)."""
 
     residual_map: ResidualMap
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.residual_map.dim, dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
         kernels.residual_sum(chunk, self.residual_map, accumulators[0])
 
-    @property
-    def row_cost(self) -> int:
-        """Two sums, a rounding and a test for each number."""
-        return 3 * self.residual_map.dim
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResidualSum(Measurement[Fraction, Released]):
+class ResidualSum(NoisyMeasurement):
     """Release the sum over rows (z, label) of min(1, radius / |spread z|) clip(residual / scale) / clip (spread z), (D,).
 
     `cost` is a rho, or an epsilon when the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
@@ -227,10 +209,10 @@ class ResidualSum(Measurement[Fraction, Released]):
     row_step: float = 1.0
     weighted: bool = False
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
+    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[ResidualQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
         dim = len(self.slope)
-        grid = sum_grid(account, cost, dim, rows.n)
+        grid = sum_grid(account, cost, dim, n)
         unit = grid.step(self.radius)
         residual_map = ResidualMap(
             slope=self.slope * self.row_step,
@@ -243,9 +225,7 @@ class ResidualSum(Measurement[Fraction, Released]):
             quant_bound=grid.quant_bound,
             weighted=self.weighted,
         )
-        query = partial(executor.run, ResidualQuery(residual_map=residual_map), rows)
-        value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
-        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+        return ResidualQuery(shape=(dim,), cost=3 * dim, residual_map=residual_map), grid.event, unit
 
 
 ULP = 2.0**-53
@@ -339,15 +319,9 @@ class WeightedMinimum(Measurement[Fraction, Released]):
 
     def query(self, weights: FloatArray) -> LinearGradientQuery:
         """The pass of a step. Its clip is twice what a row can have: it never binds, so that gradients are those of a loss."""
-        return LinearGradientQuery(
-            gradient_map=GradientMap(
-                weights=weights,
-                residual=self.residual,
-                clip_norm=2.0 * self.longest,
-                inv_step=1.0 / self._row_step(len(weights)),
-                quant_bound=math.isqrt(_EXACT // len(weights)),
-            )
-        )
+        dim = len(weights)
+        bound = math.isqrt(_EXACT // dim)
+        return linear_query(weights, self.residual, 2.0 * self.longest, self._row_step(dim), bound)
 
     def _row_step(self, dim: int) -> float:
         return self.longest * UP / clip_steps(math.isqrt(_EXACT // dim), dim)

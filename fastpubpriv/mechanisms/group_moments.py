@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.mechanisms.sums import Measurement
+from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement
 from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import gaussian_sum_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
-from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -61,8 +61,8 @@ def group_event(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GroupMomentsQuery(Query):
-    """Of each group and column, how many numbers there are, times `weight`, the sum of q and that of q^2 // Q - Q // 2.
+class GroupMomentsQuery(ArrayQuery):
+    """By column and group, how many numbers there are, times `weight`, the sum of q and, if asked for, that of q^2 // Q - Q // 2.
 
     q is a number clipped to the box (lower, upper) of its group and column, (groups, columns) each, mapped to -Q ... Q and rounded.
     `codes` gives each row its group, the rows' first columns are the numbers; one that is not finite adds nothing.
@@ -73,12 +73,6 @@ class GroupMomentsQuery(Query):
     upper: FloatArray
     bound: int
     weight: int
-    squares: bool
-    cost: int
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros((3 if self.squares else 2, self.lower.shape[1], len(self.lower)), dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -99,16 +93,11 @@ class GroupMomentsQuery(Query):
                 scaled[~(np.abs(scaled) <= self.bound)] = 0.0
                 # A chunk has at most 2^22 rows and |q| <= 2^26: these sums of doubles are exact.
                 parts = [np.bincount(group, minlength=groups) * self.weight, np.bincount(group, scaled, groups)]
-                if self.squares:
+                if self.shape[0] == 3:
                     q = scaled.astype(np.int64)
                     parts.append(np.bincount(group, q * q // self.bound - self.bound // 2, groups))
                 for place, each in enumerate(parts):
                     accumulators[0][place, j] += each.astype(np.int64)
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return self.cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,12 +141,12 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         pure, (groups, columns) = account.pure, self.lower.shape
         bound, event = group_event(cost, groups, columns, rows.n, pure=pure)
         weight = count_weight(bound, pure=pure)
+        shape = (2 if pure else 3, columns, groups)
         moments = GroupMomentsQuery(
-            codes=self.codes, lower=self.lower, upper=self.upper, bound=bound, weight=weight, squares=not pure,
+            shape=shape, codes=self.codes, lower=self.lower, upper=self.upper, bound=bound, weight=weight,
             cost=self.row_cost,
         )  # fmt: skip
         query = partial(executor.run, moments, rows)
-        shape = (2 if pure else 3, columns, groups)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)
         std, stretch = event.noise_std / bound, bound / weight
         return MomentsReleased(

@@ -10,7 +10,7 @@ Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -23,28 +23,43 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import grouped_rows
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, mirror
-from fastpubpriv.privacy import Event, LaplaceEvent
+from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, NoiseEvent, Released, mirror, symmetrized
+from fastpubpriv.privacy import Event
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import RowMap, RowTree
-from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeavesReleased:
-    """Released answers of k leaves in data units, with the standard deviation of the noise on each leaf's coordinates (k,).
+    """The answers of the leaves that took part, in their order, in data units."""
 
-    `spectral_std` (k,) is, for symmetric matrices, the diagonal standard deviation of the Gaussian orthogonal ensemble with noise
-    of the same spectral norm.
-    """
-
-    value: FloatArray
-    noise_std: FloatArray
+    answers: list[Released]
     event: Event
-    spectral_std: FloatArray
+
+    @classmethod
+    def of(
+        cls, values: Iterable[Any], units: Iterable[float], event: NoiseEvent, *, spectral: float = 0.0
+    ) -> LeavesReleased:
+        """From noisy integers, and the size of a grid step, of each leaf; `spectral` is the spectral noise of unit noise."""
+        answers = []
+        for value, unit in zip(values, units, strict=True):
+            std = event.noise_std * unit
+            answers.append(Released(value=value * unit, noise_std=std, event=event, spectral_std=spectral * std))
+        return cls(answers=answers, event=event)
+
+    @property
+    def value(self) -> FloatArray:
+        """The values of all leaves, (k, ...), where they have one shape."""
+        return np.stack([answer.value for answer in self.answers])
+
+    @property
+    def noise_std(self) -> FloatArray:
+        """Standard deviation of the noise on each leaf's coordinates, (k,)."""
+        return np.array([answer.noise_std for answer in self.answers])
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -54,40 +69,25 @@ class LeavesReleased:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafCountQuery(Query):
-    """Rows that reach each target of a tree, (k,), times `scale`."""
+class LeafCountQuery(ArrayQuery):
+    """Rows that reach each target of a tree, (k,)."""
 
     routes: RowTree
-    scale: int
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.routes.n_labels, dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         kernels.leaf_counts(chunk, self.routes, accumulators[0])
 
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return routing_cost(self.routes)
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
-        return accumulators[0] * self.scale
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafGramQuery(Query):
-    """For each leaf that takes part the sum of q q^T over its integer rows q, under its own map: (k, D, D), or the upper
-    triangles, row by row. `targets` are the places of these leaves among the targets of `routes`.
+class LeafGramQuery(ArrayQuery):
+    """For each leaf that takes part the sum of q q^T over its integer rows q, under its own map: (k, D, D), or the upper triangles,
+    row by row, if that is the shape. `targets` are the places of these leaves among the targets of `routes`.
     """
 
     routes: RowTree
     maps: tuple[RowMap, ...]
     targets: tuple[int, ...]
-    triangle: bool = False
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -102,17 +102,12 @@ class LeafGramQuery(Query):
             maps[leaf], totals[leaf] = row_map, accumulators[0][place]
         kernels.leaf_grams(chunk, self.routes, maps, totals)
 
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return max(self.routes.dim, self.maps[0].out_dim ** 2 // 32) + routing_cost(self.routes)
-
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
         (squares,) = accumulators
         for leaf in squares:
             mirror(leaf)
-        if not self.triangle:
+        if len(self.shape) == 3:
             return squares
         upper = np.triu_indices(squares.shape[1])
         return squares[:, upper[0], upper[1]]
@@ -129,42 +124,17 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        k = self.routes.n_labels
+        k, work = self.routes.n_labels, routing_cost(self.routes)
         grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
-
-        query = partial(executor.run, LeafCountQuery(routes=self.routes, scale=grid.quant_bound), rows)
-        unit = 1.0 / grid.quant_bound
-        value = release(account, name=name, query=query, shape=(k,), event=grid.event, unit=unit)
-        std = np.full(k, grid.event.noise_std * unit)
-        return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=std)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafSums(Measurement[Fraction, LeavesReleased]):
-    """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D).
-
-    A row that stays moves its leaf's sum by at most 2Q; one that moves, two sums by at most Q each: half the squared distance.
-    """
-
-    routes: RowTree
-    affines: Sequence[AffineMap]
-    radii: Sequence[float]
-
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
-        """Charge `cost`, run the pass and add noise."""
-        shape = _check(tuple(range(self.routes.n_labels)), self.routes, self.affines, self.radii)
-        each = enumerate(zip(self.affines, self.radii, strict=True))
-        vectors = [LeafVector(target=leaf, rule=affine, radius=radius) for leaf, (affine, radius) in each]
-        joint = LeafVectors(routes=self.routes, vectors=vectors, shape=shape)
-        found = joint.release(account, rows, executor, name=name, cost=cost)
-        std = np.array([answer.noise_std for answer in found.answers])
-        value = np.stack([answer.value for answer in found.answers])
-        return LeavesReleased(value=value, noise_std=std, event=found.event, spectral_std=std)
+        query = LeafCountQuery(shape=(k,), scale=grid.quant_bound, cost=work, routes=self.routes)
+        ask = partial(executor.run, query, rows)
+        value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=1.0)
+        return LeavesReleased.of(value, [1.0 / grid.quant_bound] * k, grid.event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
-    """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (k, D, D).
+    """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (D, D).
 
     `targets` are the places among the targets of `routes` of the leaves that take part, None for all; maps and radii are theirs.
 
@@ -183,23 +153,22 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
         k, dim = _check(targets, self.routes, self.affines, self.radii)
         grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
-        triangle = isinstance(grid.event, LaplaceEvent)
-        query = partial(
-            executor.run, LeafGramQuery(routes=self.routes, maps=maps, targets=targets, triangle=triangle), rows
-        )
+        shape = (k, dim * (dim + 1) // 2) if account.pure else (k, dim, dim)
+        work = max(self.routes.dim, dim**2 // 32) + routing_cost(self.routes)
+        query = LeafGramQuery(shape=shape, cost=work, routes=self.routes, maps=maps, targets=targets)
+        ask = partial(executor.run, query, rows)
+        value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
+        square = symmetrized(value, triangle=account.pure)
         units = np.array([grid.step(radius) for radius in self.radii]) ** 2
-        std = grid.event.noise_std * units
-        if not triangle:
-            square = release(account, name=name, query=query, shape=(k, dim, dim), event=grid.event, unit=1.0)
-            square += np.swapaxes(square, 1, 2)
-            square *= (units / 2.0)[:, None, None]
-            return LeavesReleased(value=square, noise_std=std, event=grid.event, spectral_std=std)
-        upper = np.triu_indices(dim)
-        flat = release(account, name=name, query=query, shape=(k, len(upper[0])), event=grid.event, unit=1.0)
-        value = np.zeros((k, dim, dim))
-        value[:, upper[0], upper[1]] = flat * units[:, None]
-        value[:, upper[1], upper[0]] = value[:, upper[0], upper[1]]
-        return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
+        return LeavesReleased.of(square, units.tolist(), grid.event, spectral=math.sqrt(2.0) if account.pure else 1.0)
+
+
+def leaf_sums(*, routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]) -> LeafVectors:
+    """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D)."""
+    shape = _check(tuple(range(routes.n_labels)), routes, affines, radii)
+    rules = enumerate(zip(affines, radii, strict=True))
+    vectors = [LeafVector(target=leaf, rule=affine, radius=radius) for leaf, (affine, radius) in rules]
+    return LeafVectors(routes=routes, vectors=vectors, shape=shape)
 
 
 def routing_cost(routes: RowTree) -> int:
@@ -288,31 +257,12 @@ class LeafVector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VectorsReleased:
-    """The answers of the leaves that took part, in their order."""
-
-    answers: list[Released]
-    event: Event
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The noise, for the record."""
-        stds = [answer.noise_std for answer in self.answers]
-        return {"noise_std": max(stds), "leaf_noise_std": stds}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafVectorsQuery(Query):
-    """The integer vectors of the leaves, one after another, as an array of this shape."""
+class LeafVectorsQuery(ArrayQuery):
+    """The integer vectors of the leaves, one after another."""
 
     routes: RowTree
     vectors: tuple[LeafVector, ...]
     maps: tuple[RowMap, ...]
-    shape: tuple[int, ...]
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.shape, dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """Add each leaf's rows, under its map, to the leaf's part of the accumulator."""
@@ -335,14 +285,9 @@ class LeafVectorsQuery(Query):
                 if len(own):
                     row_kernels.rows_sum(features(own), row_map, part)
 
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return max(self.routes.dim, *(vector.length for vector in self.vectors)) + routing_cost(self.routes)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafVectors(Measurement[Fraction, VectorsReleased]):
+class LeafVectors(Measurement[Fraction, LeavesReleased]):
     """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius.
 
     All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
@@ -353,7 +298,7 @@ class LeafVectors(Measurement[Fraction, VectorsReleased]):
     vectors: Sequence[LeafVector]
     shape: tuple[int, ...] | None = None
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> VectorsReleased:
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         targets = [vector.target for vector in self.vectors]
         if not targets or targets != sorted(set(targets)) or not 0 <= targets[0] <= targets[-1] < self.routes.n_labels:
@@ -362,22 +307,14 @@ class LeafVectors(Measurement[Fraction, VectorsReleased]):
             )
         lengths = [vector.length for vector in self.vectors]
         grid = cluster_sum_grid(
-            cost,
-            max(lengths),
-            rows.n,
-            pure=account.pure,
-            clusters=len(lengths),
-            lineage=self.routes.lineage,
+            cost, max(lengths), rows.n, pure=account.pure, clusters=len(lengths), lineage=self.routes.lineage,
             draws=sum(lengths),
-        )
+        )  # fmt: skip
         maps = tuple(vector.affine.on_grid(grid, vector.radius) for vector in self.vectors)
         shape = (sum(lengths),) if self.shape is None else self.shape
-        vectors = LeafVectorsQuery(routes=self.routes, vectors=tuple(self.vectors), maps=maps, shape=shape)
-        query = partial(executor.run, vectors, rows)
-        value = release(account, name=name, query=query, shape=shape, event=grid.event, unit=1.0)
+        work = max(self.routes.dim, *lengths) + routing_cost(self.routes)
+        query = LeafVectorsQuery(shape=shape, cost=work, routes=self.routes, vectors=tuple(self.vectors), maps=maps)
+        ask = partial(executor.run, query, rows)
+        value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
         pieces = np.split(value.reshape(-1), np.cumsum(lengths)[:-1])
-        answers = []
-        for vector, piece in zip(self.vectors, pieces, strict=True):
-            unit = grid.step(vector.radius)
-            answers.append(Released(value=piece * unit, noise_std=grid.event.noise_std * unit, event=grid.event))
-        return VectorsReleased(answers=answers, event=grid.event)
+        return LeavesReleased.of(pieces, [grid.step(vector.radius) for vector in self.vectors], grid.event)

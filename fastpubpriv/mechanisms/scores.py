@@ -99,7 +99,7 @@ class CellSets:
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
-        counts = executor.run(CellQuery(edges=(self.edges,)), rows)
+        counts = executor.run(CellQuery.of(self.edges), rows)
         # mass - rows: as both members of a pair lose the same in a cell, the table also says who gives it more.
         table = self.masses - (counts << self.shift).astype(np.int32)
         panels = kernels.panelled(table, 2**31 - 1)
@@ -189,7 +189,7 @@ class Intervals:
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
         """Rows in the set of each pair, (pairs,)."""
-        below = np.cumsum(executor.run(CellQuery(edges=(self.edges,)), rows))
+        below = np.cumsum(executor.run(CellQuery.of(self.edges), rows))
         found: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
         return found
 

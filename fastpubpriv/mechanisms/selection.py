@@ -43,7 +43,7 @@ from fastpubpriv.mechanisms.scores import (
     empty_counts,
     shares,
 )
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
+from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, Released
 from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent
 from fastpubpriv.privacy.calibrated_budget import laplace_epsilon
 from fastpubpriv.privacy.calibration import gaussian_count_grid
@@ -52,7 +52,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice
 from fastpubpriv.release.transcript import Payer
 from fastpubpriv.row_maps import MixtureTable
-from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.threads.pool import share_out
 
@@ -73,7 +73,7 @@ class CellUnions:
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
         """Rows in the set of each pair, (pairs,)."""
-        counts = executor.run(CellQuery(edges=(self.edges,)), rows)
+        counts = executor.run(CellQuery.of(self.edges), rows)
         return self.total(counts[:, None])[:, 0]
 
     def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
@@ -446,7 +446,8 @@ def cover_cells(chunk: Any, *, cover: Cover, affine: AffineMap) -> list[IntArray
 def rows_below(rows: Rows, executor: Executor, cover: Cover, affine: AffineMap) -> IntArray:
     """Rows whose coordinate lies below each edge of a cover, (cuts + 2,)."""
     codes = partial(cover_cells, cover=cover, affine=affine)
-    query = CodeQuery(cells=(cover.cuts + 1,), scale=1, codes=codes, cost=8 * affine.dim + 64)
+    cells = (cover.cuts + 1,)
+    query = CodeQuery(shape=cells, cells=cells, codes=codes, cost=8 * affine.dim + 64)
     return np.append(0, np.cumsum(executor.run(query, rows)))
 
 
@@ -475,20 +476,16 @@ STEPS = 1 << 12  # S: grid steps of a clipped difference of losses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LossQuery(Query):
+class LossQuery(ArrayQuery):
     """For each model, the sum over rows (z, label) of its loss less that of the first one, clipped to `clip`, in STEPS steps.
 
-    `weights` is (models, dim); a difference that is not finite counts as zero. A loss of the caller's is asked about one row at a
-    time, for all models.
+    Times a `scale` of -1 these are scores: the smaller the loss, the better. `weights` is (models, dim); a difference that is not
+    finite counts as zero. A loss of the caller's is asked about one row at a time, for all models.
     """
 
     weights: FloatArray
     loss: Loss
     clip: float
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(len(self.weights), dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
@@ -513,15 +510,6 @@ class LossQuery(Query):
         whole: IntArray = steps.astype(np.int64)
         return whole
 
-    @property
-    def row_cost(self) -> int:
-        """A sum and a loss for each model; for a loss of the caller's, a call."""
-        return 3 * self.weights.size + (0 if self.loss.ours else CALL)
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """Scores: the smaller the loss, the better."""
-        return -accumulators[0]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossChoice(Measurement[Fraction, Chosen]):
@@ -537,7 +525,9 @@ class LossChoice(Measurement[Fraction, Chosen]):
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
         """Charge, score and choose."""
-        event = SelectionEvent(epsilon=cost, sensitivity=2 * STEPS, candidates=len(self.weights), law=self.law)
-        query = LossQuery(weights=self.weights, loss=self.loss, clip=self.clip)
+        # A sum and a loss for each model; for a loss of the caller's, a call.
+        work, models = 3 * self.weights.size + (0 if self.loss.ours else CALL), (len(self.weights),)
+        query = LossQuery(shape=models, scale=-1, cost=work, weights=self.weights, loss=self.loss, clip=self.clip)
+        event = SelectionEvent(epsilon=cost, sensitivity=2 * STEPS, candidates=models[0], law=self.law)
         index = release_choice(account, name=name, query=partial(executor.run, query, rows), event=event)
         return Chosen(index=index, event=event)

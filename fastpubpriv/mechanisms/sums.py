@@ -22,7 +22,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.privacy import Event, LaplaceEvent
+from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import (
     Grid,
     SampledGrid,
@@ -169,6 +169,83 @@ class Measurement(abc.ABC, Generic[Price, Answer]):
         """Charge `cost`, run the pass and add noise."""
 
 
+NoiseEvent = GaussianEvent | LaplaceEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ArrayQuery(Query):
+    """A pass that adds up one array of whole numbers, of this shape, and answers with it times `scale`; a row takes work `cost`."""
+
+    shape: tuple[int, ...]
+    scale: int = 1
+    cost: int = 1
+
+    def zeros(self) -> tuple[IntArray, ...]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.shape, dtype=np.int64),)
+
+    def answer(self, accumulators: Any) -> IntArray:
+        """A count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
+        found: IntArray = accumulators[0]
+        return found if self.scale == 1 else found * self.scale
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
+
+
+class NoisyMeasurement(Measurement[Fraction, Released]):
+    """The answer of one pass, plus noise. What is asked, and what it costs, follow from public numbers alone."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def priced_query(self, account: Any, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
+        """The pass over n rows, the event that it is charged as, and the size of a grid step in the unit of the answer."""
+
+    def interpreted(self, value: FloatArray, event: NoiseEvent, unit: float) -> Released:
+        """What the noisy answer says."""
+        return Released(value=value, noise_std=event.noise_std * unit, event=event)
+
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        query, event, unit = self.priced_query(account, cost, rows.n)
+        ask = partial(executor.run, query, rows)
+        return self.interpreted(
+            release(account, name=name, query=ask, shape=query.shape, event=event, unit=unit), event, unit
+        )
+
+
+def symmetrized(value: FloatArray, *, triangle: bool) -> FloatArray:
+    """Symmetric matrices (..., D, D) of noisy ones, which are overwritten, or of upper triangles, row by row."""
+    if not triangle:
+        value += value.swapaxes(-1, -2)
+        value /= 2.0
+        return value
+    dim = (math.isqrt(8 * value.shape[-1] + 1) - 1) // 2
+    rows, columns = np.triu_indices(dim)
+    square = np.empty((*value.shape[:-1], dim, dim))
+    square[..., rows, columns] = square[..., columns, rows] = value
+    return square
+
+
+class SymmetricMeasurement(NoisyMeasurement):
+    """Gaussian accounts add independent noises to full matrices (..., D, D) and average the released ones with their transposes:
+    diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the upper
+    triangle with discrete Laplace noise.
+    """
+
+    __slots__ = ()
+
+    def interpreted(self, value: FloatArray, event: NoiseEvent, unit: float) -> Released:
+        """See `NoisyMeasurement.interpreted`."""
+        std, triangle = event.noise_std * unit, isinstance(event, LaplaceEvent)
+        spectral = math.sqrt(2.0) * std if triangle else std
+        value = symmetrized(value, triangle=triangle)
+        return Released(value=value, noise_std=std, event=event, spectral_std=spectral)
+
+
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
     """Raise now, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
     for cost in costs:
@@ -202,17 +279,16 @@ _NUMBERS = 1 << 17  # of the statistics that are held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MappedQuery(Query):
+class MappedQuery(ArrayQuery):
     """A pass over the integers of `row_map`: of all rows, or of those of one node of a cluster tree, after a box if there is one.
 
-    With a `statistic` they are those of statistic(row), made for a few rows at a time; `cost` is then the work for one row.
+    With a `statistic` they are those of statistic(row), made for a few rows at a time.
     """
 
     row_map: RowMap
     only: Members | None = None
     box: ColumnBox | None = None
     statistic: Callable[[Any], FloatArray] | None = None
-    cost: int = 1
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
@@ -234,11 +310,6 @@ class MappedQuery(Query):
             self.count(chunk, accumulators[0])
 
     @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return self.cost
-
-    @property
     def in_place(self) -> bool:
         """See `Query.in_place`; members of a node are copied."""
         return self.only is None and self.statistic is None
@@ -247,10 +318,6 @@ class MappedQuery(Query):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SumQuery(MappedQuery):
     """Sum of the integer rows, (D,)."""
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
 
     @property
     def compiled(self) -> bool:
@@ -267,9 +334,7 @@ class SumQuery(MappedQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GramQuery(MappedQuery):
-    """Sum of q q^T over the integer rows q: (D, D), or its upper triangle, row by row."""
-
-    triangle: bool = False
+    """Sum of q q^T over the integer rows q: (D, D), or its upper triangle, row by row, if that is the shape."""
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -287,19 +352,14 @@ class GramQuery(MappedQuery):
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
         square = mirror(accumulators[0])
-        return square[np.triu_indices(len(square))] if self.triangle else square
+        return square if len(self.shape) == 2 else square[np.triu_indices(len(square))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellQuery(MappedQuery):
-    """Rows by norm, between the squared edges, times `scale`."""
+    """Rows by norm, between the squared edges."""
 
     edges_sq: FloatArray
-    scale: int
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(len(self.edges_sq) + 1, dtype=np.int64),)
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
@@ -308,13 +368,9 @@ class ShellQuery(MappedQuery):
         else:
             kernels.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
 
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
-        return accumulators[0] * self.scale
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VectorSum(Measurement[Fraction, Released]):
+class VectorSum(NoisyMeasurement):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure. A `grid`, worked out before, takes the place of that
@@ -329,29 +385,25 @@ class VectorSum(Measurement[Fraction, Released]):
     only: Members | None = None
     box: ColumnBox | None = None
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
+    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         if self.grid is not None and (self.grid.dim != dim or self.only is not None):
             raise InputError(f"a grid is for {dim} coordinates of all rows, not for those of a node")
         if self.only is not None:
-            grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+            grid = cluster_sum_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         else:
-            grid = sum_grid(account, cost, dim, rows.n) if self.grid is None else self.grid
+            grid = sum_grid(account, cost, dim, n) if self.grid is None else self.grid
         row_map = self.affine.on_grid(grid, self.radius)
-        query = partial(executor.run, SumQuery(row_map=row_map, only=self.only, box=self.box), rows)
-        unit = grid.step(self.radius)
-        value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
-        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+        query = SumQuery(shape=(dim,), row_map=row_map, only=self.only, box=self.box)
+        return query, grid.event, grid.step(self.radius)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SecondMoment(Measurement[Fraction, Released]):
+class SecondMoment(SymmetricMeasurement):
     """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
 
-    Gaussian accounts add D^2 independent noises to the full integer matrix and average the released matrix with its transpose:
-    diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the
-    upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
+    Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4). See `SymmetricMeasurement` for the noise.
     `only` keeps the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
     With a `statistic`, from a chunk to (k, dim) float64, y is that of statistic(row), made of its own row and public numbers alone;
     rows that would be zero may be left out. `row_cost` is then the work for a row.
@@ -363,36 +415,23 @@ class SecondMoment(Measurement[Fraction, Released]):
     statistic: Callable[[Any], FloatArray] | None = None
     row_cost: int = 1
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
+    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[GramQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         if self.only is None:
-            grid = gram_grid(account, cost, dim, rows.n)
+            grid = gram_grid(account, cost, dim, n)
         else:
-            grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
-        triangle = isinstance(grid.event, LaplaceEvent)
-        gram = GramQuery(
-            row_map=self.affine.on_grid(grid, self.radius), only=self.only, statistic=self.statistic, cost=self.row_cost,
-            triangle=triangle,
+            grid = cluster_gram_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        shape = (dim * (dim + 1) // 2,) if account.pure else (dim, dim)
+        query = GramQuery(
+            shape=shape, row_map=self.affine.on_grid(grid, self.radius), only=self.only, statistic=self.statistic,
+            cost=self.row_cost,
         )  # fmt: skip
-        query = partial(executor.run, gram, rows)
-        unit = grid.step(self.radius) ** 2
-        if not triangle:
-            square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
-            square += square.T
-            square /= 2.0
-            std = grid.event.noise_std * unit
-            return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
-        upper = np.triu_indices(dim)
-        value = np.zeros((dim, dim))
-        value[upper] = release(account, name=name, query=query, shape=(len(upper[0]),), event=grid.event, unit=unit)
-        value = value + np.triu(value, 1).T
-        std = grid.event.noise_std * unit
-        return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
+        return query, grid.event, grid.step(self.radius) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ShellCounts(Measurement[Fraction, Released]):
+class ShellCounts(NoisyMeasurement):
     """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
 
     One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S. `only` keeps
@@ -404,8 +443,8 @@ class ShellCounts(Measurement[Fraction, Released]):
     only: Members | None = None
     box: ColumnBox | None = None
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
+    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[ShellQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
         edges = np.asarray(self.edges, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
             edges_sq = np.square(edges)
@@ -414,16 +453,14 @@ class ShellCounts(Measurement[Fraction, Released]):
             raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
         cells = len(edges_sq) + 1
         if self.only is None:
-            grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
+            grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, n)
         else:
-            grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=self.only.lineage)
-        scale = grid.quant_bound
-        row_map = self.affine.row_map()
-        shells = ShellQuery(row_map=row_map, only=self.only, box=self.box, edges_sq=edges_sq, scale=scale)
-        query = partial(executor.run, shells, rows)
-        unit = 1.0 / scale
-        value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
-        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+            grid = cluster_shell_grid(cost, cells, n, pure=account.pure, lineage=self.only.lineage)
+        query = ShellQuery(
+            shape=(cells,), scale=grid.quant_bound, row_map=self.affine.row_map(), only=self.only, box=self.box,
+            edges_sq=edges_sq,
+        )  # fmt: skip
+        return query, grid.event, 1.0 / grid.quant_bound
 
 
 # Noisy sum of a vector that is computed from each row by itself. Privacy note: `notes/statistic_sum.md`.
@@ -464,7 +501,7 @@ class PartsQuery(SumQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StatisticSum(Measurement[Fraction, Released]):
+class StatisticSum(NoisyMeasurement):
     """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
 
     `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a
@@ -479,52 +516,39 @@ class StatisticSum(Measurement[Fraction, Released]):
     row_cost: int
     part_of: IntArray | None = None
 
-    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
+    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
         parts = 1 if self.part_of is None else int(self.part_of.max()) + 1
         width = self.dim // parts
-        grid = statistic_grid(account, cost, parts, width, rows.n)
-        unit = grid.step(self.radius)
-        made: SumQuery
+        grid = statistic_grid(account, cost, parts, width, n)
+        given: dict[str, Any] = {"shape": (self.dim,), "statistic": self.statistic, "cost": self.row_cost}
+        affine = AffineMap(dim=self.dim)
         if self.part_of is None or not account.pure or parts == 1:
-            row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
-            made = SumQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost)
-        else:
-            unit = self.radius / (grid.quant_bound - parts_slack(parts, width) - 1)
-            row_map = AffineMap(dim=self.dim).row_map(
-                quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps)
-            )
-            made = PartsQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, part_of=self.part_of)
-        query = partial(executor.run, made, rows)
-        value = release(account, name=name, query=query, shape=(self.dim,), event=grid.event, unit=unit)
-        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+            query = SumQuery(row_map=affine.on_grid(grid, self.radius), **given)
+            return query, grid.event, grid.step(self.radius)
+        unit = self.radius / (grid.quant_bound - parts_slack(parts, width) - 1)
+        row_map = affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps))
+        return PartsQuery(row_map=row_map, part_of=self.part_of, **given), grid.event, unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SoftGramQuery(MappedQuery):
-    """For each of `parts` equal parts p of the integer rows q the sum of q_p q_p^T, (parts, side, side)."""
-
-    parts: int
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        side = self.row_map.out_dim // self.parts
-        return (np.zeros((self.parts, side, side), dtype=np.int64),)
+    """For each of the equal parts p of the integer rows q the sum of q_p q_p^T, (parts, side, side)."""
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
-        for place, mine in enumerate(np.split(whole_rows(chunk, self.row_map), self.parts, axis=1)):
+        for place, mine in enumerate(np.split(whole_rows(chunk, self.row_map), len(found), axis=1)):
             rows = mine[mine.any(axis=1)].astype(np.float64)
             found[place] += (rows.T @ rows).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SoftGrams(Measurement[Fraction, Released]):
+class SoftGrams(SymmetricMeasurement):
     """Release for each of `parts` equal parts y_p of y = statistic(row), clipped to norm `radius`, the sum of y_p y_p^T.
 
     The parts of a row share one ball, so all of them cost what one Gram matrix costs: squared replace-one sensitivity 2 Q^4.
-    `statistic` is as for `StatisticSum`; noise and symmetry are those of `SecondMoment`. Gaussian accounts only.
+    `statistic` is as for `StatisticSum`. Gaussian accounts only.
     """
 
     statistic: Callable[[Any], FloatArray]
@@ -533,16 +557,10 @@ class SoftGrams(Measurement[Fraction, Released]):
     radius: float
     row_cost: int
 
-    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, run the pass and add noise."""
-        dim = self.parts * self.side
-        grid = gaussian_gram_grid(cost, dim, rows.n)
-        event = replace(grid.event, draws=dim * self.side)
+    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SoftGramQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
+        dim, shape = self.parts * self.side, (self.parts, self.side, self.side)
+        grid = gaussian_gram_grid(cost, dim, n)
         row_map = AffineMap(dim=dim).on_grid(grid, self.radius)
-        grams = SoftGramQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost, parts=self.parts)
-        query = partial(executor.run, grams, rows)
-        unit = grid.step(self.radius) ** 2
-        shape = (self.parts, self.side, self.side)
-        value = release(account, name=name, query=query, shape=shape, event=event, unit=unit)
-        std = event.noise_std * unit
-        return Released(value=(value + value.swapaxes(1, 2)) / 2.0, noise_std=std, event=event, spectral_std=std)
+        query = SoftGramQuery(shape=shape, statistic=self.statistic, row_map=row_map, cost=self.row_cost)
+        return query, replace(grid.event, draws=dim * self.side), grid.step(self.radius) ** 2

@@ -16,12 +16,12 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.mechanisms.gradients import Gradient, SampledGradientSum
-from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.privacy.events import SampledGaussianEvent
 from fastpubpriv.row_maps import RowMap
-from fastpubpriv.sources import Query, private_rows
+from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.base import Chunk
 
 PUBLIC_GRADIENTS = ("raw", "clip", "sphere")
@@ -425,23 +425,19 @@ class ModuleGradient(Gradient):
         """See `Gradient.shape`."""
         return (self.rows_of.size,)
 
-    def query(self, grid: Any, clip_norm: float) -> Query:
+    def query(self, grid: Any, clip_norm: float) -> ArrayQuery:
         """See `Gradient.query`."""
         row_map = AffineMap(dim=self.rows_of.size).on_grid(grid, clip_norm)
-        return ModuleGradientQuery(self.rows_of, self.table, row_map)
+        return ModuleGradientQuery(shape=self.shape, rows_of=self.rows_of, table=self.table, row_map=row_map)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModuleGradientQuery(Query):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModuleGradientQuery(ArrayQuery):
     """Sum of the integer gradients of the rows at given positions."""
 
     rows_of: RowGradients
     table: Table
     row_map: RowMap
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros(self.row_map.dim, dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""

@@ -280,7 +280,7 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
 
     def shifted(self, query, rows):
         largest = max(float(np.nanmax(chunk)) for chunk in rows.chunks())
-        return original(self, CellQuery(edges=(query.edges[0] + largest,)), rows)
+        return original(self, CellQuery.of(query.edges[0] + largest), rows)
 
     monkeypatch.setattr(Executor, "run", shifted)
     caught("sensitivity", runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))

@@ -83,7 +83,7 @@ def test_the_event_is_what_a_row_may_change():
     weight = group_moments.count_weight(bound, pure=False)
     query = group_moments.GroupMomentsQuery(
         codes=lambda chunk: [chunk[:, 2].astype(np.int64)], lower=-box, upper=box, bound=bound, weight=weight,
-        squares=True, cost=1,
+        shape=(3, 2, 3),
     )  # fmt: skip
     found = []
     for chunk in (rows, other):

@@ -382,7 +382,7 @@ def test_masses_from_draws_are_near_the_true_ones():
 def test_rows_on_an_edge_are_right_of_it():
     edges = np.array([-1.0, 0.0, 2.0])
     rows = private_rows(np.array([-1.0, -0.0, 0.0, 2.0, np.nan, -np.inf, np.nextafter(2.0, 0.0), 1e308])[:, None])
-    assert ONE.run(CellQuery(edges=(edges,)), rows).tolist() == [0, 1, 3, 2]
+    assert ONE.run(CellQuery.of(edges), rows).tolist() == [0, 1, 3, 2]
 
 
 def test_cells_follow_the_candidates_at_any_scale():

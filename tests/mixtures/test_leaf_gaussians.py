@@ -323,7 +323,9 @@ def test_catches_division_by_private_counts(monkeypatch):
     def exact(self, account, rows, executor, **options):
         released = original(self, account, rows, executor, **options)
         labels = SMALL.tree.assign(next(iter(rows.chunks())))
-        return replace(released, value=np.array([(labels == leaf).sum() for leaf in SMALL.tree.leaves], dtype=float))
+        counts = [np.float64((labels == leaf).sum()) for leaf in SMALL.tree.leaves]
+        answers = zip(released.answers, counts, strict=True)
+        return replace(released, answers=[replace(answer, value=count) for answer, count in answers])
 
     monkeypatch.setattr(leaf_estimates.LeafCounts, "release", exact)
     raises(ReplayError, None, record_replay, replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
@@ -341,10 +343,6 @@ def test_catches_rounds_that_private_rows_chose():
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
     """Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up."""
-    original = leaf_estimates.LeafSums.release
-
-    def elsewhere(self, account, rows, executor, **options):
-        return original(replace(self, routes=ELSEWHERE), account, rows, executor, **options)
-
-    monkeypatch.setattr(leaf_estimates.LeafSums, "release", elsewhere)
+    original = leaf_estimates.leaf_sums
+    monkeypatch.setattr(leaf_estimates, "leaf_sums", lambda **given: original(**{**given, "routes": ELSEWHERE}))
     raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

@@ -34,10 +34,9 @@ from fastpubpriv.mechanisms.leaves import (
     AxisFeatures,
     LeafCounts,
     LeafSecondMoments,
-    LeafSums,
     LeafVector,
     LeafVectors,
-    LeavesReleased,
+    leaf_sums,
 )
 from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
@@ -291,7 +290,7 @@ def _second_moments(
             cost=cost * share,
             clip_radius=max(radii),
         )
-        for state, one in zip(states, _each(released), strict=True):
+        for state, one in zip(states, released.answers, strict=True):
             if index < rounds - 1:
                 state.absorb(one)
             else:
@@ -305,22 +304,13 @@ def _means(
     clip = lifted.mean_clip(routes.dim)
     maps = [lifted.mean_map(state.base, state.mean, state.powers[1]) for state in states]
     step = run.release(
-        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
+        leaf_sums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
     )
     means = [
         state.mean + state.powers[0] @ total / size
         for state, total, size in zip(states, step.value, sizes, strict=True)
     ]
     return means, step.noise_std / np.array(sizes, dtype=np.float64)
-
-
-def _each(released: LeavesReleased) -> list[Released]:
-    """The answer of each leaf by itself."""
-    stds = zip(released.value, released.noise_std.tolist(), released.spectral_std.tolist(), strict=True)
-    return [
-        Released(value=value, noise_std=std, event=released.event, spectral_std=spectral)
-        for value, std, spectral in stds
-    ]
 
 
 # A leaf whose count is not this many times its noise is taken to be empty.
@@ -454,7 +444,7 @@ def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> 
             cost=noise.allowance * (rungs[0].left if share is None else share),
             clip_radius=max(radii),
         )
-        answers = _each(released)
+        answers = released.answers
         if share is None:
             return {
                 leaf.place: (rung.finish(answer, radius), rung.made)

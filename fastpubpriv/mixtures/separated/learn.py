@@ -19,7 +19,7 @@ from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
 from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Prediction, outlook
 from fastpubpriv.estimators.radii import Mode, failure_probability, size
-from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
+from fastpubpriv.mechanisms.leaves import LeafCounts, leaf_sums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
@@ -513,7 +513,7 @@ def private_lloyd(
         routes = tree.routes()
         turn = f"iteration {index + 1}"
         counted = run.release(LeafCounts(routes=routes), name=f"{turn}: counts", cost=share / 2)
-        sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
+        sums = leaf_sums(routes=routes, affines=[affine] * count, radii=[radius] * count)
         summed = run.release(sums, name=f"{turn}: sums", cost=share, clip_radius=radius)
         floor = max(
             leaf_estimates.FLOOR_ROWS * (len(projection) + 1),
