@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.cases import limits
 from benchmarks.cases.loops import Case
-from fastpubpriv.kernels.gradients import gradient_sum, residual_sum
+from fastpubpriv.kernels.gradients import gradient_sum
 from fastpubpriv.losses import squared_residual
 from fastpubpriv.row_maps import GradientMap, ResidualMap
 
@@ -186,7 +186,7 @@ def newton_case(n: int, dim: int) -> Case:
 
     return Case(
         f"a Newton pass, {n:.0e} x {dim}",
-        lambda: residual_sum(rows, chosen, sums),
+        lambda: gradient_sum(rows, chosen, sums),
         {
             BLOCKS: lambda: numpy_newton(rows, chosen),
             LOOP: lambda: loop(rows, chosen.slope, spread, chosen.clip, chosen.radius),

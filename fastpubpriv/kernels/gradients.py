@@ -139,24 +139,21 @@ _NUMBERED = {
 }
 
 
-def _add_gradients(
-    chunk: npt.NDArray[Any],
-    sums: IntArray,
-    *,
-    weights: FloatArray,
-    residual: Callable[..., Any],
-    places: IntArray | None = None,
-    spread: FloatArray | None = None,
-    weighted: int = 0,
-    **numbers: float,
+def gradient_sum(
+    chunk: npt.NDArray[Any], gradient_map: GradientMap | ResidualMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
     """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last.
 
-    With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip,
-    limit, inv_step. `places` (k,) are those of the rows that count.
+    A row of a weighted map has its weight after the label. With places (k,), of the rows at these positions, which are read where
+    they lie.
     """
-    dim = weights.shape[-1]
-    width = dim + 1 + weighted
+    m, arrays, numbers = gradient_map, {}, {"inv_scale": 1.0}
+    if isinstance(m, ResidualMap):
+        arrays, numbers = {"spread": m.spread}, {"inv_scale": 1.0 / m.scale, "clip": m.clip}
+        weights, limit, weighted = m.slope, m.radius, int(m.weighted)
+    else:
+        weights, limit, weighted = m.weights, m.clip_norm, 0
+    width = m.dim + 1 + weighted
     if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != width:
         raise KernelError(f"labeled rows must be float32 or float64 of shape (n, {width})")
     if not sums.flags.writeable:
@@ -164,12 +161,10 @@ def _add_gradients(
     _cbuf.expect("sums", sums, np.int64, weights.shape)
     adjacent = chunk.strides[1] == chunk.itemsize and chunk.strides[0] % chunk.itemsize == 0 and chunk.flags.aligned
     rows = chunk if adjacent else np.ascontiguousarray(chunk)
-    fields = {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers}
-    arrays = {"weights": weights} if spread is None else {"weights": weights, "spread": spread}
-    pointers = {
-        name: _cbuf.inp(np.ascontiguousarray(array, dtype=np.float64).reshape(-1)) for name, array in arrays.items()
-    }
-    loss = _loss_fields(residual, outputs=weights.ndim == 2)
+    fields = {"dim": m.dim, "outputs": weights.size // m.dim, "weighted": weighted, "limit": limit}
+    fields |= {"quant_bound": m.quant_bound, "inv_step": m.inv_step, **numbers}
+    pointers = {name: _cbuf.inp(array.reshape(-1)) for name, array in {"weights": weights, **arrays}.items()}
+    loss = _loss_fields(m.residual, outputs=weights.ndim == 2)
     given = _cbuf.new("fpp_gradient_map *", {**fields, **pointers, **loss})
     x, stride = _cbuf.rows(rows, width)
     workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
@@ -198,42 +193,3 @@ def _loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, An
     compiled = callback(residual, outputs=outputs)
     name, kind = ("functions", "fpp_residuals") if outputs else ("function", "fpp_residual")
     return {"loss": lib.FPP_LOSS_FUNCTION, name: _cbuf.function(kind, compiled)}
-
-
-def gradient_sum(
-    chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
-) -> None:
-    """sums (dim,) or (outputs, dim) += integer gradients of the labeled rows chunk (n, dim + 1), the label last.
-
-    With places (k,), of the rows at these positions, which are read where they lie.
-    """
-    m = gradient_map
-    _add_gradients(
-        chunk,
-        sums,
-        places=places,
-        weights=m.weights,
-        residual=m.residual,
-        quant_bound=m.quant_bound,
-        limit=m.clip_norm,
-        inv_step=m.inv_step,
-        inv_scale=1.0,
-    )
-
-
-def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
-    """sums (dim,) += integer gradients of the labeled rows chunk (n, dim + 1), the label last, or a weight after it."""
-    m = residual_map
-    _add_gradients(
-        chunk,
-        sums,
-        weights=m.slope,
-        residual=m.residual,
-        spread=m.spread,
-        quant_bound=m.quant_bound,
-        limit=m.radius,
-        inv_step=m.inv_step,
-        inv_scale=1.0 / m.scale,
-        clip=m.clip,
-        weighted=int(m.weighted),
-    )

@@ -91,7 +91,7 @@ class RowGradient(Gradient):
 class LinearGradientQuery(ArrayQuery):
     """Sum of the integer gradients of labeled rows (z, label), in the shape of the weights."""
 
-    gradient_map: GradientMap
+    gradient_map: GradientMap | ResidualMap
 
     def add(self, chunk: Chunk, accumulators: Any, places: IntArray | None = None) -> None:
         """See `Query.add`; with places (k,), of the rows of the chunk at these positions."""
@@ -181,17 +181,6 @@ def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResidualQuery(ArrayQuery):
-    """Sum of the integer gradients of labeled rows (z, label), (D,)."""
-
-    residual_map: ResidualMap
-
-    def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
-        """See `Query.add`."""
-        kernels.residual_sum(chunk, self.residual_map, accumulators[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResidualSum(NoisyMeasurement):
     """Release the sum over rows (z, label) of min(1, radius / |spread z|) clip(residual / scale) / clip (spread z), (D,).
 
@@ -209,7 +198,7 @@ class ResidualSum(NoisyMeasurement):
     row_step: float = 1.0
     weighted: bool = False
 
-    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[ResidualQuery, NoiseEvent, float]:
+    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[LinearGradientQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = len(self.slope)
         grid = sum_grid(account, cost, dim, n)
@@ -225,7 +214,7 @@ class ResidualSum(NoisyMeasurement):
             quant_bound=grid.quant_bound,
             weighted=self.weighted,
         )
-        return ResidualQuery(shape=(dim,), cost=3 * dim, residual_map=residual_map), grid.event, unit
+        return LinearGradientQuery(shape=(dim,), cost=3 * dim, gradient_map=residual_map), grid.event, unit
 
 
 ULP = 2.0**-53

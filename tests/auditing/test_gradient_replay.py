@@ -13,7 +13,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, 
 from fastpubpriv.auditing import audit, record_replay
 from fastpubpriv.estimators.moments import TwoPieces
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery, ResidualSum
+from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualSum
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.release import release
@@ -243,19 +243,19 @@ def caught_of_training(words, *, run=None):
 
 
 def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
-    def loose(chunk, residual_map, sums):
+    def loose(chunk, residual_map, sums, places):
         plain(chunk, residual_map, sums)
         sums += (chunk[:, :-1] > 0.0).sum(axis=0) << 40
 
-    plain = kernels.residual_sum
-    monkeypatch.setattr(kernels, "residual_sum", loose)
+    plain = kernels.gradient_sum
+    monkeypatch.setattr(kernels, "gradient_sum", loose)
     caught_of_training("moved by|sensitivity")
 
 
 def test_a_row_in_two_sums_is_caught_of_training(monkeypatch):
-    plain = ResidualQuery.add
+    plain = LinearGradientQuery.add
     monkeypatch.setattr(
-        ResidualQuery, "add", lambda self, chunk, sums: (plain(self, chunk, sums), plain(self, chunk, sums))
+        LinearGradientQuery, "add", lambda self, chunk, sums: (plain(self, chunk, sums), plain(self, chunk, sums))
     )
     caught_of_training("moved by|sensitivity")
 

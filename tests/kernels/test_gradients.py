@@ -74,11 +74,11 @@ def residual_map_of(rng, dim, residual, *, radius=0.8, bound=BOUND):
 
 
 def each_map(rng, dim, **options):
-    """The name of a kernel, and a map for it: sums of gradients, and of residuals times rows, of every kind."""
+    """Maps for sums of gradients, and of residuals times rows, of every kind."""
     for shape, residual in (((dim,), squared_residual), ((dim,), raising), ((3, dim), several)):
-        yield "gradient_sum", map_of(rng, shape, residual, **options)
+        yield map_of(rng, shape, residual, **options)
     for residual in (squared_residual, raising, dividing):
-        yield "residual_sum", residual_map_of(rng, dim, residual, **options)
+        yield residual_map_of(rng, dim, residual, **options)
 
 
 def replaced(chosen, **changes):
@@ -96,11 +96,11 @@ def summed(function, rows, chosen, *places):
 def test_equal_integers(dim, dtype):
     rng = np.random.default_rng(dim)
     rows = rows_of(rng, 67, dim, dtype)
-    for name, fast in each_map(rng, dim):
+    for fast in each_map(rng, dim):
         slow = fast if fast.residual is several else replaced(fast, residual=plain(fast.residual))
-        found = summed(getattr(kernels, name), rows, fast)
+        found = summed(kernels.gradient_sum, rows, fast)
         assert found.any() == (fast.residual is not dividing)
-        np.testing.assert_array_equal(found, summed(getattr(reference, name), rows, slow))
+        np.testing.assert_array_equal(found, summed(reference.gradient_sum, rows, slow))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -202,26 +202,25 @@ def test_by_hand():
 def test_a_row_does_not_see_its_neighbors(size):
     rng = np.random.default_rng(1)
     rows = rows_of(rng, 50, 9, np.float64)
-    for name, chosen in each_map(rng, 9):
-        kernel = getattr(kernels, name)
-        pieces = [summed(kernel, rows[at : at + size], chosen) for at in range(0, 50, size)]
-        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernel, rows, chosen))
+    for chosen in each_map(rng, 9):
+        pieces = [summed(kernels.gradient_sum, rows[at : at + size], chosen) for at in range(0, 50, size)]
+        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernels.gradient_sum, rows, chosen))
 
 
 @pytest.mark.parametrize("factor", [1.01, 3.0])
 def test_no_row_passes_the_bound(factor):
     """Even where the float bound promises too much, so that only the integer checks are left; without them some would pass."""
-    rng, passed = np.random.default_rng(8), {"gradient_sum": 0, "residual_sum": 0}
+    rng, passed = np.random.default_rng(8), {GradientMap: 0, ResidualMap: 0}
     for dim in DIMS:
-        for name, fair in each_map(rng, dim, bound=1000):
+        for fair in each_map(rng, dim, bound=1000):
             wrong = replaced(fair, inv_step=fair.inv_step * factor)
             loose = replaced(wrong, quant_bound=4 * fair.quant_bound)
             for row in rows_of(rng, 40, dim, np.float64):
                 q, escaped = (
-                    summed(getattr(kernels, name), row[None], m).astype(object).ravel() for m in (wrong, loose)
+                    summed(kernels.gradient_sum, row[None], m).astype(object).ravel() for m in (wrong, loose)
                 )
                 assert sum(q * q) <= fair.quant_bound**2
-                passed[name] += sum(escaped * escaped) > fair.quant_bound**2
+                passed[type(fair)] += sum(escaped * escaped) > fair.quant_bound**2
     assert all(passed.values())
 
 
@@ -233,7 +232,7 @@ def test_wrong_arguments():
         (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)), (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
     ):  # fmt: skip
         raises(KernelError, None, kernels.gradient_sum, rows, chosen, sums)
-        raises(KernelError, None, kernels.residual_sum, rows, other, sums)
+        raises(KernelError, None, kernels.gradient_sum, rows, other, sums)
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):
         raises(KernelError, None, kernels.gradient_sum, np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
@@ -247,7 +246,7 @@ def test_logistic_residuals_are_those_of_python():
     rows = rng.standard_normal((200, 6))
     rows[:, -1] = rng.integers(0, 3, 200)  # 2 is no class
     chosen = residual_map_of(rng, 5, logistic_residual)
-    found, wanted = (summed(f, rows, chosen) for f in (kernels.residual_sum, reference.residual_sum))
+    found, wanted = (summed(f, rows, chosen) for f in (kernels.gradient_sum, reference.gradient_sum))
     # The two exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
     assert np.max(np.abs(found - wanted)) <= 4
 
@@ -258,7 +257,7 @@ def test_by_hand_of_residuals():
         quant_bound=60
     )  # fmt: skip
     # Prediction 1, residual (2 - 1) / 2; |z| = 2 is inside of the radius: 0.5 (2, 0) 10 = (10, 0).
-    assert summed(kernels.residual_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
+    assert summed(kernels.gradient_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
     # Prediction 3, residual clipped to -1; |z| = 10 shortened by a half: -(3, 4) 10.
-    assert summed(kernels.residual_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
-    assert summed(kernels.residual_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
+    assert summed(kernels.gradient_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
+    assert summed(kernels.gradient_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]

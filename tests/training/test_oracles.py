@@ -16,7 +16,7 @@ from benchmarks.accuracy import regressions as real
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, plan, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualQuery
+from fastpubpriv.mechanisms.gradients import LinearGradientQuery
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.results.models import TrainingResult
@@ -347,7 +347,7 @@ def test_a_row_that_counts_nine_times_is_caught(name, monkeypatch):
 
         monkeypatch.setattr(kind, "add", add)
 
-    for kind in (GramQuery, LinearGradientQuery, LossQuery, ResidualQuery):
+    for kind in (GramQuery, LinearGradientQuery, LossQuery):
         often(kind)
     with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
         record_replay(lambda x: call(x, name), *neighbors(), budget=BUDGET)

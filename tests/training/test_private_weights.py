@@ -155,10 +155,10 @@ def sums_alone(rows, residual, *, weighted):
         clip=1.0, radius=2.0, inv_step=1e4, quant_bound=30_000, weighted=weighted,
     )  # fmt: skip
     whole, twin, single = np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros((len(rows), 3), np.int64)
-    kernels.residual_sum(rows, one, whole)
-    reference.residual_sum(rows, one, twin)
+    kernels.gradient_sum(rows, one, whole)
+    reference.gradient_sum(rows, one, twin)
     for row, found in zip(rows, single, strict=True):
-        kernels.residual_sum(row[None], one, found)
+        kernels.gradient_sum(row[None], one, found)
     np.testing.assert_array_equal(whole, twin)
     np.testing.assert_array_equal(single.sum(axis=0), whole)
     assert np.all(np.sum(single**2, axis=1) <= 30_000**2)
@@ -211,15 +211,15 @@ def test_the_sum_of_weights_under_record_and_replay(monkeypatch):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
     """What the sum would be if a weight were applied after the checks, uncapped."""
-    plain = kernels.residual_sum
+    plain = kernels.gradient_sum
 
-    def after(chunk, residual_map, sums):
+    def after(chunk, residual_map, sums, places):
         for row in chunk:
             one = np.zeros_like(sums)
             plain(row[None], residual_map, one)
             sums += one * 3
 
-    monkeypatch.setattr(kernels, "residual_sum", after)
+    monkeypatch.setattr(kernels, "gradient_sum", after)
     raises(ReplayError, r"moved by|sensitivity", replayed)
 
 

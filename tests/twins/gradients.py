@@ -44,11 +44,14 @@ def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
 
 
 def gradient_sum(
-    chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
+    chunk: npt.NDArray[Any], gradient_map: GradientMap | ResidualMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
     """sums (dim,) or (outputs, dim) += integer gradients of the labeled rows chunk (n, dim + 1), or of those at places."""
     m = gradient_map
-    for row in (chunk if places is None else chunk[places]).astype(np.float64):
+    rows = (chunk if places is None else chunk[places]).astype(np.float64)
+    if isinstance(m, ResidualMap):
+        return _add_residuals(rows, m, sums)
+    for row in rows:
         z, label = row[:-1], float(row[-1])
         with np.errstate(all="ignore"):
             norm = np.float64(np.sqrt(sum_by_halves(z * z)))
@@ -69,9 +72,8 @@ def gradient_sum(
         add_rounded(steps, m.quant_bound, sums)
 
 
-def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
-    m = residual_map
-    for row in chunk.astype(np.float64):
+def _add_residuals(rows: FloatArray, m: ResidualMap, sums: IntArray) -> None:
+    for row in rows:
         z, label = row[: m.dim], float(row[m.dim])
         weight = min(float(row[-1]), 1.0) if m.weighted and row[-1] > 0.0 else float(not m.weighted)
         with np.errstate(all="ignore"):
