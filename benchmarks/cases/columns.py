@@ -72,12 +72,12 @@ def boxed_sum_case(n: int, dim: int) -> Case:
     x, box = boxed_rows(n, dim)
     radius = 0.5 * float(np.sqrt(dim))
     row_map, sums = sum_map(dim, radius), np.zeros(dim, dtype=np.int64)
-    kernels.boxed_sum(x[:1000], box, row_map, sums)
+    kernels.rows_sum(x[:1000], row_map, sums, box)
     assert np.allclose(sums / row_map.inv_step, add_in_blocks(x[:1000], box, radius), rtol=1e-3, atol=1.0)
     return _case(
         "boxed rows added up",
         x,
-        lambda: kernels.boxed_sum(x, box, row_map, sums),
+        lambda: kernels.rows_sum(x, row_map, sums, box),
         {ADD: lambda: add_in_blocks(x, box, radius)},
     )
 
@@ -87,13 +87,13 @@ def boxed_shells_case(n: int, dim: int) -> Case:
     x, box = boxed_rows(n, dim)
     row_map, edges_sq = sum_map(dim, float(np.sqrt(dim))), dim * np.geomspace(0.05, 4.0, 40)
     counts, theirs = np.zeros(41, dtype=np.int64), np.zeros(41, dtype=np.int64)
-    kernels.boxed_shell_counts(x[:1000], box, row_map, edges_sq, counts)
+    kernels.rows_shell_counts(x[:1000], row_map, edges_sq, counts, box)
     count_norms_in_blocks(x[:1000], box, edges_sq, theirs)
     assert np.abs(counts - theirs).sum() <= 2  # the last bit of a norm may differ
     return _case(
         "boxed rows by their norm",
         x,
-        lambda: kernels.boxed_shell_counts(x, box, row_map, edges_sq, counts),
+        lambda: kernels.rows_shell_counts(x, row_map, edges_sq, counts, box),
         {NORMS: lambda: count_norms_in_blocks(x, box, edges_sq, theirs)},
     )
 

@@ -68,18 +68,8 @@ class BinTable:
     """
 
     __slots__ = (
-        "_arrays",
-        "_counters",
-        "_dense",
-        "_most",
-        "_pending",
-        "_rule",
-        "_spilt",
-        "_table",
-        "_totals",
-        "_view",
-        "words",
-    )
+        "_arrays", "_counters", "_dense", "_most", "_pending", "_rule", "_spilt", "_table", "_totals", "_view", "words",
+    )  # fmt: skip
 
     def __init__(self, words: int = 1, tables: int = 1, slots: int | None = None) -> None:
         if not 1 <= words <= WORDS_MAX:

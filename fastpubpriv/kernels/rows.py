@@ -28,9 +28,13 @@ def _map_table(row_map: RowMap) -> Any:
 # Column sums, Gram matrices, quantized rows and shell counts (C, one thread, no GIL).
 
 
-def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
-    """sums (out_dim,) += integer rows of chunk (n, dim), float64 or float32, modulo 2**64."""
+def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: ColumnBox | None = None) -> None:
+    """sums (out_dim,) += integer rows of chunk (n, dim), float64 or float32, after a box if there is one, modulo 2**64."""
     _cbuf.expect("sums", sums, _cbuf.I64, (row_map.out_dim,))
+    if box is not None:
+        *given, work = _boxed(chunk, box, row_map)
+        _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
+        return
     x, stride, work, cmap = _arguments(chunk, row_map)
     call = lib.fpp_rows_sum_f64 if chunk.itemsize == 8 else lib.fpp_rows_sum_f32
     room = ffi.from_buffer("int64_t[]", sums, require_writable=True)
@@ -53,10 +57,17 @@ def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(out)))
 
 
-def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray) -> None:
-    """counts (n_edges + 1,) += rows of chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
+def rows_shell_counts(
+    chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray, box: ColumnBox | None = None
+) -> None:
+    """counts (n_edges + 1,) += rows of chunk (n, dim), after a box if any, by how many of edges_sq, ascending, are below |y|^2."""
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
     _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
+    if box is not None:
+        *given, work = _boxed(chunk, box, row_map)
+        edges = _cbuf.inp(edges_sq), edges_sq.size
+        _cbuf.check(lib.fpp_boxed_shell_counts(*given, *edges, work, _cbuf.out(counts)))
+        return
     x, stride, work, cmap = _arguments(chunk, row_map)
     call = lib.fpp_rows_shell_counts_f64 if chunk.itemsize == 8 else lib.fpp_rows_shell_counts_f32
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
@@ -128,23 +139,6 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     call = lib.fpp_columns_box_f64 if chunk.itemsize == 8 else lib.fpp_columns_box_f32
     _cbuf.check(call(x, chunk.shape[0], stride, table, _cbuf.out(out.reshape(-1))))
     return out
-
-
-def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: IntArray) -> None:
-    """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64; no chunk is written."""
-    _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
-    *given, work = _boxed(chunk, box, row_map)
-    _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
-
-
-def boxed_shell_counts(
-    chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, edges_sq: FloatArray, counts: IntArray
-) -> None:
-    """counts (n_edges + 1,) += rows of the boxed chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
-    _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
-    _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
-    *given, work = _boxed(chunk, box, row_map)
-    _cbuf.check(lib.fpp_boxed_shell_counts(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
 
 
 def _boxed(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap) -> tuple[Any, ...]:

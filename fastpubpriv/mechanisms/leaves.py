@@ -127,9 +127,13 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
         k, work = self.routes.n_labels, routing_cost(self.routes)
         grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         query = LeafCountQuery(shape=(k,), scale=grid.quant_bound, cost=work, routes=self.routes)
-        ask = partial(executor.run, query, rows)
-        value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=1.0)
-        return LeavesReleased.of(value, [1.0 / grid.quant_bound] * k, grid.event)
+        ask, unit = partial(executor.run, query, rows), 1.0 / grid.quant_bound
+        value, std = (
+            release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit),
+            grid.event.noise_std,
+        )
+        answers = [Released(value=count, noise_std=std * unit, event=grid.event) for count in value]
+        return LeavesReleased(answers=answers, event=grid.event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

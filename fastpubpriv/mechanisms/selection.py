@@ -100,7 +100,6 @@ class YatracosSets:
     @classmethod
     def of_intervals(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> YatracosSets:
         """Exact sets on the line."""
-        _check(hypotheses)
         intervals = Intervals.between(hypotheses, threads=threads)
         expected = np.empty((hypotheses.size, len(intervals.places)), dtype=np.int64)
 
@@ -113,7 +112,6 @@ class YatracosSets:
     @classmethod
     def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> YatracosSets:
         """Sets of public cells on the line."""
-        _check(hypotheses)
         cut = CellSets.prepare(hypotheses, n, cells=cells)
         first, second = np.triu_indices(hypotheses.size, 1)
         inside = np.empty((len(first), cut.masses.shape[1]), dtype=np.bool_)
@@ -136,7 +134,6 @@ class YatracosSets:
         threads: int | None = None,
     ) -> YatracosSets:
         """Sets of points at which one code is above another, with masses from public draws."""
-        _check(hypotheses)
         size = hypotheses.size
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
         table = public.table
@@ -156,14 +153,6 @@ class YatracosSets:
         """See `Evaluation.scores`."""
         held = self.held(rows, executor)
         return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
-
-
-def _check(hypotheses: Hypotheses) -> None:
-    if hypotheses.size > MOST_HYPOTHESES:
-        raise InputError(
-            f'score="yatracos" compares up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass '
-            'score="minimum_distance" or a shorter list'
-        )
 
 
 def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
@@ -241,6 +230,11 @@ def prepare(
         short = hypotheses.size <= SHORT_LIST
         method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
     if score == "yatracos":
+        if hypotheses.size > MOST_HYPOTHESES:
+            raise InputError(
+                f'score="yatracos" compares up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass '
+                'score="minimum_distance" or a shorter list'
+            )
         if method == "exact":
             return method, YatracosSets.of_intervals(hypotheses, n, threads=threads)
         if method == "cells":

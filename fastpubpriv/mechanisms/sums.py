@@ -326,10 +326,7 @@ class SumQuery(MappedQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        if self.box is None:
-            kernels.rows_sum(chunk, self.row_map, found)
-        else:
-            kernels.boxed_sum(chunk, self.box, self.row_map, found)
+        kernels.rows_sum(chunk, self.row_map, found, self.box)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -363,10 +360,7 @@ class ShellQuery(MappedQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        if self.box is None:
-            kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
-        else:
-            kernels.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
+        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found, self.box)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

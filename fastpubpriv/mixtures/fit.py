@@ -107,17 +107,21 @@ ROUNDING = 1e-9
 
 def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
     """For each column the share of pairs of public rows that tie, 0 below what chance and rounding may do, and the least step."""
-    n_pub = len(x_pub)
-    shares, steps = [], []
+    tied, steps = _ties(x_pub)
+    shares = tied / max(1.0, len(x_pub) * (len(x_pub) - 1.0) / 2.0)
+    return np.where((tied >= LEAST_TIED) & (shares > PUBLIC_SHARE), shares, 0.0).tolist(), steps.tolist()
+
+
+def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Pairs of rows that tie, and the least step between values, of each column (dim,)."""
+    found = []
     for column in x_pub.T:
         values, counts = np.unique(column, return_counts=True)
-        tied = float(np.sum(counts * (counts - 1.0))) / 2.0
-        share = tied / max(1.0, n_pub * (n_pub - 1.0) / 2.0)
-        shares.append(share if tied >= LEAST_TIED and share > PUBLIC_SHARE else 0.0)
         gaps = np.diff(values)
         gaps = gaps[gaps > ROUNDING * float(np.abs(values).max())]
-        steps.append(float(gaps.min()) if len(gaps) else math.inf)
-    return shares, steps
+        found.append((np.sum(counts * (counts - 1.0)) / 2.0, gaps.min(initial=np.inf)))
+    tied, steps = np.array(found).T
+    return tied, steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,9 +134,8 @@ class Lattice:
     @classmethod
     def of(cls, public: FloatArray) -> Lattice:
         """As public rows show it: of numbers without a lattice no two are equal."""
-        counts = [np.unique(column, return_counts=True)[1] for column in public.T]
-        tied = np.array([float(np.sum(each * (each - 1.0))) / 2.0 >= LEAST_TIED for each in counts])
-        return cls(np.where(tied, public_ties(public)[1], np.inf), public[0])
+        tied, steps = _ties(public)
+        return cls(np.where(tied >= LEAST_TIED, steps, np.inf), public[0])
 
     def rounded(self, rows: FloatArray) -> FloatArray:
         """Rows rounded to the values that such columns have."""

@@ -444,9 +444,12 @@ def test_a_number_that_was_not_released_is_caught():
 @contextmanager
 def boxes_by(function):
     """Rows go through another function than their box, before they are added up and counted."""
-    added = mock.Mock(side_effect=lambda chunk, box, *given: kernels.rows_sum(function(chunk, box), *given))
-    counted = mock.Mock(side_effect=lambda chunk, box, *given: kernels.rows_shell_counts(function(chunk, box), *given))
-    with mock.patch.multiple(sums.kernels, boxed_sum=added, boxed_shell_counts=counted):
+
+    def planted(kernel):
+        return mock.Mock(side_effect=lambda chunk, *given: kernel(function(chunk, given[-1]), *given[:-1]))
+
+    added, counted = planted(kernels.rows_sum), planted(kernels.rows_shell_counts)
+    with mock.patch.multiple(sums.kernels, rows_sum=added, rows_shell_counts=counted):
         yield added, counted
 
 

@@ -129,8 +129,8 @@ def test_boxes_on_the_limits_of_ordinary_ones(isa, middle, width):
 
 def boxed(module, rows, box, row_map, edges_sq):
     sums, counts = np.zeros(row_map.out_dim, dtype=np.int64), np.zeros(len(edges_sq) + 1, dtype=np.int64)
-    module.boxed_sum(rows, box, row_map, sums)
-    module.boxed_shell_counts(rows, box, row_map, edges_sq, counts)
+    module.rows_sum(rows, row_map, sums, box)
+    module.rows_shell_counts(rows, row_map, edges_sq, counts, box)
     return np.concatenate([sums, counts])
 
 
@@ -244,10 +244,10 @@ def test_what_is_no_kernel_argument_is_refused():
     raises(InputError, "lower <= upper", ColumnBox, **{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
     fine, counts = ColumnBox(**box, width=np.ones(2)), np.zeros(3, dtype=np.int64)
     two, three = (RowMap(dim=dim, out_dim=dim, quant_bound=8, inv_step=1.0, limit=1.0) for dim in (2, 3))
-    raises(KernelError, None, kernels.boxed_sum, rows, fine, three, counts)
-    raises(KernelError, "shape", kernels.boxed_sum, rows, fine, two, counts)
-    raises(KernelError, None, kernels.boxed_shell_counts, rows, fine, three, np.ones(1), counts[:2])
-    raises(KernelError, None, kernels.boxed_shell_counts, rows, fine, two, np.array([2.0, 1.0]), counts)
+    raises(KernelError, None, kernels.rows_sum, rows, three, counts, fine)
+    raises(KernelError, "shape", kernels.rows_sum, rows, two, counts, fine)
+    raises(KernelError, None, kernels.rows_shell_counts, rows, three, np.ones(1), counts[:2], fine)
+    raises(KernelError, None, kernels.rows_shell_counts, rows, two, np.array([2.0, 1.0]), counts, fine)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -216,9 +216,7 @@ def test_no_row_passes_the_bound(factor):
             wrong = replaced(fair, inv_step=fair.inv_step * factor)
             loose = replaced(wrong, quant_bound=4 * fair.quant_bound)
             for row in rows_of(rng, 40, dim, np.float64):
-                q, escaped = (
-                    summed(kernels.gradient_sum, row[None], m).astype(object).ravel() for m in (wrong, loose)
-                )
+                q, escaped = (summed(kernels.gradient_sum, row[None], m).astype(object).ravel() for m in (wrong, loose))
                 assert sum(q * q) <= fair.quant_bound**2
                 passed[type(fair)] += sum(escaped * escaped) > fair.quant_bound**2
     assert all(passed.values())

@@ -155,13 +155,6 @@ def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     assert abs(result.means[0, 0] - 1e6) < 0.3
 
 
-@pytest.mark.parametrize(("coarse", "kept", "word"), [
-    ([[1, 2], [3]], [[1, 2], [3]], "ok"), ([[1, 2], [3]], [[1], [3]], "shortlist"), ([[1], []], [[1], []], "empty"),
-])  # fmt: skip
-def test_words_of_the_lists(coarse, kept, word):
-    assert list_decoding_method._status(coarse, kept) == word
-
-
 @pytest.mark.statistical
 def test_theory_mode_with_scales():
     rows = np.random.default_rng(9).normal(-1e6, 3.0, 1_200_000)
@@ -314,7 +307,7 @@ def test_codes_number_combinations_and_ignore_other_columns():
     chosen = anchor_columns(columns)
     assert chosen == [2, 0]
     rows = np.array([[0.0, 9e9, 0.0], [100.0, 0.0, 0.0], [0.0, 0.0, 51.0], [100.0, 0.0, 99.0], [np.nan, 0.0, 0.0]])
-    assert codes(rows, chosen, columns).tolist() == [0, 1, 2, 5, -1]
+    assert codes(rows, chosen=chosen, columns=columns)[0].tolist() == [0, 1, 2, 5, -1]
     assert labels_of(5, chosen, columns) == {2: 2, 0: 1}
     assert [labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
 

@@ -34,7 +34,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     Cells,
     Mixtures,
     cell_masses,
-    cell_parts,
+    densities,
     em,
     joined,
     masses,
@@ -87,11 +87,12 @@ def test_masses_are_those_of_scipy_in_both_tails():
 
 def test_derivatives_are_those_of_the_masses():
     step = 1e-6
-    inside, density, tilted = cell_parts(TRUTH, EDGES)
+    inside, z = cell_masses(TRUTH, EDGES)
+    density, tilted = densities(z)
     moved_means = [Mixtures(TRUTH.weights, TRUTH.means + by * TRUTH.stds, TRUTH.stds) for by in (step, -step)]
     wider = [Mixtures(TRUTH.weights, TRUTH.means, TRUTH.stds * np.exp(by)) for by in (step, -step)]
     for (up, down), slope in ((moved_means, density), (wider, tilted)):
-        numeric = (cell_parts(up, EDGES)[0] - cell_parts(down, EDGES)[0]) / (2.0 * step)
+        numeric = (cell_masses(up, EDGES)[0] - cell_masses(down, EDGES)[0]) / (2.0 * step)
         assert np.allclose(numeric, -slope, atol=1e-8)
     assert np.allclose(inside.sum(axis=2), 1.0)
 
@@ -110,7 +111,7 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
     starts = joined(
         [one([0.4, 0.3, 0.3], [-7.0, 1.0, 6.0], [3.0, 1.0, 4.0]), one([0.2, 0.2, 0.6], [-3.0, 0.0, 3.0], [1.0] * 3)]
     )
-    before, fit = misfit(cells, starts), refine(cells, starts, steps=60)
+    before, fit = misfit(cells, masses(starts, cells.edges)), refine(cells, starts, steps=60)
     assert (fit.score <= before).all()
     assert total_variation(fit.mixtures[[int(np.argmin(fit.score))]]) < 1e-3
 
@@ -282,7 +283,7 @@ def test_the_beam_is_that_of_all_subsets(seed, monkeypatch):
 def refined_the_long_way(cells, mixtures, steps):
     """`refine` with everything worked out at every step."""
     least, part = 0.25 * cells.resolution, mixtures
-    score, damping = misfit(cells, part), np.full(part.size, 1e-2)
+    score, damping = misfit(cells, masses(part, cells.edges)), np.full(part.size, 1e-2)
     for _ in range(steps):
         every = np.arange(part.size)
         curvature, gradient = public_em._normal_equations(part, cell_masses(part, cells.edges), cells, every, False)
@@ -290,7 +291,7 @@ def refined_the_long_way(cells, mixtures, steps):
         curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         tried = moved(part, step, least=least, fixed_std=False)
-        tried_score = misfit(cells, tried)
+        tried_score = misfit(cells, masses(tried, cells.edges))
         better, gain = tried_score < score, score - tried_score
         part = Mixtures(
             *(
@@ -321,9 +322,9 @@ def test_hostile_mixtures_do_no_harm():
     edges = np.array([-np.inf, -1.0, 0.0, 1e-300, 2.0, 1e300, np.inf])
     means = np.array([[0.0, 1e300, -np.inf, np.nan, 1.0, 0.0, 0.0]])
     stds = np.array([[0.0, 1e-300, 1.0, 1.0, np.inf, np.nan, 1.0]])
-    parts = cell_parts(Mixtures(np.ones((1, 7)), means, stds), edges)
-    alone = cell_parts(Mixtures(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
-    for part, good in zip(parts, alone, strict=True):
+    inside, z = cell_masses(Mixtures(np.ones((1, 7)), means, stds), edges)
+    alone, z_alone = cell_masses(Mixtures(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
+    for part, good in zip((inside, *densities(z)), (alone, *densities(z_alone)), strict=True):
         assert np.isnan(part[0, 5]).all()
         assert np.array_equal(part[:, 6:], good)
 

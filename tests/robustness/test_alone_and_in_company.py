@@ -175,7 +175,7 @@ def passes_below(dim):
     yield (
         "combinations",
         lambda: release_code_counts(
-            account, rows, partial(column_modes.only_codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
+            account, rows, partial(column_modes.codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
             row_cost=1, **options,
         ),
     )  # fmt: skip

@@ -37,8 +37,8 @@ def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.
     out[...] = whole.astype(np.int32)
 
 
-def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
-    sums += _integers(chunk, row_map).sum(axis=0)
+def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: ColumnBox | None = None) -> None:
+    sums += _integers(chunk if box is None else columns_box(chunk, box), row_map).sum(axis=0)
 
 
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
@@ -55,9 +55,11 @@ def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> 
         gram += np.tril(dsyrk(1.0, q.T, lower=0).T).astype(np.int64)
 
 
-def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray) -> None:
+def rows_shell_counts(
+    chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray, box: ColumnBox | None = None
+) -> None:
     with np.errstate(all="ignore"):
-        x = chunk.astype(np.float64)
+        x = chunk.astype(np.float64) if box is None else columns_box(chunk, box)
         norm_sq = _norm_sq(_affine(x, row_map, 1.0))
     finite = np.isfinite(x).all(axis=1)
     norm_sq[~np.isfinite(norm_sq)] = np.inf
@@ -160,13 +162,3 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     if box.neutral:
         y[~np.isfinite(x).all(axis=1)] = np.nan
     return np.asarray(y)
-
-
-def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: IntArray) -> None:
-    rows_sum(columns_box(chunk, box), row_map, sums)
-
-
-def boxed_shell_counts(
-    chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, edges_sq: FloatArray, counts: IntArray
-) -> None:
-    rows_shell_counts(columns_box(chunk, box), row_map, edges_sq, counts)

@@ -348,16 +348,12 @@ def partition(
 
 def atoms(cells: Cells) -> Mixtures:
     """Single normals that a search may combine: centers on cells, half a standard deviation apart, dyadic standard deviations."""
-    inner = cells.edges[1:-1]
-    middles, widths = (inner[1:] + inner[:-1]) / 2.0, np.diff(inner)
-    held = cells.counts[1:-1] > 0.5 * cells.noise_std
-    middles, widths = middles[held], widths[held]
-    if not len(middles):
-        middles, widths = (inner[1:] + inner[:-1]) / 2.0, np.diff(inner)
-    if len(middles) > _HEAVIEST:
-        counts = cells.counts[1:-1][held] if held.any() else cells.counts[1:-1]
-        kept = np.sort(np.argsort(-counts, kind="stable")[:_HEAVIEST])
-        middles, widths = middles[kept], widths[kept]
+    inner, counts = cells.edges[1:-1], cells.counts[1:-1]
+    held = counts > 0.5 * cells.noise_std
+    kept = np.flatnonzero(held) if held.any() else np.arange(len(counts))
+    if len(kept) > _HEAVIEST:
+        kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[:_HEAVIEST]])
+    middles, widths = ((inner[1:] + inner[:-1]) / 2.0)[kept], np.diff(inner)[kept]
     span = float(inner[-1] - inner[0])
     means: list[float] = []
     stds: list[float] = []
@@ -479,7 +475,7 @@ def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
     for level in beam(cells, found, components):
         started = em.em(cells, level, steps=4, fixed_std=fixed)
         starts = em.joined([level, started])
-        starts = starts[em.by_score(em.misfit(cells, starts))[:_REFINED]]
+        starts = starts[em.by_score(em.misfit(cells, em.masses(starts, cells.edges)))[:_REFINED]]
         fit = em.refine(cells, starts, steps=40, fixed_std=fixed)
         order = em.by_score(fit.score)
         usable = np.isfinite(fit.score[order])
@@ -557,8 +553,17 @@ def place_partition(column: int, scale: float) -> Partition:
     return Partition((column,), (BinRule(width, width / 2.0),))
 
 
-def shown_scales(run: Run, most: int, components: int) -> tuple[list[list[float]], list[float], list[float]]:
-    """Of each column the scales that differences of pairs show, the share of pairs that tie, and a bound of the step of values."""
+def shown_scales(
+    run: Run, pairs: Rows | None, most: int, components: int
+) -> tuple[list[list[float]], list[float], list[float]]:
+    """Of each column the scales that differences of pairs show, the share of pairs that tie, and a bound of the step of values.
+
+    Where no pairs are given the scale is known: 1.
+    """
+    dim = run.rows.dim
+    if pairs is None:
+        return [[1.0]] * dim, [0.0] * dim, [0.0] * dim
+    run = run.block(pairs)
     found = run.release(
         StableHistograms(partitions=scale_partitions(run.rows.dim)), name="scales", cost=run.account.approx_left
     )
@@ -602,14 +607,16 @@ def learn(task: Task) -> Learned:
     laplace_count_grid(account.approx_left[0], 1, cell_rows.n)
     check_rows(choice_rows.n, 1)
     account.open()
-    scales, tied, steps = [1.0], [0.0], [0.0]
-    if pairs is not None:
-        (scales,), tied, steps = shown_scales(run.block(pairs), MOST_SCALES, task.n_components)
+    (scales,), tied, steps = shown_scales(run, pairs, MOST_SCALES, task.n_components)
     # No two rows differ by a scale that shows: they are few, or equal. Places of every size then say where.
     (places,) = shown_places(run.block(place_rows), [scales or ANY_SCALES])
     status = "ok" if scales and places else "empty"
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
-    cells = counted(run.block(cell_rows), edges if scales else np.union1d(edges, octaves()))
+    edges = edges if scales else np.union1d(edges, octaves())
+    counted = run.block(cell_rows).release(
+        CellCounts(edges=[edges[1:-1]]), name="cells", cost=account.approx_left[0], cells=len(edges) - 1
+    )
+    cells = Cells(edges, counted.value, counted.noise_std, cell_rows.n)
     std = 1.0 if task.known_std else None
     rounded = False
     if std is None:
@@ -637,14 +644,6 @@ def learn(task: Task) -> Learned:
     if learned.status == "ok" and not rounded and not tied[0] > 0.0 and em.shows_no_step(steps[0], learned.stds[:, 0]):
         fit = em.fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
-
-
-def counted(run: Run, edges: FloatArray) -> Cells:
-    """Release the counts of the cells between edges (-inf and inf at the ends)."""
-    released = run.release(
-        CellCounts(edges=[edges[1:-1]]), name="cells", cost=run.account.approx_left[0], cells=len(edges) - 1
-    )
-    return Cells(edges, released.value, released.noise_std, run.rows.n)
 
 
 METHOD = AxisMethod(

@@ -117,10 +117,13 @@ def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
 def check(
     task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em_rows: Rows, choice: Rows
 ) -> None:
-    """Raise now, before the debit, if a stage has no integers or memory for its rows; fewer histograms or columns ask for less."""
+    """Raise now, before the debit, if a stage has no integers or memory for its rows; fewer histograms or columns ask for less.
+
+    Warn, from public numbers alone, if rows are too few to show anything.
+    """
     account, dim = task.run.account, task.run.rows.dim
     epsilon = account.approx_left[0]
-    candidates.check_stages(task.run, pairs, places, dim * most_scales(dim))
+    event = candidates.check_stages(task.run, pairs, places, dim * most_scales(dim))
     if dim > _LAPLACE_COLUMNS:
         gaussian_count_grid(account.allowance / dim, 1, cells.n)
     else:
@@ -130,12 +133,7 @@ def check(
     for components in range(1, task.n_components + 1):
         dp_em.check(account, em_rows, components, known_std=task.known_std, steps=STEPS)
     check_rows(choice.n, dim)
-
-
-def warn_if_blind(task: Task, places: Rows) -> None:
-    """Warn, from public numbers alone, where not even all rows together in one place would be shown."""
-    dim = task.run.rows.dim
-    event = candidates.check_stages(task.run, None, places, dim * most_scales(dim))
+    # Not even all rows together in one place would be shown.
     needed = event.count_threshold + 2.0 * event.count_noise_std
     if places.n < needed:
         n = task.run.rows.n
@@ -155,10 +153,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     """The first three stages."""
     run, dim = task.run, task.run.rows.dim
     account = run.account
-    scales: list[list[float]] = [[1.0]] * dim
-    tied, steps = [0.0] * dim, [0.0] * dim
-    if pairs is not None:
-        scales, tied, steps = candidates.shown_scales(run.block(pairs), most_scales(dim), task.n_components)
+    scales, tied, steps = candidates.shown_scales(run, pairs, most_scales(dim), task.n_components)
     places = candidates.shown_places(run.block(place_rows), scales)
     gaussian = dim > _LAPLACE_COLUMNS
     cost = account.allowance if gaussian else account.approx_left[0]
@@ -214,27 +209,22 @@ def anchor_columns(columns: list[Column]) -> list[int]:
     return chosen
 
 
-def codes(chunk: Any, chosen: list[int], columns: list[Column]) -> IntArray:
-    """Number of the combination of modes that each row is in; -1 where an entry is not finite."""
+def codes(chunk: Any, *, chosen: list[int], columns: list[Column]) -> list[IntArray]:
+    """Number of the combination of modes that each row is in; -1 where an entry is not finite. The only coding of a release."""
     code = np.zeros(len(chunk), dtype=np.int64)
     whole = np.ones(len(chunk), dtype=bool)
     for j in chosen:
         value = chunk[:, j].astype(np.float64)
         code = code * (len(columns[j].cuts) + 1) + np.searchsorted(columns[j].cuts, value, side="right")
         whole &= np.isfinite(value)
-    return np.where(whole, code, -1)
-
-
-def only_codes(chunk: Any, *, chosen: list[int], columns: list[Column]) -> list[IntArray]:
-    """`codes` as the only coding of a release."""
-    return [codes(chunk, chosen, columns)]
+    return [np.where(whole, code, -1)]
 
 
 def paired_codes(
     chunk: Any, *, chosen: list[int], others: list[int], columns: list[Column], number: IntArray, order: IntArray
 ) -> list[IntArray]:
     """For each other column the pair of a row's combination, if it is one of `number`, and its mode there; else -1."""
-    code = codes(chunk, chosen, columns)
+    (code,) = codes(chunk, chosen=chosen, columns=columns)
     place = np.minimum(np.searchsorted(number[order], code), len(number) - 1)
     mine = np.where(number[order][place] == code, order[place], -1)
     found = []
@@ -362,7 +352,6 @@ def learn(task: Task) -> Learned:
     )
     pairs = DistantPairs(before[0]) if before else None
     check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
-    warn_if_blind(task, place_rows)
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     if not any(column.fit.size for column in columns):
@@ -377,7 +366,7 @@ def learn(task: Task) -> Learned:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
         released = run.block(code_rows).release(
             CodeCounts(
-                codes=partial(only_codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
+                codes=partial(codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
             ),
             name="combinations",
             cost=run.account.approx_left[0],

@@ -32,7 +32,6 @@ from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.session import Method, Run
 
-Parts = tuple[FloatArray, FloatArray, FloatArray]
 # Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
 LEAST_WEIGHT = 1e-3
 _SAME_SCORE = 2.0**-10
@@ -111,25 +110,11 @@ class Cells:
         return float((held if len(held) else widths).min())
 
 
-def cell_parts(mixtures: Mixtures, edges: FloatArray) -> Parts:
-    """Mass of each component in each cell, and of its first two derivatives' kernels, (size, components, cells) each.
-
-    With z the edges in standard deviations: differences of Phi(z), of phi(z) and of z phi(z).
-    """
-    with np.errstate(all="ignore"):
-        z = _standardized(mixtures, edges)
-        return _inside(z), *_densities(z)
-
-
 def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The first of `cell_parts`, and the edges in standard deviations (size, components, edges)."""
+    """Mass of each component in each cell (size, components, cells), and the edges in standard deviations, of that form."""
     with np.errstate(all="ignore"):
-        z = _standardized(mixtures, edges)
+        z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
         return _inside(z), z
-
-
-def _standardized(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
-    return (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
 
 
 def _inside(z: FloatArray) -> FloatArray:
@@ -143,11 +128,12 @@ def _inside(z: FloatArray) -> FloatArray:
     return mass
 
 
-def _densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Differences of phi(z) and of z phi(z) from edge to edge."""
-    density = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
-    tilted = np.where(np.abs(z) < _FARTHEST, z, 0.0) * density
-    return np.diff(density), np.diff(tilted)
+def densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Differences of phi(z) and of z phi(z) from edge to edge: the kernels of a mass's first two derivatives."""
+    with np.errstate(all="ignore"):
+        density = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
+        tilted = np.where(np.abs(z) < _FARTHEST, z, 0.0) * density
+        return np.diff(density), np.diff(tilted)
 
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
@@ -158,13 +144,11 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     return found
 
 
-def misfit(cells: Cells, mixtures: Mixtures) -> FloatArray:
-    """Negative twice the log likelihood of the counts under independent normals of the right variances, (size,)."""
-    return _misfit(cells, masses(mixtures, cells.edges))
+def misfit(cells: Cells, mass: FloatArray) -> FloatArray:
+    """Negative twice the log likelihood of the counts under independent normals of the right variances, (size,).
 
-
-def _misfit(cells: Cells, mass: FloatArray) -> FloatArray:
-    """The same from the mass of each mixture in each cell, (size, cells)."""
+    `mass` (size, cells) is that of each mixture in each cell.
+    """
     expected = cells.total * mass
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
     score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
@@ -180,7 +164,8 @@ def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False)
     for rows in slices(mixtures, len(cells.edges), _CELL_BATCH):
         weights, means, stds = mixtures.weights[rows], mixtures.means[rows], mixtures.stds[rows]
         for _ in range(steps):
-            inside, density, tilted = cell_parts(Mixtures(weights, means, stds), cells.edges)
+            inside, z = cell_masses(Mixtures(weights, means, stds), cells.edges)
+            density, tilted = densities(z)
             mass = np.einsum("sk,skg->sg", weights, inside)
             scaled = np.where(mass > 1e-12, counts / np.maximum(mass, 1e-12), 0.0)[:, None, :]
             held = np.maximum(weights * np.sum(scaled * inside, axis=2), 1e-9)
@@ -213,8 +198,7 @@ def _normal_equations(
     """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `cell_masses`."""
     inside, z = (part[rows] for part in masses)
     shares = mixtures.weights[rows][:, :, None]
-    with np.errstate(all="ignore"):
-        density, tilted = _densities(z)
+    density, tilted = densities(z)
     mass = np.sum(shares * inside, axis=1)
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
@@ -263,7 +247,7 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
     least = 0.25 * cells.resolution
     weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
     found = cell_masses(start, cells.edges)
-    score = _misfit(cells, np.einsum("sk,skg->sg", weights, found[0]))
+    score = misfit(cells, np.einsum("sk,skg->sg", weights, found[0]))
     curvature, gradient = _normal_equations(
         Mixtures(weights, means, stds), found, cells, np.arange(start.size), fixed_std
     )
@@ -275,7 +259,7 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
         step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
         tried = moved(Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std)
         found = cell_masses(tried, cells.edges)
-        tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, found[0]))
+        tried_score = misfit(cells, np.einsum("sk,skg->sg", tried.weights, found[0]))
         gain = score[live] - tried_score
         better = tried_score < score[live]
         chosen = np.flatnonzero(better)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,16 +34,6 @@ MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocks:
-    """Rows of the three blocks that the theorem asks for (the first is not needed when standard deviations are known)."""
-
-    scales: int
-    means: int
-    choice: int
-    corruption_weight: float
-
-
 def fine_net(mean: float, scale: float, accuracy: float, *, known_std: bool) -> FloatArray:
     """Means and standard deviations (size, 2) around a coarse Gaussian; one standard deviation where it is known."""
     if not known_std:
@@ -73,8 +62,11 @@ def check_feasible(
     failure_prob: float,
     *,
     known_std: bool = False,
-) -> Blocks:
-    """InfeasibleError, from public sizes alone, where the algorithm cannot run; else the rows of its blocks."""
+) -> tuple[float, list[int]]:
+    """InfeasibleError, from public sizes alone, where the algorithm cannot run; else the least weight and the rows of its blocks.
+
+    They are for scales, means and the choice; none are needed for scales when standard deviations are known.
+    """
     if accuracy is None:
         raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
     # Counting a net of more than a few Gaussians takes long itself; its first power says enough.
@@ -90,15 +82,15 @@ def check_feasible(
     if known_std:
         weight = accuracy / (DECODER_SHARE * n_components)
         share = failure_prob / (2.0 * n_components)
-        scales, means = 0, results.mean_rows(weight, budget, share, histograms=dim)
+        sizes = [results.mean_rows(weight, budget, share, histograms=dim)]
     else:
-        sizes = results.mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob)
-        weight, scales, means = sizes.corruption_weight, sizes.variance_rows, sizes.mean_rows
+        asked = results.mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob)
+        weight, sizes = asked.corruption_weight, [asked.variance_rows, asked.mean_rows]
     for_choice = results.selection_rows(math.log(MAX_CANDIDATES), accuracy, float(budget.amounts[0]), failure_prob)
-    needed = scales + means + for_choice
+    needed = sum(sizes) + for_choice
     if n < needed:
         raise InfeasibleError(f"the theorem asks for {needed:,} rows, and there are {n:,}: {advice}")
-    return Blocks(scales=scales, means=means, choice=n - scales - means, corruption_weight=weight)
+    return weight, [*sizes, n - sum(sizes)]
 
 
 def learn(task: Task) -> Learned:
@@ -106,9 +98,8 @@ def learn(task: Task) -> Learned:
     run, k, known, accuracy = task.run, task.n_components, task.known_std, task.accuracy
     assert accuracy is not None
     dim = run.rows.dim
-    blocks = check_feasible(run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known)
-    thresholds = decoders.Thresholds(min_weight=blocks.corruption_weight, theory=True)
-    sizes = [blocks.means, blocks.choice] if known else [blocks.scales, blocks.means, blocks.choice]
+    weight, sizes = check_feasible(run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known)
+    thresholds = decoders.Thresholds(min_weight=weight, theory=True)
     *before, mean_block, choice_block = split_rows(run.rows, *sizes)
     if before:
         decoders.check_histograms(run, decoders.scale_partitions(dim), before[0].n // 2)
@@ -147,16 +138,11 @@ def learn(task: Task) -> Learned:
     facts = {
         "coarse": [len(column) for column in coarse],
         "coarse_kept": [len(column) for column in kept],
-        "corruption_weight": blocks.corruption_weight,
+        "corruption_weight": weight,
     }
-    return em.choose(task, run.block(choice_block), candidates, status=_status(coarse, kept), diagnostics=facts)
-
-
-def _status(coarse: list[list[Any]], kept: list[list[Any]]) -> str:
-    """What the lists of the columns say of the answer: the theorem speaks of lists that are compared whole."""
-    if not all(kept):
-        return "empty"
-    return "ok" if kept == coarse else "shortlist"
+    # The theorem speaks of lists that are compared whole.
+    status = "empty" if not all(kept) else "ok" if kept == coarse else "shortlist"
+    return em.choose(task, run.block(choice_block), candidates, status=status, diagnostics=facts)
 
 
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
