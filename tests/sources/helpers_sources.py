@@ -60,6 +60,11 @@ def direct_sums(matrix):
     return accumulators[0].tolist()
 
 
+def streamed(array, pieces=5):
+    """The rows of an array as a function yields them."""
+    return Rows.from_chunks(lambda: np.array_split(array, pieces), n=len(array), dim=array.shape[1])
+
+
 def content(rows, *where, **options):
     """The rows of a range, all by default, in one array."""
     chunks = list(rows.chunks(*where, **options))

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c, ten_times, wait_until
 from helpers.errors import raises
-from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums
+from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums, streamed
 from spies import SpyLedger
 
 from fastpubpriv import ZCDP, SeededNoiseWarning, estimate_mean
 from fastpubpriv.errors import FastPubPrivError, InputError, KernelError, OutOfMemoryError
-from fastpubpriv.sources import Executor, Query, Rows, private_rows
+from fastpubpriv.sources import Executor, Query, private_rows
 from fastpubpriv.sources import fold as fold_module
 from fastpubpriv.threads import pool
 from fastpubpriv.threads.pool import Crew, share_out
@@ -37,6 +37,7 @@ def here():
 X = np.random.default_rng(4).normal(size=(257, 5))
 X[13, 2] = np.nan
 X[77] = np.inf
+SOURCES = {"array": lambda: private_rows(X), "chunks": lambda: streamed(X, 2)}
 
 
 def test_same_bits_for_all_sources_threads_and_chunks(tmp_path):
@@ -91,7 +92,7 @@ def test_threads_are_used_and_bounded():
             busy[0] -= 1
         accumulators[0][:] += len(chunk)
 
-    for rows in (private_rows(X), Rows.from_chunks(lambda: [X], n=257, dim=5)):
+    for rows in (private_rows(X), streamed(X, 1)):
         for threads in (1, 3):
             seen.clear()
             most[0] = 0
@@ -131,10 +132,10 @@ def test_accumulators_must_be_int64_arrays():
         raises(KernelError, None, fold, private_rows(X), make, add_sums)
 
 
-@pytest.mark.parametrize("kind", ["array", "chunks"])
+@pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_errors_of_a_step(kind, threads):
-    rows = private_rows(X) if kind == "array" else Rows.from_chunks(lambda: [X], n=257, dim=5)
+    rows = SOURCES[kind]()
 
     def run(error):
         def step(chunk, accumulators):
@@ -258,7 +259,7 @@ def test_passes_at_the_same_time():
 @pytest.mark.parametrize("kind", ["array", "chunks"])
 def test_an_interrupt_returns_at_once(kind, threads):
     x = np.zeros((2_000, 2))
-    rows = private_rows(x) if kind == "array" else Rows.from_chunks(lambda: [x], n=2_000, dim=2)
+    rows = private_rows(x) if kind == "array" else streamed(x, 1)
     steps = []
 
     def slow(chunk, accumulators):
@@ -412,7 +413,7 @@ def slow_pass(monkeypatch, stderr, threads, rows, **options):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("rows", [private_rows(X), Rows.from_chunks(lambda: [X], n=257, dim=5)], ids=repr)
+@pytest.mark.parametrize("rows", [private_rows(X), streamed(X, 1)], ids=repr)
 def test_progress_on_a_terminal_after_a_while(monkeypatch, threads, rows):
     stderr = Terminal()
     slow_pass(monkeypatch, stderr, threads, rows)
@@ -436,13 +437,6 @@ def test_no_progress_elsewhere(monkeypatch, capsys):
 
 
 # ---- The standing threads: a pass that has been paid for is finished, even where no thread can be had ---------------
-X_OF_POOL = np.random.default_rng(4).normal(size=(257, 5))
-SOURCES = {
-    "array": lambda: private_rows(X_OF_POOL),
-    "chunks": lambda: Rows.from_chunks(lambda: [X_OF_POOL[:100], X_OF_POOL[100:]], n=257, dim=5),
-}
-
-
 def refused(function, arguments):
     raise RuntimeError("can't start new thread")
 
@@ -476,7 +470,7 @@ def test_the_calling_thread_makes_a_pass_alone(make, no_threads):
     with ten_times(1.0):  # waits once for a thread that does not come, and not in every pass
         for _ in range(20):
             sums, count = fold(make(), make_sums(5), step, threads=4, chunk_rows=10)
-            assert sums.tolist() == direct_sums(X_OF_POOL)
+            assert sums.tolist() == direct_sums(X)
             assert count[0] == 257
     assert seen == {threading.get_ident()}
 
@@ -493,14 +487,14 @@ def test_errors_and_progress_are_as_with_threads(no_threads, capsys):
 
     for make in SOURCES.values():
         raises(FastPubPrivError, "withheld", fold, make(), make_sums(5), step, threads=2, chunk_rows=10)
-        assert column_sums(make(), threads=2, chunk_rows=10, progress=True) == direct_sums(X_OF_POOL)
+        assert column_sums(make(), threads=2, chunk_rows=10, progress=True) == direct_sums(X)
     assert "257" in capsys.readouterr().err
 
 
 def mean(ledger, threads):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededNoiseWarning)
-        public, rows = np.random.default_rng(5).normal(size=(20, 5)), np.tile(X_OF_POOL, (400, 1))
+        public, rows = np.random.default_rng(5).normal(size=(20, 5)), np.tile(X, (400, 1))
         return estimate_mean(rows, x_pub=public, budget=ZCDP(0.5), ledger=ledger, threads=threads, random_state=3).mean
 
 
@@ -539,7 +533,7 @@ def test_planted_a_caller_that_waits_for_a_thread_that_does_not_come(monkeypatch
         return False
 
     monkeypatch.setattr(Crew, "wait", wait)
-    raises(FastPubPrivError, None, column_sums, private_rows(X_OF_POOL), threads=2, chunk_rows=10)
+    raises(FastPubPrivError, None, column_sums, private_rows(X), threads=2, chunk_rows=10)
     assert len(looks) > 50
     pool._forget()
 
@@ -552,7 +546,7 @@ def test_threads_that_others_keep_busy_are_not_waited_for(monkeypatch):
     crew.add(release.wait)
     try:
         for make in SOURCES.values():
-            assert fold(make(), make_sums(5), add_sums, threads=1)[0].tolist() == direct_sums(X_OF_POOL)
+            assert fold(make(), make_sums(5), add_sums, threads=1)[0].tolist() == direct_sums(X)
         seen = []
         share_out(seen.append, 9, threads=2)
         assert sorted(seen) == list(range(9))
@@ -578,8 +572,8 @@ def test_what_a_crew_cancels_is_neither_made_nor_counted():
 def test_as_many_threads_as_are_wanted_and_no_more():
     pool._forget()
     for _ in range(30):
-        column_sums(private_rows(X_OF_POOL), threads=3, chunk_rows=10)
-        column_sums(Rows.from_chunks(lambda: [X_OF_POOL], n=257, dim=5), threads=2, chunk_rows=10)
+        column_sums(private_rows(X), threads=3, chunk_rows=10)
+        column_sums(streamed(X, 1), threads=2, chunk_rows=10)
     assert 1 <= pool._pool.started <= 3
     assert pool._pool.wanted == 0
 

@@ -1,9 +1,9 @@
-"""Interleaved blocks and distant pairs: disjoint, spread out, the same rows from every kind of source."""
+"""Views: blocks, interleaved blocks, pairs and mapped rows are the same rows from every kind of source, in every cut."""
 
 import numpy as np
 import pytest
 from helpers.errors import raises
-from helpers_sources import column_sums, content, direct_sums, every_source, silently
+from helpers_sources import column_sums, content, direct_sums, every_source, silently, streamed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,13 +11,57 @@ from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows, views
 from fastpubpriv.sources.views import DistantPairs, Pairs, differences, interleave_rows, linear_rows, split_rows
 
+X = np.random.default_rng(0).normal(size=(1003, 3))
+MATRIX = np.array([[1.0, 0.25, 0.0], [0.1, -3.0, 7.0]])
+
+
+def halved(near, far):
+    return (near.astype(float) - far.astype(float)) * np.sqrt(0.5)
+
+
+def neighbors(x):
+    return halved(x[: len(x) // 2 * 2 : 2], x[1::2])
+
+
+def distant(x):
+    return halved(x[: len(x) // 2], x[len(x) // 2 : len(x) // 2 * 2])
+
+
+def members(x):
+    return x[views._Members(len(x), 2**64 // 5, 7 * 2**64 // 10).mask(0, len(x))]
+
+
+def mapped(x):
+    return np.stack([x[:, 0] + x[:, 1] * 0.25, x[:, 0] * 0.1 + x[:, 1] * -3.0 + x[:, 2] * 7.0], axis=1)
+
+
+# Each view, and what it must give.
+VIEWS = {
+    "slice": (lambda rows: rows.slice(130, 517), lambda x: x[130:517]),
+    "slice of a slice": (lambda rows: rows.slice(130, 517).slice(0, 193), lambda x: x[130:323]),
+    "interleaved": (lambda rows: interleave_rows(rows, 2, 5, 3)[1], members),
+    "pairs": (Pairs, neighbors),
+    "distant pairs": (DistantPairs, distant),
+    "mapped": (lambda rows: linear_rows(rows, MATRIX), mapped),
+}
+
+
+@pytest.mark.parametrize("pieces", [None, 1, 16, 201])
+@pytest.mark.parametrize("view", VIEWS)
+def test_any_range_of_a_view_has_the_same_bits_in_every_cut(view, pieces, monkeypatch):
+    monkeypatch.setattr(views, "_SEGMENT", 7)
+    make, wanted = VIEWS[view]
+    rows, expected = make(Rows.from_array(X) if pieces is None else streamed(X, pieces)), wanted(X)
+    assert (rows.n, rows.dim, rows.random_access) == (*expected.shape, pieces is None)
+    for begin, end in ((0, rows.n), (0, 1), (5, 17), (rows.n - 1, rows.n), (4, 4)):
+        for size in (1, 6, 100, 5000):
+            chunks = list(rows.chunks(begin, end, size))
+            assert np.array_equal(np.concatenate([expected[:0], *chunks]), expected[begin:end])
+            assert all(len(chunk) <= size for chunk in chunks)
+
 
 def numbered(n, dim=1):
     return np.arange(n * dim, dtype=np.float64).reshape(n, dim)
-
-
-def streamed(array, pieces=5):
-    return Rows.from_chunks(lambda: np.array_split(array, pieces), n=len(array), dim=array.shape[1])
 
 
 @pytest.mark.parametrize("n", [32, 100, 65_537, 200_000])
@@ -44,23 +88,6 @@ def test_every_stretch_has_its_share():
             assert abs(held[phase::period].mean() - 0.1) < 0.02
 
 
-@pytest.mark.parametrize("segment", [7, 64, 1 << 15])
-def test_any_range_of_any_source_gives_the_same_rows(segment, monkeypatch):
-    monkeypatch.setattr(views, "_SEGMENT", segment)
-    data = numbered(1003, 3)
-    for random, stream in zip(
-        interleave_rows(Rows.from_array(data), 2, 5, 3), interleave_rows(streamed(data), 2, 5, 3), strict=True
-    ):
-        assert random.n == stream.n
-        whole = content(random)
-        assert np.array_equal(whole, content(stream))
-        for begin, end in ((0, 1), (0, random.n), (5, 17), (random.n - 1, random.n), (4, 4)):
-            for rows in (random, stream):
-                got = list(rows.chunks(begin, end, 6))
-                assert np.array_equal(np.concatenate(got) if got else whole[:0], whole[begin:end])
-                assert all(len(chunk) <= 6 for chunk in got)
-
-
 @given(n=st.integers(1, 300), begin=st.integers(0, 300), length=st.integers(0, 300))
 @settings(max_examples=60, deadline=None)
 def test_positions_are_those_of_the_mask(n, begin, length):
@@ -75,19 +102,6 @@ def test_too_few_rows():
     raises(InputError, "too few", interleave_rows, Rows.from_array(numbered(2)), 1, 1, 1)
     raises(InputError, "too few", split_rows, Rows.from_array(numbered(1)), 1, 1)
     raises(InputError, "two rows", Pairs, Rows.from_array(numbered(1)))
-
-
-@pytest.mark.parametrize("n", [2, 3, 10, 1001])
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_distant_pairs(n, pieces):
-    data, half = np.random.default_rng(n).normal(size=(n, 2)), n // 2
-    expected = (data[:half] - data[half : 2 * half]) * np.sqrt(0.5)
-    for rows in (Rows.from_array(data), streamed(data, pieces)):
-        pairs = DistantPairs(rows)
-        assert pairs.n == half
-        for size in (1, 4, 5000):
-            assert np.array_equal(content(pairs, chunk_rows=size), expected)
-    assert np.array_equal(content(DistantPairs(Rows.from_array(data.astype(np.float32)))).dtype, np.float64)
 
 
 def test_one_row_changes_one_pair_and_one_block():
@@ -115,42 +129,19 @@ def test_rows_stay_behind_their_type():
 
 
 # ---- Differences of neighboring rows: position decides the pair, whatever the source, the chunks and the content.
-def expected(matrix):
-    even = len(matrix) // 2 * 2
-    return (matrix[0:even:2].astype(float) - matrix[1:even:2].astype(float)) * np.sqrt(0.5)
-
-
 @pytest.mark.parametrize("n", [2, 3, 4, 9, 38, 39])
 def test_every_kind_of_source_gives_the_same_pairs(n, tmp_path):
-    matrix = np.random.default_rng(n).standard_normal((n, 3))
-    wanted, kinds = expected(matrix), set()
+    matrix, kinds = np.random.default_rng(n).standard_normal((n, 3)), set()
     for name, rows in every_source(matrix, tmp_path):
-        pairs = Pairs(rows)
-        kinds.add(pairs.random_access)
-        assert (pairs.n, pairs.dim) == (n // 2, 3), name
-        assert pairs.kind == f"pairs of {rows.kind}"
-        assert pairs.columns == rows.columns
-        assert np.array_equal(content(pairs), wanted), name
-        for threads in (1, 3):
-            assert column_sums(pairs, threads=threads, chunk_rows=5) == direct_sums(wanted), name
+        for pairs, wanted in ((Pairs(rows), neighbors(matrix)), (DistantPairs(rows), distant(matrix))):
+            kinds.add(pairs.random_access)
+            assert (pairs.n, pairs.dim) == (n // 2, 3), name
+            assert pairs.kind == f"pairs of {rows.kind}"
+            assert pairs.columns == rows.columns
+            assert np.array_equal(content(pairs), wanted), name
+            for threads in (1, 3):
+                assert column_sums(pairs, threads=threads, chunk_rows=5) == direct_sums(wanted), name
     assert kinds == {True, False}
-
-
-@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 7, 100])
-def test_any_range_and_chunk_size(chunk_rows):
-    matrix = np.random.default_rng(0).standard_normal((37, 2))
-    wanted = expected(matrix)
-
-    def factory():
-        # Odd pieces: most pairs of the stream straddle two of them.
-        for low in range(0, 37, 5):
-            yield matrix[low : low + 5]
-
-    for rows in (Rows.from_array(matrix), Rows.from_chunks(factory, n=37, dim=2)):
-        pairs = Pairs(rows)
-        for begin, end in ((0, 18), (3, 11), (17, 18), (5, 5)):
-            assert np.array_equal(content(pairs, begin, end, chunk_rows), wanted[begin:end])
-        assert max(len(chunk) for chunk in pairs.chunks(0, 18, chunk_rows)) <= chunk_rows
 
 
 def test_one_replaced_row_changes_one_pair():
@@ -158,14 +149,14 @@ def test_one_replaced_row_changes_one_pair():
     for index in range(21):
         other = matrix.copy()
         other[index] = 1e6
-        moved = np.any(expected(matrix) != content(Pairs(Rows.from_array(other))), axis=1)
+        moved = np.any(neighbors(matrix) != content(Pairs(Rows.from_array(other))), axis=1)
         # The odd last row is in no pair.
         assert moved.nonzero()[0].tolist() == ([] if index == 20 else [index // 2])
     # Control: pairing by the order of values shifts many pairs at once.
     by_value, other = matrix[np.argsort(matrix[:, 0])], matrix.copy()
     other[np.argmin(matrix[:, 0])] = 1e6
     shifted = other[np.argsort(other[:, 0])]
-    assert np.any(expected(by_value) != expected(shifted), axis=1).sum() > 5
+    assert np.any(neighbors(by_value) != neighbors(shifted), axis=1).sum() > 5
 
 
 def test_a_pair_that_is_not_finite_is_neutral_and_silent():
@@ -186,28 +177,10 @@ def test_float32_differences_are_taken_in_double():
     assert differences(rows)[0, 0] == 2**-20 * np.sqrt(0.5)
 
 
-# ---- Blocks of rows, and rows under a linear map: views that give the same rows in every cut ------------------------
-X = np.random.default_rng(0).normal(size=(1000, 3))
-
-
-MAKERS = pytest.mark.parametrize("make", [lambda: private_rows(X), lambda: streamed(X, 16)], ids=["array", "stream"])
-
-
-@MAKERS
-@pytest.mark.parametrize("chunk_rows", [1, 7, 100, 2000])
-def test_a_block_holds_its_rows(make, chunk_rows):
-    rows = make()
-    for begin, end in ((0, 1000), (0, 1), (999, 1000), (130, 517)):
-        block = rows.slice(begin, end)
-        assert (block.n, block.dim, block.random_access) == (end - begin, 3, rows.random_access)
-        np.testing.assert_array_equal(content(block, chunk_rows=chunk_rows), X[begin:end])
-        inner = block.slice(0, max(1, block.n // 2))
-        np.testing.assert_array_equal(content(inner, chunk_rows=chunk_rows), X[begin : begin + inner.n])
-
-
+# ---- Blocks of rows, and rows under a linear map --------------------------------------------------------------------
 def test_refused_blocks():
     rows = private_rows(X)
-    for begin, end in ((5, 5), (6, 5), (0, 1001), (1000, 1001)):
+    for begin, end in ((5, 5), (6, 5), (0, 1004), (1003, 1004)):
         raises(InputError, "block", rows.slice, begin, end)
     for begin, end in ((-1, 5), (0.0, 5), (True, 5)):
         raises(InputError, None, rows.slice, begin, end)
@@ -222,15 +195,6 @@ def test_a_split_covers_every_row_once(n, shares):
     np.testing.assert_array_equal(np.concatenate([content(block, chunk_rows=50) for block in blocks]), X[:n])
     for block, share in zip(blocks, shares, strict=True):
         assert abs(block.n - n * share / sum(shares)) <= 1
-
-
-@MAKERS
-def test_mapped_rows_have_the_same_bits_in_every_cut(make):
-    matrix = np.array([[1.0, 0.25, 0.0], [0.1, -3.0, 7.0]])
-    whole = content(linear_rows(make(), matrix), chunk_rows=1000)
-    np.testing.assert_allclose(whole, X @ matrix.T, rtol=1e-12, atol=1e-12)
-    for chunk_rows in (1, 3, 64, 333):
-        np.testing.assert_array_equal(content(linear_rows(make(), matrix), chunk_rows=chunk_rows), whole)
 
 
 def test_mapped_rows_with_a_missing_entry_are_missing():

@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.errors import raises
-from helpers_sources import content
+from helpers_sources import content, streamed
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
@@ -167,10 +167,6 @@ X_OF_LABELED = np.arange(24.0).reshape(8, 3)
 Y = np.arange(8.0) * 100.0
 FRAME = pd.DataFrame(X_OF_LABELED, columns=["a", "b", "c"]).assign(y=Y)
 BOTH = np.column_stack([X_OF_LABELED, Y])
-
-
-def streamed(array, pieces):
-    return Rows.from_chunks(lambda: np.array_split(array, pieces), n=len(array), dim=array.shape[1])
 
 
 @pytest.mark.parametrize(

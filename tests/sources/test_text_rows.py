@@ -148,15 +148,6 @@ def test_several_pieces_and_compressed_files(tmp_path, monkeypatch):
             np.testing.assert_array_equal(found, x[begin:end])
 
 
-def test_the_size_of_pieces_changes_nothing(tmp_path, monkeypatch):
-    records = [b"1,x,2", b"", b'3,"y,",4\r', b"5", b"\r", b"6,,7"]
-    text = b"\xef\xbb\xbf" + file_of(records)
-    for piece in (1, 2, 3, 4, 11, 1 << 20):
-        monkeypatch.setattr(text_files, "_PIECE_BYTES", piece)
-        for ending in (text, text[:-1]):
-            assert same(values_of(csv_rows(tmp_path, ending)), [one_row(record) for record in records])
-
-
 @pytest.mark.parametrize(("text", "words"), [
     ("", "cannot be read"),
     ("\n1\n", "cannot be read"),
@@ -358,13 +349,6 @@ def test_a_line_beyond_the_limit_is_a_row_of_missing_values(tmp_path, monkeypatc
                 expected = [one_row(r + end[:-1], limit=1000) for r in (PLAIN, record, PLAIN)]
                 assert same(found, expected)
                 assert np.isnan(found[1]).all() == (length + len(end) - 1 > 1000)
-
-
-def test_a_line_of_more_than_sixteen_mebibytes(tmp_path):
-    for length in (text_files.MAX_LINE_BYTES, text_files.MAX_LINE_BYTES + 1):
-        record = b"1,%s,2" % (b"x" * (length - 4))
-        found = values_of(TEXT_READERS[".csv"](tmp_path, file_of([PLAIN, record, PLAIN])))
-        assert same(found, [one_row(r) for r in (PLAIN, record, PLAIN)])
 
 
 def by_arrow(folder, text):
