@@ -15,12 +15,11 @@ from fastpubpriv.errors import InputError
 def column_order(
     wanted: Sequence[str] | None, found: Sequence[str] | None, *, of: str, within: str, show: bool = True
 ) -> list[int] | None:
-    """Where each column of one source stands in another, by name: found[order[j]] is wanted[j].
+    """Where each column of one source stands in another, by name: found[order[j]] is wanted[j]; None for by position.
 
-    None: by position, because a source has no names, or only the numbers 0, 1, ... that a frame made of an array has; or because
-    the order is the same. InputError says which name is missing or too much; `of` and `within` are what it calls the two sources.
-    It tells names that only the first source has unless `show` is False: they may be a private row, the first line of a CSV file
-    without header.
+    By position where the order is the same, or a source has no names, or only the numbers 0, 1, ... of a frame made of an array.
+    InputError says which name is missing or too much, `of` and `within` being the two sources; names that only the first has are
+    told unless `show` is False: they may be a private row, the first line of a CSV file without header.
     """
     if wanted is None or found is None or tuple(wanted) == tuple(found):
         return None

@@ -62,6 +62,14 @@ def exact(value: object, name: str) -> Fraction:
     return number
 
 
+def positive(value: object, name: str) -> Fraction:
+    """`value` as an exact Fraction above zero; BudgetError for everything else."""
+    number = exact(value, name)
+    if number <= 0:
+        raise BudgetError(f"{name} must be > 0, got {show(number)}")
+    return number
+
+
 def whole(value: object, name: str, *, at_least: int = 1) -> int:
     """`value` as an int >= at_least; BudgetError for bools, floats and everything else."""
     if type(value) is int and value >= at_least:
@@ -291,7 +299,7 @@ class Budget:
         """
         if not weights:
             raise BudgetError("split needs at least one weight, for example budget.split(1, 3)")
-        exact_weights = [_positive(w, "weight") for w in weights]
+        exact_weights = [positive(w, "weight") for w in weights]
         total = sum(exact_weights)
         return tuple(type(self)(*(a * (w / total) for a in self.amounts)) for w in exact_weights)
 
@@ -327,13 +335,13 @@ class Budget:
         return self.cost - other
 
     def __mul__(self, factor: Number) -> Self:
-        by = _positive(factor, "factor")
+        by = positive(factor, "factor")
         return type(self)(*(a * by for a in self.amounts))
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Number) -> Self:
-        by = _positive(divisor, "divisor")
+        by = positive(divisor, "divisor")
         return type(self)(*(a / by for a in self.amounts))
 
     def __le__(self, other: Budget | Cost) -> bool:
@@ -419,13 +427,6 @@ class PureDP(Budget):
 
 
 _NOTIONS: dict[str, type[Budget]] = {notion.__name__: notion for notion in (ZCDP, ApproxDP, PureDP)}
-
-
-def _positive(value: object, name: str) -> Fraction:
-    number = exact(value, name)
-    if number <= 0:
-        raise BudgetError(f"{name} must be > 0, got {show(number)}")
-    return number
 
 
 def _amounts(notion: type[Budget], other: object, verb: str) -> tuple[Fraction, ...]:

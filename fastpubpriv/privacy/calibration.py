@@ -31,7 +31,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy.budgets import ApproxDP, Clusters, Number, exact, float_down, show, whole
+from fastpubpriv.privacy.budgets import ApproxDP, Clusters, Number, exact, float_down, positive, show, whole
 from fastpubpriv.privacy.conversions import gdp_mu, largest, optimal_composition_delta
 from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
@@ -128,9 +128,7 @@ def _finest(
     A row adds at most Q^power to a sum. The norms of rows need Q >= 8 sqrt(dim), which disjoint `cells` do not.
     """
     name = "rho" if law == "gaussian" else "epsilon"
-    amount, dim, n = exact(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
-    if amount <= 0:
-        raise BudgetError(f"{name} must be > 0, got {show(amount)}")
+    amount, dim, n = positive(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
     highest = _MAX_ROW if power == 1 else _MAX_GRAM_ROW
     if not cells:
         highest, least = min(highest, math.isqrt(_MAX_ROW_SQ // dim)), max(least, 8 * (math.isqrt(dim - 1) + 1))

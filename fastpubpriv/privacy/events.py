@@ -24,6 +24,7 @@ from fastpubpriv.privacy.budgets import (
     PureDP,
     exact,
     float_up,
+    positive,
     show,
     whole,
 )
@@ -366,9 +367,7 @@ class SelectionEvent(Event):
     law: str = "exponential"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
-        if self.epsilon <= 0:
-            raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
+        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
         whole(self.sensitivity, "sensitivity")
         whole(self.candidates, "candidates")
         if not isinstance(self.relation, Neighbors):
@@ -466,9 +465,7 @@ class StableHistogramEvent(IntegerEvent):
         whole(self.step, "step")
         whole(self.threshold, "threshold", at_least=self.step + 1)
         self.check_noise()
-        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
-        if self.epsilon <= 0:
-            raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
+        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
         if self.relation is Neighbors.ADD_REMOVE_ONE:
             raise BudgetError("a stable histogram is accounted for under replace-one")
 

@@ -274,8 +274,7 @@ class LedgerFile:
     def create(self, header: dict[str, Any]) -> bool:
         """Create the file with its header, on disk when this returns; False when a file is already there.
 
-        The header is written to a temporary name first and linked into place: no other process ever sees an empty
-        ledger.
+        It is linked into place once the header is written: no other process ever sees an empty ledger.
         """
         if os.path.lexists(self.path):
             self.sync_directory()

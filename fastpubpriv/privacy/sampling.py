@@ -2,12 +2,10 @@
 
 Each scheme answers for what its steps cost; accountants never ask for its class. Every result is on the safe side.
 
-Every step adds Gaussian noise of standard deviation noise_multiplier * C to a sum of rows clipped to norm C, and divides by a fixed
-public number. Proofs: `mechanisms/notes/subsampled_gaussian.md`.
-
-Noise is stated as in the field: `noise_multiplier` is the standard deviation of the noise on the *sum* of clipped rows, in units of
-the clipping norm C. Under replace-one that sum moves by up to 2 C, under add/remove by up to C. Runs without sampling are exact
-(Gaussian differential privacy); the others are composed on a grid of losses (`pld.py`), whose error is stated there.
+Every step adds Gaussian noise of standard deviation noise_multiplier * C to the *sum* of rows clipped to norm C, which moves by up
+to 2 C under replace-one and C under add/remove, and divides by a fixed public number. Runs without sampling are exact (Gaussian
+differential privacy); the others are composed on a grid of losses (`pld.py`), whose error is stated there. Proofs:
+`mechanisms/notes/subsampled_gaussian.md`.
 """
 
 from __future__ import annotations
@@ -332,7 +330,7 @@ def noise_multiplier_for(
     epsilon, delta = float_down(budget.epsilon), delta_in(budget.delta)
     if squared is not None:
         return _root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
-    start = float(sampling.rate) * (2.0 if relation is not Neighbors.ADD_REMOVE_ONE else 1.0) * math.sqrt(count)
+    start = float(sampling.rate) * _jump(relation) * math.sqrt(count)
     start = min(max(start / gdp_mu(epsilon, delta), 0.3), float(_MULTIPLIERS[1]) / 4)
     # A coarse grid shows where to look, and how steep the cost is there; its word is not taken for anything else.
     rough = lambda z: _rough_epsilon(z, sampling, count, delta, relation)  # noqa: E731

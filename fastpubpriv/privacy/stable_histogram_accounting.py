@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.privacy.budgets import float_down, float_up
 from fastpubpriv.privacy.conversions import optimal_composition_delta
 
@@ -62,8 +63,7 @@ def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scal
     return _largest_case(profile, histograms, single, float_down(epsilon), few=law == "laplace")
 
 
-Profile = Callable[["np.ndarray[tuple[int, ...], np.dtype[np.float64]]", "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"],
-                   "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"]  # fmt: skip
+Profile = Callable[[FloatArray, IntArray], FloatArray]
 
 
 def _largest_case(profile: Profile, m: int, single: float, epsilon: float, *, few: bool) -> float:

@@ -186,14 +186,16 @@ class Account:
             raise BudgetError(
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
-        self.budget = budget
-        self.relation = relation
+        self.name, self.budget, self.relation = name, budget, relation
         self.book = Book(name, key_source(random_state), draws)
+        self.events = self.book.events  # what has been charged in this call, its blocks and its trees, in order
         self.path: tuple[int, ...] = ()
         self.reserve: None = None  # it pays by itself
         self._ledger = ledger
         self._blocks = self._scopes = 0
         self._spending = choose_spending(budget, draws, reserved)
+        self.pure = self._spending.pure  # True where costs are an epsilon
+        self.allowance = self._spending.allowance  # what the releases may add up to, in their own exact currency
 
     def _asked(self, question: Callable[Given, T], *given: Given.args, **named: Given.kwargs) -> T:
         """question(*given); a refusal gets the name of the call before its text."""
@@ -201,16 +203,6 @@ class Account:
             return question(*given, **named)
         except BudgetError as error:
             raise BudgetError(f"{self.name}: {error}") from None
-
-    @property
-    def name(self) -> str:
-        """Name of the call."""
-        return self.book.name
-
-    @property
-    def pure(self) -> bool:
-        """True where costs are an epsilon."""
-        return self._spending.pure
 
     @property
     def private(self) -> bool:
@@ -221,16 +213,6 @@ class Account:
     def number(self) -> int | None:
         """The place of the call in the transcript of an audit, None where none is kept."""
         return self.book.number
-
-    @property
-    def events(self) -> list[Event]:
-        """What has been charged in this call, its blocks and its trees, in order."""
-        return self.book.events
-
-    @property
-    def allowance(self) -> Fraction:
-        """What the releases may add up to, in their own exact currency."""
-        return self._spending.allowance
 
     @property
     def charged(self) -> Fraction:

@@ -30,6 +30,7 @@ class Spending(ABC):
     """An allowance and what has been charged to it. Errors do not name the call; the account does."""
 
     allowance: Fraction  # what the releases may add up to
+    notion: ClassVar[type[Budget]]
     pure: ClassVar[bool] = False  # True where costs are an epsilon
     composed = False  # True once releases have been charged by their own epsilon and delta, outside the allowance
 
@@ -38,9 +39,9 @@ class Spending(ABC):
         # Later steps that a first one has paid for, and that have not been taken.
         self._paid_ahead: dict[Event, int] = {}
 
-    @abstractmethod
     def charge(self, event: Event) -> None:
         """Add the price of an event; BudgetError, and nothing changes, where it is not covered."""
+        self.take(event.price(self.notion), event)
 
     @abstractmethod
     def implementation(self, draws: int) -> dict[str, Any]:
@@ -82,16 +83,12 @@ class Spending(ABC):
 class PureSpending(Spending):
     """Epsilons add up."""
 
-    pure = True
+    notion, pure = PureDP, True
 
     def __init__(self, budget: PureDP, draws: int) -> None:
         super().__init__()
         self._epsilon = budget.epsilon
         self.allowance = laplace_epsilon(budget, draws)
-
-    def charge(self, event: Event) -> None:
-        """Add its epsilon."""
-        self.take(event.price(PureDP), event)
 
     def implementation(self, draws: int) -> dict[str, Any]:
         """A part of epsilon, which has been subtracted from the allowance, and a delta below 2^-100, which has not."""
@@ -107,13 +104,11 @@ class PureSpending(Spending):
 class ZcdpSpending(Spending):
     """Rhos add up."""
 
+    notion = ZCDP
+
     def __init__(self, budget: ZCDP, draws: int) -> None:
         super().__init__()
         self.allowance = gaussian_rho(budget, draws)
-
-    def charge(self, event: Event) -> None:
-        """Add its rho."""
-        self.take(event.price(ZCDP), event)
 
     def implementation(self, draws: int) -> dict[str, Any]:
         """Nothing beside the total variation."""
@@ -122,6 +117,8 @@ class ZcdpSpending(Spending):
 
 class ApproxSpending(Spending):
     """Either the rhos of Gaussian releases add up, by GDP, or the epsilons and deltas of others, by basic composition."""
+
+    notion = ApproxDP
 
     def __init__(self, budget: ApproxDP, draws: int, beside: tuple[Fraction, ...] = ()) -> None:
         super().__init__()
@@ -137,7 +134,7 @@ class ApproxSpending(Spending):
 
     def charge(self, event: Event) -> None:
         """Add the event's rho, or its epsilon and delta; one allowance never pays for both kinds."""
-        price = event.price(ApproxDP)
+        price = event.price(self.notion)
         if event.gdp:
             if self.composed:
                 raise BudgetError(TWO_ACCOUNTS)
@@ -177,7 +174,7 @@ class ReservedSpending(ApproxSpending):
 
     def charge(self, event: Event) -> None:
         """Add the event's rho, or subtract its epsilon and delta from the reserved part."""
-        price = event.price(ApproxDP)
+        price = event.price(self.notion)
         if event.gdp:
             self.take(price, event)
             return

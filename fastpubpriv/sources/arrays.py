@@ -117,10 +117,7 @@ class ArrayRows(RandomAccessRows):
 
 
 def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
-    """A plain ndarray view (n, dim) of an array-like; InputError, about form only, for anything that is not one.
-
-    With `line`, (n,) numbers are n rows of one number. A piece of a stream may not be one-dimensional: it could also be one row.
-    """
+    """A plain ndarray view (n, dim) of an array-like, (n, 1) of (n,) with `line`; InputError, about form only, for all else."""
     if type(obj) is np.ndarray:
         array: NDArray[Any] = obj
     elif isinstance(obj, np.ma.MaskedArray):

@@ -221,10 +221,7 @@ class _Plan:
         self.graph = _culled(self.graph, [self.root, *self.watched])
 
     def _leaves(self, rows: Rows, ordered: bool) -> list[Any]:
-        """One task for each range, if `ordered` on top of the one before it, else one more for each chunk that was empty.
-
-        That one looks whether it still is.
-        """
+        """One task for each range, if `ordered` on top of the one before it, else one that each chunk that was empty still is."""
         from dask.task_spec import Task, TaskRef
 
         found: list[Any] = []
@@ -265,11 +262,7 @@ class _Plan:
         return itertools.pairwise(remote.cuts(rows, ends).tolist())
 
     def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[Place, ...], list[Any]]:
-        """Where the chunks that a range is made of belong, and the tasks that make them.
-
-        A range of one chunk of a source gets the whole chunk, since it runs where that is. Of several chunks, only the rows
-        that are needed are taken, where each lives, so that no chunk travels for the sake of a few rows.
-        """
+        """Where the chunks that a range is made of belong, and their tasks; of several chunks only the needed rows travel."""
         from dask.task_spec import Task, TaskRef
 
         places, chunks = [], []

@@ -1,7 +1,4 @@
-"""Labeled rows: features and label of a row together, the label as the last column, so that no pass sees one without the other.
-
-The two together are one row: replacing it replaces both.
-"""
+"""Labeled rows: features and label together are one row, the label its last column, so that no pass sees one without the other."""
 
 from __future__ import annotations
 
@@ -32,14 +29,11 @@ def labeled_rows(
     texts: Texts | None = None,
     label_texts: tuple[str, ...] | None = None,
 ) -> Rows:
-    """Private rows with their labels as the last column, (dim + 1); nothing is read but the form.
+    """Private rows with their labels as the last column, (dim + 1); nothing is read but the form, as by `private_rows`.
 
-    `x` is what `private_rows` takes. Labels are `y`, one for each row: an array (n,) or (n, 1), a list, a series, or rows of one
-    column; or the column of `x` that `label` names, -1 for the last one of a source without names. `columns` are the features, by
-    default all of `x` but the label. `texts` maps a column of text to the public list of its texts: a cell becomes the place of its
-    text there, and NaN if it is none of them; `label_texts` is that list for labels.
-
-    InputError as by `private_rows`, for no label or two of them, and for labels of another number than rows; never for values.
+    Labels are `y`, one for each row, or the column of `x` that `label` names, -1 for the last one of a source without names.
+    `columns` are the features, by default all of `x` but the label. `texts` maps a column of text to the public list of its texts,
+    `label_texts` is that list for labels.
     """
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")

@@ -387,10 +387,7 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
 
 
 def _plain_copy(obj: object, dim: int | None, min_rows: int) -> FloatArray | None:
-    """The short way for small calls: a checked copy of a plain float64 matrix, or row, of the form that is asked for.
-
-    None for everything else, and where something is wrong: the long way says what.
-    """
+    """The short way for small calls: a checked copy of a plain float64 matrix, or row; None where the long way is to be taken."""
     if type(obj) is not np.ndarray or obj.dtype != _F64 or not obj.size:
         return None
     if obj.ndim == 1 and dim is not None and dim > 1:

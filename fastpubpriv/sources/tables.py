@@ -368,11 +368,7 @@ def is_dataset(obj: object) -> bool:
 
 
 def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
-    """The dtype that rows of a column of this Arrow type are read as, or None if it does not hold numbers.
-
-    Dictionary encoding of numbers is a way of storing numbers, so it is read. A column of Arrow's type null is refused: nothing
-    says that it would hold numbers.
-    """
+    """The dtype that rows of a column of this Arrow type are read as, None if it does not hold numbers, as the type null."""
     from pyarrow import types
 
     if types.is_dictionary(arrow_type):

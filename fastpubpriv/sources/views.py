@@ -71,11 +71,7 @@ def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
 
 
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
-    """Contiguous blocks with sizes in proportion to `shares`; the number of rows alone decides them. The last block takes the
-    remainder.
-
-    InputError when a block would have no row.
-    """
+    """Contiguous blocks with sizes in proportion to `shares`, by the number of rows alone; InputError if one has no row."""
     whole = sum(shares)
     ends = [int(Fraction(rows.n * sum(shares[: index + 1]), whole)) for index in range(len(shares))]
     starts = [0, *ends[:-1]]
@@ -192,10 +188,7 @@ _SEGMENT = 1 << 15
 
 
 def interleave_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
-    """Disjoint blocks with sizes in proportion to `shares`, each spread over all rows; the number of rows alone decides them.
-
-    A row keeps its order within its block. InputError when a block would have no row.
-    """
+    """As `split_rows`, but each block is spread over all rows; a row keeps its order within its block."""
     whole = sum(shares)
     ends = [Fraction(sum(shares[: index + 1]), whole) for index in range(len(shares))]
     cuts = [0, *(math.floor(end * 2**64) for end in ends)]
