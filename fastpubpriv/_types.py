@@ -1,11 +1,60 @@
-"""Names of the arrays that the package passes around."""
+"""Names of the arrays that the package passes around, and of the words that its arguments choose from."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
+
+# Each list is what the functions accept when they run: tests/robustness/test_typed_errors.py.
+Accounting = Literal["exact", "paper"]
+AxisMixtureMethod = Literal["auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding"]
+Clipping = Literal["auto", "gaussian"]
+CovarianceMethod = Literal[
+    "auto",
+    "ladder",
+    "lifted_coinpress",
+    "pairs",
+    "recursive_preconditioner",
+    "group_covariances",
+    "hypothesis_selection",
+]
+FitMethod = Literal["auto", "newton", "throw_away"]
+HistogramNoise = Literal["auto", "laplace", "gaussian"]
+Keep = Literal["row", "mean", "sum"]
+LossName = Literal["squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson"]
+Missing = Literal["observed", "neutral"]
+MixtureMethod = Literal["auto", "tree", "one_shot", "public_pca", "soft_em"]
+Mode = Literal["practical", "theory"]
+Notion = Literal["zcdp", "approx", "pure"]
+Objective = Literal["columns", "l2"]
+Pad = Literal["occupied", "all"]
+PublicOnly = Literal["never", "auto"]
+PureNoise = Literal["laplace"]
+ReportForm = Literal["direct", "selection"]
+RowWeight = float | Literal["optimal", "throw_away", "gaussian", "private"]
+Score = Literal["minimum_distance", "yatracos", "log_ratio"]
+SelectionLaw = Literal["auto", "permute_and_flip", "exponential"]
+SelectionMethod = Literal["auto", "exact", "cells", "densities"]
+Steps = int | Literal["auto"]
+StepwiseLoss = Literal["squared", "logistic", "huber"]
+Structure = Literal["auto", "public", "mean", "diagonal", "full"]
+Tails = Literal["any", "light"]
+Target = Literal["population", "empirical"]
+PlanTask = Literal[
+    "mean",
+    "coinpress_mean",
+    "weighted_mean",
+    "gaussian",
+    "separated_mixture",
+    "axis_aligned_mixture",
+    "select_hypothesis",
+    "train",
+]
+TrainMethod = Literal[
+    "auto", "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation", "exponential"
+]

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms.histograms import (
@@ -164,8 +164,8 @@ def stable_histogram(
     *,
     bins: Bins | Sequence[Bins | None],
     budget: Budget,
-    noise: str = "auto",
-    pad: str = "occupied",
+    noise: HistogramNoise = "auto",
+    pad: Pad = "occupied",
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,

@@ -132,7 +132,7 @@ class Registry(dict[str, Kind], Generic[Kind]):
         """All values of `method=`, the default first."""
         return ("auto", *self) if self.auto else tuple(self)
 
-    def choose(self, name: Any) -> str:
+    def choose(self, name: Any) -> Any:
         """The name, if it is one of the choices."""
         return validation.choice("method", name, self.choices)
 

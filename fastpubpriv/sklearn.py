@@ -27,7 +27,7 @@ from sklearn.base import (
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import CovarianceMethod, FitMethod, FloatArray, IntArray, MixtureMethod, Structure, Tails
 from fastpubpriv.columns import MISSING, NUMBER
 from fastpubpriv.errors import InputError, PrivacyWarning, warn
 from fastpubpriv.estimators.gaussian import estimate_gaussian
@@ -214,7 +214,7 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
     """
 
     n_components: int | None = None
-    structure: str = "auto"
+    structure: Structure = "auto"
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
@@ -292,8 +292,8 @@ class PublicPrivateGaussian(_ReleasedDensity):
     True
     """
 
-    method: str = "auto"
-    structure: str = "auto"
+    method: CovarianceMethod = "auto"
+    structure: Structure = "auto"
     bounds: Any = None
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
@@ -344,8 +344,8 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
 
     n_components: int = 1
     min_weight: float | None = None
-    method: str = "auto"
-    structure: str = "auto"
+    method: MixtureMethod = "auto"
+    structure: Structure = "auto"
     bounds: Any = None
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
@@ -371,8 +371,8 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
 class _SemiPrivateLinear(PublicPrivateEstimator):
     """What both have: the method, what is stated of columns, and coefficients in the columns of the table."""
 
-    method: str = "auto"
-    tails: str = "any"
+    method: FitMethod = "auto"
+    tails: Tails = "any"
     x_bounds: Any = None
     categories: Any = None
     weight_cap: float | None = None

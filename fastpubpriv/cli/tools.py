@@ -83,10 +83,11 @@ def plan(task: str, **settings: Any) -> None:
         what = {"notion": notion or ("zcdp" if delta is None else "approx"), "delta": delta and float(delta)}
     outputs.check_outputs({"json_path": json_path})
     arguments = {name: value for name, value in settings.items() if value is not None}
-    allowed = task_arguments(task.replace("-", "_"))
+    name_of_task: Any = task.replace("-", "_")
+    allowed = task_arguments(name_of_task)
     for name in arguments:
         refuse(name not in allowed, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
-    made = fpp.plan(task.replace("-", "_"), n_priv=n_priv, error=error, **what, **arguments)
+    made = fpp.plan(name_of_task, n_priv=n_priv, error=error, **what, **arguments)
     if outputs.write_json(made.to_dict(), json_path):
         table, facts = shown(made)
         outputs.print_table(table, title="Plan")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import CovarianceMethod, FloatArray, Mode, Structure
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.bounded import Box, bounded_gaussian, checked_bounds, narrowed
 from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
-from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS, coinpress_rounds
 from fastpubpriv.estimators.lifted import METHOD as LIFTED
 from fastpubpriv.estimators.lifted import ROW_FAILURE, GaussianMethod, covariance_error
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
-from fastpubpriv.estimators.radii import Mode, budget_shares, chi_radius, failure_probability, size
+from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
@@ -59,8 +58,8 @@ def estimate_gaussian(
     budget: Budget,
     pub_priv_gap: float = 0.0,
     failure_prob: float = FAILURE_PROB,
-    method: str = "auto",
-    structure: str = "auto",
+    method: CovarianceMethod = "auto",
+    structure: Structure = "auto",
     mode: Mode = "practical",
     rounds: int | None = None,
     cond_max: float = DEFAULT_COND_MAX,
@@ -164,7 +163,7 @@ def estimate_gaussian(
         cond_max=validation.positive("cond_max", cond_max),
         rounds=rounds,
         require_precondition=require_precondition,
-        structure=validation.choice("structure", structure, ("auto", *STRUCTURES)),
+        structure=validation.choice("structure", structure, get_args(Structure)),
     )
     running.require_squares("estimate_gaussian", rows.dim, 12)
     chosen = choose_method(method, options)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import (
@@ -24,7 +24,6 @@ from fastpubpriv.estimators.preconditioner import (
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
-    Mode,
     StepRadii,
     best_steps,
     budget_shares,

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, Steps
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, mean_of_columns, with_report
 from fastpubpriv.estimators.group_means import mean_of_groups
@@ -23,7 +23,6 @@ from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
-    Mode,
     StepRadii,
     best_steps,
     budget_shares,
@@ -121,13 +120,13 @@ class Ball:
     radius: float
 
 
-def most_steps(steps: int | str) -> int:
+def most_steps(steps: Steps) -> int:
     """Upper bound on the number of steps, known before the account is made."""
     count = step_count(steps)
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> Path:
+def path_of(run: running.Run, ball: Ball, steps: Steps, *, mode: Mode, failure_prob: float) -> Path:
     """The steps from a ball of public radius, as many as given or as leave the least predicted error; raises before the debit."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
     noise = partial(Noise(account.pure, account.allowance).vector, dim)
@@ -244,7 +243,7 @@ def coinpress_mean(
     bounds: Any = None,
     covariance: Any = None,
     variance: Any = None,
-    steps: int | str = 2,
+    steps: Steps = 2,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
@@ -403,16 +402,16 @@ def estimate_mean(
     *,
     x_pub: Any,
     budget: Budget,
-    clipping: str = "auto",
-    objective: str = "columns",
+    clipping: Clipping = "auto",
+    objective: Objective = "columns",
     covariance: Any = None,
     variance: Any = None,
     bounds: Any = None,
-    missing: str = "observed",
-    public_only: str = "never",
+    missing: Missing = "observed",
+    public_only: PublicOnly = "never",
     pub_priv_gap: float = 0.0,
     failure_prob: float = FAILURE_PROB,
-    steps: int | str = 2,
+    steps: Steps = 2,
     mode: Mode = "practical",
     by: Any = None,
     groups: Any = None,
@@ -555,7 +554,7 @@ def estimate_mean(
 PLAIN = ("auto", "practical", FAILURE_PROB, 0.0, 2, "observed", "never", "columns")
 
 
-def _checked(*settings: Any) -> tuple[bool, Mode, float, float, int | str, bool, bool, bool]:
+def _checked(*settings: Any) -> tuple[bool, Mode, float, float, Steps, bool, bool, bool]:
     """The settings of a call, checked: ball, mode, failure_prob, gap, steps, whole rows only, public rows if they do, l2."""
     clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective = settings
     return (
@@ -585,7 +584,7 @@ def _within_ball(
     public: FloatArray,
     spread: dict[str, Any],
     *,
-    steps: int | str,
+    steps: Steps,
     mode: Mode,
     failure_prob: float,
     gap: float,

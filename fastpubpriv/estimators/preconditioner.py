@@ -11,10 +11,10 @@ import numpy as np
 from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import lower_inverse, symmetric
-from fastpubpriv.estimators.radii import Mode, failure_probability, gap_ratio, gap_shift, row_lengths
+from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift, row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Form, Table, Value, explain, frozen

@@ -14,11 +14,9 @@ from scipy.special import gammaln
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms.sums import AffineMap
-
-Mode = Literal["practical", "theory"]
 
 # CoinPress's own constant (BDKU20): each step may lose a row to clipping, or the mean out of the ball, with this probability.
 STEP_FAILURE = 0.01

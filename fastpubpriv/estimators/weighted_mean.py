@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, PureNoise, RowWeight
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
@@ -23,7 +23,7 @@ from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import shared_docs
 
-NAMED_WEIGHTS = ("optimal", "throw_away", "gaussian", "private")
+NAMED_WEIGHTS: Final = ("optimal", "throw_away", "gaussian", "private")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class ErrorModel:
         private, public = self.private_error, self.public_error
         return public / (private + public)
 
-    def mean_squared_error(self, row_weight: str | float = "optimal") -> float:
+    def mean_squared_error(self, row_weight: RowWeight = "optimal") -> float:
         """Expected squared l2 error of the estimate when no row is clipped."""
         share = self.weight(row_weight)
         error = 0.0
@@ -80,10 +80,10 @@ def noise_energy(dim: int, norm_bound: float, allowance: float, *, pure: bool) -
     return 8.0 * dim**2 * norm_bound**2 / allowance**2
 
 
-def checked_weight(row_weight: Any, n_priv: int) -> str | float:
+def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
     """Validate `row_weight`: a name, or a number in [0, 1 / n_priv]."""
     if isinstance(row_weight, str):
-        return str(validation.choice("row_weight", row_weight, NAMED_WEIGHTS))
+        return validation.choice("row_weight", row_weight, NAMED_WEIGHTS)
     value = validation.finite("row_weight", row_weight)
     if not 0.0 <= value <= 1.0 / n_priv * (1.0 + 1e-12):
         raise InputError(f"row_weight must be one of {NAMED_WEIGHTS} or lie in [0, 1 / n_priv = {1.0 / n_priv:.3g}]")
@@ -235,9 +235,9 @@ def weighted_mean(
     bounds: Any = None,
     x_pub: Any = None,
     variance: float | None = None,
-    row_weight: str | float = "optimal",
+    row_weight: RowWeight = "optimal",
     center: Any = None,
-    noise: str = "laplace",
+    noise: PureNoise = "laplace",
     project: bool = True,
     columns: Any = None,
     ledger: Ledger | None = None,

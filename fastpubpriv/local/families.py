@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import special
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, ReportForm
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.report_codes import code_integers
 from fastpubpriv.keys import KeySource
@@ -83,7 +83,13 @@ class PrivUnit(Randomizer):
 
     @classmethod
     def from_probability(
-        cls, dim: int, probability: float, threshold: float, *, norm_bound: float | None = None, form: str = "direct"
+        cls,
+        dim: int,
+        probability: float,
+        threshold: float,
+        *,
+        norm_bound: float | None = None,
+        form: ReportForm = "direct",
     ) -> Self:
         """The randomizer with this probability of the cap and this threshold; its `epsilon` is what they cost.
 

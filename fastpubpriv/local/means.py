@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, Target
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.public_facts import Moments, clipping_std, directions_of, row_norms, shortened
@@ -59,7 +59,7 @@ def mean_error(
     n_pub: int = 0,
     variance: float | None = None,
     mean_square: float | None = None,
-    target: str = "population",
+    target: Target = "population",
 ) -> LocalError:
     """Predict the error of `estimate_mean`, before anybody sends a report.
 
@@ -150,7 +150,7 @@ def estimate_mean(
     reports: Reports | Aggregator | Iterable[Reports],
     *,
     x_pub: Any = None,
-    target: str = "population",
+    target: Target = "population",
     reports_per_user: int | None = None,
     columns: Any = None,
 ) -> MeanResult:

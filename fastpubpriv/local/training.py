@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray, LossName, ReportForm
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import loss_gradients, public_gradients
 from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
@@ -141,10 +141,10 @@ def train(
     radius: float | str,
     x_pub: Any = None,
     y_pub: Any = None,
-    loss: str | RowLoss = "squared",
+    loss: LossName | RowLoss = "squared",
     start: Any = None,
     batch_rows: int | None = None,
-    form: str = "direct",
+    form: ReportForm = "direct",
     strong_convexity: float | None = None,
     users: Any = None,
     reports_per_user: int = 1,

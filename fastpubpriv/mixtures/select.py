@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
+from fastpubpriv._types import Score, SelectionLaw, SelectionMethod
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.candidates import Hypotheses
@@ -80,9 +81,9 @@ def select_hypothesis(
     hypotheses: Any,
     budget: Budget,
     accuracy: float | None = None,
-    score: str = "minimum_distance",
-    method: str = "auto",
-    law: str = "auto",
+    score: Score = "minimum_distance",
+    method: SelectionMethod = "auto",
+    law: SelectionLaw = "auto",
     fallback: Any = None,
     cells: int = CELLS,
     draws: int | None = None,
@@ -180,12 +181,12 @@ def select_hypothesis(
     listed, spare = _lists(hypotheses, fallback, rows)
     if accuracy is not None:
         accuracy = validation.probability("accuracy", accuracy)
-    score = validation.choice("score", score, selection.SCORES)
+    score = validation.choice("score", score, get_args(Score))
     if score == "log_ratio" and accuracy is not None:
         raise InputError(
             'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
         )
-    law = validation.choice("law", law, selection.LAWS)
+    law = validation.choice("law", law, get_args(SelectionLaw))
     compared = _compared_by(method, cells=cells, draws=draws, public_seed=public_seed, clip=clip)
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = running.start(
@@ -206,14 +207,14 @@ def select_hypothesis(
     left_out = listed.given - listed.size
     if listed.size == 1:
         return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
-    law = selection.law_for(run.account, law)
-    epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
+    used_law = selection.law_for(run.account, law)
+    epsilon = epsilon_of(Fraction(run.account.allowance), used_law, pure=run.account.pure)
     if accuracy is not None:
         _warn_few(rows.n, listed.size, accuracy, float(epsilon), failure_prob)
-    method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
+    used_method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
     slack = math.inf if score == "log_ratio" else selection.slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
-    choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
+    choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=used_law)
     with run.paid():
         chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
         return _result(
@@ -224,8 +225,8 @@ def select_hypothesis(
             status="ok",
             left_out=left_out,
             score=score,
-            method=method,
-            law=law,
+            method=used_method,
+            law=used_law,
             epsilon=float(epsilon),
             slack=slack,
         )

@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from fastpubpriv import validation
+from fastpubpriv._types import Clipping, CovarianceMethod, Mode, PureNoise, RowWeight, Steps, Structure
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.gaussian import choose_method
-from fastpubpriv.estimators.ladder.schedule import STRUCTURES
 from fastpubpriv.estimators.learners import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
-from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, failure_probability, step_count
+from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, failure_probability, step_count
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.session import Noise, allowance_of
@@ -97,9 +97,9 @@ def plan_mean(
     *,
     dim: int,
     n_pub: int = 0,
-    clipping: str = "auto",
+    clipping: Clipping = "auto",
     pub_priv_gap: float = 0.0,
-    steps: int | str = 2,
+    steps: Steps = 2,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
@@ -131,7 +131,7 @@ def plan_coinpress_mean(
     *,
     dim: int,
     radius: float | None = None,
-    steps: int | str = 2,
+    steps: Steps = 2,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
@@ -166,8 +166,8 @@ def plan_weighted_mean(
     n_pub: int = 0,
     norm_bound: float | None = None,
     variance: float | None = None,
-    row_weight: str | float = "optimal",
-    noise: str = "laplace",
+    row_weight: RowWeight = "optimal",
+    noise: PureNoise = "laplace",
 ) -> Forecast:
     """Root mean squared error of `weighted_mean`, in data units."""
     if norm_bound is None:
@@ -197,8 +197,8 @@ def plan_gaussian(
     *,
     dim: int,
     n_pub: int = 0,
-    method: str = "auto",
-    structure: str = "auto",
+    method: CovarianceMethod = "auto",
+    structure: Structure = "auto",
     pub_priv_gap: float = 0.0,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
@@ -212,7 +212,7 @@ def plan_gaussian(
         failure_prob=failure_prob,
         pub_priv_gap=pub_priv_gap,
         cond_max=max(validation.positive("cond_max", cond_max), 1.0),
-        structure=validation.choice("structure", structure, ("auto", *STRUCTURES)),
+        structure=validation.choice("structure", structure, get_args(Structure)),
     )
     errors = choose_method(method, options).predict
     if errors is None:

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from fastpubpriv import validation
+from fastpubpriv._types import AxisMixtureMethod, MixtureMethod, Mode
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
@@ -39,7 +39,7 @@ def plan_axis_aligned_mixture(
     n_pub: int = 0,
     n_components: int | None = None,
     candidates: int | None = None,
-    method: str = "auto",
+    method: AxisMixtureMethod = "auto",
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
@@ -157,7 +157,7 @@ def plan_separated_mixture(
     n_pub: int = 0,
     n_components: int | None = None,
     min_weight: float | None = None,
-    method: str = "auto",
+    method: MixtureMethod = "auto",
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from fastpubpriv import validation
+from fastpubpriv._types import Notion, PlanTask
 from fastpubpriv.errors import InputError
 from fastpubpriv.planning.forecasts import CHECKS, MOST_COUNT, MOST_ROWS, Forecast, Predictor, amounts_tried, halve
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
@@ -208,12 +209,12 @@ def task_arguments(task: str) -> tuple[str, ...]:
 
 
 def plan(
-    task: str,
+    task: PlanTask,
     *,
     n_priv: int | None = None,
     budget: Budget | None = None,
     error: float | None = None,
-    notion: str = "zcdp",
+    notion: Notion = "zcdp",
     delta: float | None = None,
     **arguments: Any,
 ) -> Plan:

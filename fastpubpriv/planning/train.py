@@ -6,13 +6,13 @@ import contextlib
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from scipy.special import logit, ndtri
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, StepwiseLoss, TrainMethod
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
@@ -27,7 +27,7 @@ from fastpubpriv.training.gradient.problem import (
     public_fit,
 )
 from fastpubpriv.training.inputs import Stated
-from fastpubpriv.training.methods import METHODS, PUBLIC_ONLY, STEPWISE, candidates, least, most_draws, prepare
+from fastpubpriv.training.methods import METHODS, PUBLIC_ONLY, candidates, least, most_draws, prepare
 from fastpubpriv.training.problem import WORTH, Problem, make_problem
 from fastpubpriv.training.public_fits import Posterior
 
@@ -69,8 +69,8 @@ def plan_train(
     *,
     dim: int,
     n_pub: int = 0,
-    loss: str = "squared",
-    method: str = "auto",
+    loss: StepwiseLoss = "squared",
+    method: TrainMethod = "auto",
     r_squared: float = 0.5,
     mean_weight: float | None = None,
 ) -> Forecast:
@@ -81,7 +81,7 @@ def plan_train(
         raise InputError(
             f"plan('train') makes up public rows of at most 2^24 cells: pass n_pub up to {_MOST_CELLS // (dim + 1)}"
         )
-    loss = validation.choice("loss", loss, STEPWISE)
+    loss = validation.choice("loss", loss, get_args(StepwiseLoss))
     method = METHODS.choose(method)
     explained = validation.fraction("r_squared", r_squared)
     weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray, Keep
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.base import Rows, Table
@@ -167,7 +167,7 @@ def people_of(identifiers: FloatArray) -> _People:
     return _People(of_row, mark[order])
 
 
-def persons(x_priv: Any, *, person: Any, keep: str = "row") -> PersonTable:
+def persons(x_priv: Any, *, person: Any, keep: Keep = "row") -> PersonTable:
     """Make one row of all rows of each person, so that the guarantee of every function is one for persons.
 
     A table with several rows per person, such as visits or orders, is not protected person by person: each of its functions hides

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
+from fastpubpriv._types import FitMethod, LossName, Tails, TrainMethod
 from fastpubpriv.errors import warn
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.privacy import Budget, Ledger
@@ -41,7 +42,7 @@ def train(
     x_priv: Any,
     y_priv: Any = None,
     *,
-    loss: str | Loss | RowLoss,
+    loss: LossName | Loss | RowLoss,
     budget: Budget,
     x_pub: Any,
     y_pub: Any = None,
@@ -56,8 +57,8 @@ def train(
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     y_scale: float | None = None,
-    method: str | Descent | Exponential | OutputPerturbation = "auto",
-    tails: str = "any",
+    method: TrainMethod | Descent | Exponential | OutputPerturbation = "auto",
+    tails: Tails = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -152,8 +153,8 @@ def linear_regression(
     y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
     y_scale: float | None = None,
-    method: str = "auto",
-    tails: str = "any",
+    method: FitMethod = "auto",
+    tails: Tails = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -226,8 +227,8 @@ def logistic_regression(
     categories: Any = None,
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
-    method: str = "auto",
-    tails: str = "any",
+    method: FitMethod = "auto",
+    tails: Tails = "any",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,

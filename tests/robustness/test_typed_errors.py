@@ -2,13 +2,16 @@
 
 import builtins
 import contextlib
+import inspect
 import io
 import json
 import math
 import os
+import re
 import warnings
 from functools import partial
 from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -19,6 +22,7 @@ import pytest
 from case_names import shown
 from every_result import MADE, made
 from helpers.errors import raises
+from public_calls import CALLS, NOTIONS
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -127,6 +131,21 @@ def test_column_names_that_are_not_utf8(suffix, tmp_path):
         caught = raises(InputError, "cannot be read", read, path)
         assert "Alice" not in str(caught)
         assert caught.__context__ is None
+
+
+# ---- Words -----------------------------------------------------------------------------------------------------------
+FUNCTIONS = {call.function: call for name, call in reversed(CALLS.items()) if "groups" not in name}
+
+
+@pytest.mark.parametrize("call", FUNCTIONS.values(), ids=lambda call: call.function.__name__)
+def test_types_of_words_are_what_is_accepted(call):
+    defaults = {name: each.default for name, each in inspect.signature(call.function).parameters.items()}
+    for name, hint in get_type_hints(call.function).items():
+        kinds = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal]
+        for kind in kinds:
+            error = raises(InputError, "typo", call, budget=NOTIONS[call.notions[0]], **{name: "typo"})
+            assert set(re.findall(r"'(\w+)'", str(error))) == {*get_args(kind), "typo"}
+        assert kinds or not isinstance(defaults.get(name), str)
 
 
 # ---- What results are asked for --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import AxisMixtureMethod, FloatArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.linalg import known_root
@@ -233,7 +233,7 @@ def learn_axis_aligned_mixture(
     x_pub: Any = None,
     variance: Any = None,
     covariance: Any = None,
-    method: str = "auto",
+    method: AxisMixtureMethod = "auto",
     min_weight: float | None = None,
     candidates: int | None = None,
     held_out: float = 0.0,

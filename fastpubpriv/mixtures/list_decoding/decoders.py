@@ -13,9 +13,8 @@ from scipy.linalg import solve_triangular
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import Accounting, FloatArray, Mode
 from fastpubpriv.errors import BudgetError, InputError, warn
-from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mixtures.list_decoding import results
@@ -383,7 +382,7 @@ def decode_gaussians(
     mode: Mode = "practical",
     max_scales: int = MAX_SCALES,
     failure_prob: float = FAILURE_PROB,
-    accounting: str = "exact",
+    accounting: Accounting = "exact",
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn, schedule
@@ -28,7 +28,6 @@ from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, Frame, public_frame, trace_frame
-from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.kernels.tree import KeptNodes
 from fastpubpriv.mechanisms.leaves import (
     AxisFeatures,

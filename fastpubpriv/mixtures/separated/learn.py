@@ -6,19 +6,19 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, MixtureMethod, Mode, Structure
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
-from fastpubpriv.estimators.ladder.schedule import STRUCTURES, Prediction, outlook
-from fastpubpriv.estimators.radii import Mode, failure_probability, size
+from fastpubpriv.estimators.ladder.schedule import Prediction, outlook
+from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, leaf_sums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
@@ -205,8 +205,8 @@ def learn_separated_mixture(
     n_components: int,
     budget: Budget,
     min_weight: float | None = None,
-    method: str = "auto",
-    structure: str = "auto",
+    method: MixtureMethod = "auto",
+    structure: Structure = "auto",
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     weight_floor: float = 0.05,
@@ -305,7 +305,7 @@ def learn_separated_mixture(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
-    structure = validation.choice("structure", structure, ("auto", *STRUCTURES))
+    structure = validation.choice("structure", structure, get_args(Structure))
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
     search_state.overall_variance(public)
     shape = Shape(

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.radii import Mode
+from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.mixtures.separated import public_shapes, search_state
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, first_terrific, kmeans
 from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
