@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, PureNoise, RowWeight
+from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowWeight
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
@@ -23,7 +23,7 @@ from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import shared_docs
 
-NAMED_WEIGHTS: Final = ("optimal", "throw_away", "gaussian", "private")
+NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "private")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
