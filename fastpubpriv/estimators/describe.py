@@ -128,10 +128,10 @@ def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> tuple[float, 
     variance = first**2 @ known + (second - first**2) @ line.mass
     back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
     best = int(np.argmin((points**2 * noise) ** 2 + variance + back**2 / 20.0))
-    clip, far = seen.map.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
+    clip, far = seen.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
     reach = float(points[best])
     fourth = float((square**2).mean(axis=1) @ line.mass)
-    tail = TAIL * max(clip.hidden_below, clip.hidden_above) * (far + reach)
+    tail = TAIL * max(clip.hidden) * (far + reach)
     return reach, float(back[best]), math.sqrt(max(float(variance[best]), 0.0)), fourth, tail
 
 

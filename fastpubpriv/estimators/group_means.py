@@ -27,6 +27,7 @@ from fastpubpriv.estimators.columns.learn import (
     Seen,
     count,
     unplaced,
+    warn_before,
     warn_if_bounds_are_wrong,
 )
 from fastpubpriv.estimators.columns.scales import (
@@ -108,7 +109,7 @@ class Line:
 
 def line_of(seen: Seen) -> Line:
     """The cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
-    clip, shares, column = seen.map.clip, seen.shares, seen.column
+    clip, shares, column = seen.clip, seen.shares, seen.column
     sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
     below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
     inside, guessed, reach = [0.0, 0.0], [(0.0, 0.0)] * 2, [0.0, 0.0]
@@ -284,17 +285,16 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
         variance = inside + trust * (radius**2 * (square + 0.5 - y**2) - inside)
     variance = np.maximum(variance, 0.0) + np.maximum(every - inside, 0.0)
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
-    clip = seen.map.clip
+    clip = seen.clip
     # Of what the tails of all rows may hide, a group has its share of the rows in the outermost cells.
     ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
-    hidden = clip.hidden_below, clip.hidden_above
-    tails = [TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(hidden, ends, strict=True)]
+    tails = [TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(clip.hidden, ends, strict=True)]
     half = NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
     far = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper) / n  # what one row may do
     doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     sides = [side for side in clip.sides if side is not None]
     whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
-    slow = any(side.heavy for side in sides) or TAIL * max(hidden) > DECIDES * whole
+    slow = any(side.heavy for side in sides) or TAIL * max(clip.hidden) > DECIDES * whole
     words = [
         (np.full(len(n), not seen.scale.anchored or not sides), unplaced(seen)),
         (moments.count[:, j] < FEW_STDS * moments.count_std, "few_rows"),
@@ -411,7 +411,11 @@ def mean_of_groups(
     check_group_grids(shares, codes.groups)
     names = None if rows.columns is None else rows.columns[:-1]
     numbers = run.on(each_row(rows, Taken(tuple(range(dim))), dim, names))
-    _warn_before(shares, codes, public)
+    warn_before("estimate_mean", shares)
+    if (codes(public)[0] == codes.groups - 1).mean() > 1.0 - LISTED:
+        warn(
+            f"estimate_mean: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all groups in groups=",
+        )
     warn_if_bounds_are_wrong("estimate_mean", public[:, :-1], limits, names)
     with run.paid():
         found = learn(run, numbers, public[:, :-1], shares, codes, limits)
@@ -426,18 +430,4 @@ def mean_of_groups(
             columns=names,
             provenance={"groups": "public rows" if groups is None else "argument", "clipping": "released"},
             **numbers.fields(len(public)),
-        )
-
-
-def _warn_before(shares: Shares, codes: GroupCodes, public: FloatArray) -> None:
-    """Warn, from public numbers alone, about counts that will not show anything, and about a list that lacks groups."""
-    if shares.blind:
-        warn(
-            f"estimate_mean: {shares.n} private rows and this budget are too few to see where {shares.dim} columns lie; pass a "
-            "larger budget, more private rows or fewer columns",
-        )
-    (found,) = codes(public)
-    if (found == codes.groups - 1).mean() > 1.0 - LISTED:
-        warn(
-            f"estimate_mean: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all groups in groups=",
         )

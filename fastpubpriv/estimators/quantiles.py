@@ -16,8 +16,8 @@ import numpy as np
 from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.columns.learn import warn_before, warn_if_bounds_are_wrong
 from fastpubpriv.estimators.columns.scales import (
     MANY_ZEROS,
     Column,
@@ -367,16 +367,6 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
     return float(edges[i - 1] * (1.0 - part) + edges[i] * part), noise, "resolved"
 
 
-def learn(run: Run, public: FloatArray, shares: Shares, qs: FloatArray) -> tuple[list[Place], list[EdgeRanks], float]:
-    """All releases, each with edges that follow from those before it: places, ranks of each column, and noise of the last count."""
-    centers, every = lower_medians(public), [shares] * shares.dim
-    cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
-    seen = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
-    columns = columns_of(seen.value, public, centers, every)
-    places = locate(columns, scales_of(columns, every), every)
-    return places, *close_in(run, places, run.account.allowance - shares.cells, shares, qs)
-
-
 def close_in(
     run: Run, places: list[Place], left: Fraction, shares: Shares, qs: FloatArray
 ) -> tuple[list[EdgeRanks], float]:
@@ -500,24 +490,20 @@ def quantiles(
     run = running.start("quantiles", rows, budget, draws=draws(rows.dim, len(qs)), **asked)
     shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=fewest(public))
     check_rank_grids(shares, run.account.allowance - shares.cells, len(qs))
-    _warn_before(shares)
+    warn_before("quantiles", shares)
     warn_if_bounds_are_wrong("quantiles", public, limits, rows.columns)
     with run.paid():
-        places, ranks, std = learn(run, public, shares, qs)
+        centers, every = lower_medians(public), [shares] * shares.dim
+        cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
+        seen = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
+        counted = columns_of(seen.value, public, centers, every)
+        places = locate(counted, scales_of(counted, every), every)
+        ranks, std = close_in(run, places, run.account.allowance - shares.cells, shares, qs)
         result = result_of(run, places, ranks, std, qs, limits, len(public))
     unresolved = [label for label, line in zip(result.labels, result.status, strict=True) if "unresolved" in line]
     if unresolved:
         running.warn_after(f"quantiles: the counts cannot show where {', '.join(unresolved[:10])} lie")
     return result
-
-
-def _warn_before(shares: Shares) -> None:
-    """Warn, from public numbers alone, about counts that will not show anything."""
-    if shares.blind:
-        warn(
-            f"quantiles: {shares.n} private rows and this budget are too few to see where {shares.dim} columns lie (noise of "
-            f"{shares.count_std:.3g} rows in each count); pass a larger budget, more private rows or fewer columns",
-        )
 
 
 def result_of(

@@ -40,14 +40,6 @@ KINDS = ["Gaussian", "lognormal", "counts", "share", "tiny", "mostly zero"]
 
 
 # ---- what holds exactly ---------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_noise_the_mean_is_that_of_the_rows(kind):
-    rows = column(np.random.default_rng(1), kind, 3000)[:, None]
-    result = mean_of(rows, rows[:1].copy(), EXACT)
-    # What is left is the width of the outermost cells, which a clip point cuts off.
-    assert abs(result.mean[0] - rows.mean()) < 0.03 * rows.std()
-
-
 def test_without_noise_several_columns_and_missing_entries():
     rng = np.random.default_rng(2)
     rows = np.stack([column(rng, kind, 4000) for kind in KINDS], axis=1)
@@ -173,10 +165,14 @@ def test_without_noise_every_row_is_counted_once(neutral):
 
 
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
-@pytest.mark.parametrize(("n", "dim"), [(2000, 1), (20_000, 1), (2000, 4)])
-def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(budget, n, dim):
-    # A tenth, and three deviations of 160 squared errors.
-    assert error_over_a_known_variance(budget, n, dim, 5, runs=160 // dim) < 1.1 * 1.17
+@pytest.mark.parametrize(("n", "dim", "n_pub", "runs", "limit"), [
+    (2000, 1, 5, 160, 1.1 * 1.17), (20_000, 1, 5, 160, 1.1 * 1.17), (2000, 4, 5, 40, 1.1 * 1.17),
+    (2000, 10, 5, 24, 1.1 * 1.1), (2000, 10, 1, 24, 1.2 * 1.1),
+])  # fmt: skip
+def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(budget, n, dim, n_pub, runs, limit):
+    """And ten of them a fifth with one public row: the cells lie about a row of the tail in some column or other."""
+    # And what 160 or 240 squared errors leave open.
+    assert error_over_a_known_variance(budget, n, dim, n_pub, runs=runs) < limit
 
 
 def error_over_a_known_variance(budget, n, dim, n_pub, *, runs):
@@ -188,15 +184,6 @@ def error_over_a_known_variance(budget, n, dim, n_pub, *, runs):
         ours.append(mean_of(rows, public, budget, random_state=seed).mean)
         theirs.append(mean_of(rows, public, budget, variance=1.0, random_state=seed).mean)
     return np.sqrt(np.mean(np.square(ours)) / np.mean(np.square(theirs)))
-
-
-@pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
-@pytest.mark.parametrize("n_pub", [1, 5])
-def test_ten_gaussian_columns_cost_a_fifth_more_than_being_told_their_variance(budget, n_pub):
-    """And a tenth more from five public rows on: with one, the cells lie about a row of the tail in some column or other."""
-    limit = 1.2 if n_pub == 1 else 1.1
-    # And what 240 squared errors leave open.
-    assert error_over_a_known_variance(budget, 2000, 10, n_pub, runs=24) < limit * 1.1
 
 
 def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
@@ -225,7 +212,7 @@ def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
         assert wide.above >= narrow.above
         assert wide.radius > narrow.radius
         assert (wide.rms, wide.first_mean, wide.mean) == (narrow.rms, narrow.first_mean, narrow.mean)
-        assert clips.map_of(wide, 10).width == wide.rms
+        assert clips.middle_and_width(wide, 10)[1] == wide.rms
     (bounded,) = clips.choose(columns[1:2], scales.scales_of(columns[1:2], own[1:2]), own[:1], [(0.0, 1.0)])
     assert bounded.absolute(bounded.above) <= 1.0 - columns[1].center
     assert bounded.absolute(bounded.below) <= columns[1].center
@@ -279,18 +266,6 @@ def test_one_row_far_away_costs_little():
     result = mean_of(rows, np.array([[49.0]]))
     assert abs(result.mean[0] - 50.0) < 0.3
     assert result.report.resolved_to[0] < 1e3
-
-
-def test_a_public_row_far_away_is_found_out():
-    rng = np.random.default_rng(10)
-    result = mean_of(rng.normal(0.0, 1.0, size=(20_000, 2)), np.array([[1e4, -1e4]]), ZCDP(0.5))
-    assert np.all(np.abs(result.mean) < 500.0)  # noise grows with the distance, the answer does not follow it
-
-
-def test_all_rows_missing():
-    result = mean_of(np.full((1000, 2), np.nan), np.array([[5.0, 6.0]]))
-    assert set(result.status) <= {"unresolved", "point_mass", "faint"}
-    assert np.isfinite(result.mean).all()
 
 
 # ---- what is said ---------------------------------------------------------------------------------------------------
@@ -366,7 +341,7 @@ def test_thresholds_fall_faster_than_a_mistake_costs():
     from scipy import stats
 
     for pure in (False, True):
-        limits = scales.thresholds(2, 0.01, 1, pure)
+        limits = scales.thresholds(2, 0.01, pure)[0]
         law = stats.laplace(scale=np.sqrt(0.5)) if pure else stats.norm
         for octaves in (0, 1, 5, 30):
             assert law.sf(limits[4 * octaves]) == pytest.approx(0.01 * 2.0 ** (-3 * octaves), rel=1e-6)
@@ -403,9 +378,8 @@ def test_equal_public_values_do_not_replace_a_released_sum(n, share, value, usua
 
 
 def test_a_deviation_of_zero_would_replace_it():
-    def certain(found, n_pub, honest=learn.say, **known):
-        instead = 0.0 if np.isinf(found.instead_std) else found.instead_std
-        return honest(replace(found, instead_std=instead), n_pub, **known)
+    def certain(seen, total, instead, instead_std, n_pub, honest=learn.say, **known):
+        return honest(seen, total, instead, 0.0 if np.isinf(instead_std) else instead_std, n_pub, **known)
 
     with mock.patch("fastpubpriv.estimators.columns.learn.say", side_effect=certain):  # planted
         assert all(rare_error(*case[:-1]) > 1.5 * case[-1] for case in RARE)
@@ -557,15 +531,6 @@ def test_a_center_that_was_not_released_is_caught():
         pytest.raises(Exception, match=r"sensitivity allows|depends on private rows"),
     ):
         record_replay(lambda x: mean_of(x, np.array([[1e5]])), rows, other, budget=BUDGETS[0])
-
-
-def test_bounds_that_public_rows_contradict_are_questioned():
-    rows = np.random.default_rng(7).normal(5.0, 1.0, size=(5000, 2))
-    with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x1,"):
-        mean_of(rows, rows[:20].copy(), ZCDP(1), bounds=([0.0, 0.0], [10.0, 5.0]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", AccuracyWarning)
-        mean_of(rows, rows[:20].copy(), ZCDP(1), bounds=(0.0, 10.0))
 
 
 # ---- private rows that can hardly be seen ---------------------------------------------------------------------------

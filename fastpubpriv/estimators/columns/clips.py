@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -86,8 +86,9 @@ class Sides:
         return over, risk, hidden
 
     def _excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The same from the first cell on that is beyond one of the clips."""
-        begin = self._first_beyond(clips.min(axis=1))
+        """The same from the first cell on that is beyond one of the clips: those before it would add zeros."""
+        within = self.upper[:, : self.seen] <= clips.min(axis=1)[:, None]
+        begin = int(within.sum(axis=1).min(initial=self.seen))
         seen = self.seen - begin
         lower, upper, mass, variance, spread, hidden = self.block[:, :, None, begin:]
         width, points = upper - lower, clips[:, :, None]
@@ -100,17 +101,6 @@ class Sides:
         )
         unseen = (np.maximum(hidden - mass, 0.0) * over)[:, :, seen:].sum(axis=2)
         return (over * mass).sum(axis=2), risk, unseen
-
-    def _first_beyond(self, clips: FloatArray) -> int:
-        """A cell below which all are inside of the clip of their side: they add zeros to every sum.
-
-        NumPy adds up halves of whole lanes of eight: sums from this cell on have the bits of the whole ones.
-        """
-        inside = int((self.upper[:, : self.seen] <= clips[:, None]).sum(axis=1).min(initial=self.seen))
-        cells, first = self.block.shape[2], 0
-        while cells - first > 128:
-            first += (cells - first) // 16 * 8
-        return 0 if inside < first else first + (inside - first) // 8 * 8
 
     @np.errstate(all="ignore")
     def clipped(self, clips: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -289,8 +279,7 @@ class Clip:
     above: float
     correction: float  # added to the sum for what is cut
     variance: float  # of the correction
-    hidden_below: float  # with hidden_above: what may be missing from the sum on either side beside it
-    hidden_above: float
+    hidden: tuple[float, float]  # what may be missing from the sum beside it, below and above
     # with mean: from the counts: of the numbers, clipped where noise and clipping weigh alike, and of all
     first_mean: float
     mean: float
@@ -369,32 +358,19 @@ def put_back(excess: float, variance: float) -> float:
     return max(0.0, excess - variance / excess) if excess > 0.0 else 0.0
 
 
-class _Choice(NamedTuple):
-    """Where one column is clipped, and what the counts say of that: pairs are (below, above), lengths in units of 2^exponent.
+def choose(columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[Shares], bounds: Limits) -> list[Clip]:
+    """The clip interval of least predicted error of each column, and what the counts say about it.
 
-    `moments` (2, 4): sum of the numbers, clipped where noise and clipping weigh alike, sum without clipping, and the same of their
-    squares. Where columns are many, `clips` may be further out (`free_reach`).
+    `every` are the shares of each: alike in everything but the noise of its counts. The sides of all are worked out together.
     """
-
-    exponent: int
-    reach: tuple[float, float]
-    sides: tuple[Side | None, Side | None]
-    clips: list[float]
-    excess: list[float]
-    variance: list[float]
-    hidden: list[float]
-    moments: list[list[float]]
-
-
-def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares, bounds: Limits) -> list[_Choice]:
-    """The clip points of least predicted error of every column; the sides of all of them are worked out together."""
+    shares = every[0]
     edges, shape = edges_of(shares.log2_parts), (len(columns), 2, -1)
     lasts = [last for scale in scales for last in (scale.below, scale.above)]
     ends = [None if last is None else math.frexp(edges[last + 1])[1] for last in lasts]
     exponents = [max((end for end in ends[j : j + 2] if end is not None), default=0) for j in range(0, len(ends), 2)]
     reach = [reach_of(*each) for each in zip(columns, bounds, exponents, strict=True)]
     units, most = np.repeat(exponents, 2), np.ravel(reach)
-    every = sides_of(
+    ends_of = sides_of(
         [counts for each in columns for counts in (each.below, each.above)],
         [variances for each in columns for variances in (each.below_var, each.above_var)],
         edges,
@@ -403,10 +379,10 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
         units,
     )
     if most.min() < math.inf:
-        every = every.limited(most)
-    points = candidates(every, units, most)
-    present = every.present[:, None]
-    excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in every.excess(points))
+        ends_of = ends_of.limited(most)
+    points = candidates(ends_of, units, most)
+    present = ends_of.present[:, None]
+    excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in ends_of.excess(points))
     seen, risk = np.array([last is not None for last in lasts])[:, None], variance
     if (present & ~seen).any():  # where no cell stands out nothing is risked, unless the counts suggest some rows
         suggested = np.maximum(excess, 0.0) ** 2
@@ -420,16 +396,17 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
     at = np.arange(len(columns))[:, None], np.arange(2), np.stack(best, axis=1)
     clips = points[at]
     limits = np.stack([clips.ravel(), np.full(clips.size, math.inf)], axis=1)
-    moments = np.where(present, np.concatenate(every.clipped(limits), axis=1), 0.0).reshape(shape)
+    # Sums of the numbers, clipped and not, and the same of their squares: (columns, 2, 4).
+    moments = np.where(present, np.concatenate(ends_of.clipped(limits), axis=1), 0.0).reshape(shape)
     if shares.dim > FEW_COLUMNS:
         free = [free_reach(*each, shares) for each in zip(columns, clips.tolist(), moments.tolist(), strict=True)]
         furthest = (points <= np.array(free)[:, :, None]).sum(axis=2) - 1
         at = at[0], at[1], np.maximum(at[2], furthest)
         clips = points[at]
-    sides = [None if last is None else side for last, side in zip(lasts, every.each(), strict=True)]
+    sides = [None if last is None else side for last, side in zip(lasts, ends_of.each(), strict=True)]
     found = (part.tolist() for part in (clips, excess[at], variance[at], hidden[at], moments))
     pairs = zip(sides[::2], sides[1::2], strict=True)
-    return [_Choice(*each) for each in zip(exponents, reach, pairs, *found, strict=True)]
+    return [_clip(*each) for each in zip(columns, every, reach, exponents, pairs, *found, strict=True)]
 
 
 def free_reach(column: Column, clips: list[float], moments: list[list[float]], shares: Shares) -> tuple[float, float]:
@@ -452,89 +429,76 @@ def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) 
     return mean, math.sqrt(max(0.0, (down_sq + up_sq) / rows - mean**2))
 
 
-def choose(columns: Sequence[Column], scales: Sequence[Scale], shares: Sequence[Shares], bounds: Limits) -> list[Clip]:
-    """The clip interval of least predicted error of each column, and what the counts say about it.
-
-    `shares` are those of each column: alike in everything but the noise of its counts.
-    """
-    chosen = _choices(columns, scales, shares[0], bounds)
-    return [_clip(*each) for each in zip(columns, chosen, shares, strict=True)]
-
-
-def _clip(column: Column, choice: _Choice, shares: Shares) -> Clip:
-    """What became of one column."""
-    below, above = choice.clips
+def _clip(
+    column: Column, shares: Shares, reach: tuple[float, float], exponent: int, sides: tuple[Side | None, Side | None],
+    ends: list[float], excess: list[float], variance: list[float], hidden: list[float], moments: list[list[float]],
+) -> Clip:  # fmt: skip
+    """What became of one column; its bounds let the sides `reach` so far, and lists have a number for below and for above."""
     rows, missing = rows_of(column, shares)
-    down, up = choice.moments
-    first_mean, rms = middle_and_rms(choice.clips, choice.moments, rows)
+    down, up = moments
+    first_mean, rms = middle_and_rms(ends, moments, rows)
     mean = (up[1] - down[1]) / rows
     std = math.sqrt(max(0.0, (down[3] + up[3]) / rows - mean**2))
-    counted = (column.below, column.below_var), (column.above, column.above_var)
-    unseen = []
-    for place in range(2):
-        possible = min(choice.reach[place], max(0.0, FAR_REACH * std + (mean if place else -mean)))
-        far = unseen_far(choice, place, counted[place], possible, shares)
-        beside = unseen_beside(choice, place, counted[place][0], column.zero / rows, shares)
-        unseen.append(max(choice.hidden[place], far, beside))
-    return Clip(
-        exponent=choice.exponent,
-        below=below,
-        above=above,
-        correction=put_back(choice.excess[1], choice.variance[1]) - put_back(choice.excess[0], choice.variance[0]),
-        variance=choice.variance[0] + choice.variance[1],
-        hidden_below=unseen[0],
-        hidden_above=unseen[1],
+    clip = Clip(
+        exponent=exponent,
+        below=ends[0],
+        above=ends[1],
+        correction=put_back(excess[1], variance[1]) - put_back(excess[0], variance[0]),
+        variance=variance[0] + variance[1],
+        hidden=(hidden[0], hidden[1]),
         first_mean=first_mean,
         mean=mean,
         rms=rms,
         std=std,
         rows=rows,
         missing=missing,
-        sides=choice.sides,
+        sides=sides,
     )
+    counted = (column.below, column.below_var), (column.above, column.above_var)
+    unseen = []
+    for place in range(2):
+        possible = min(reach[place], max(0.0, FAR_REACH * std + (mean if place else -mean)))
+        far = unseen_far(clip, place, counted[place], possible, shares)
+        beside = unseen_beside(clip, place, counted[place][0], column.zero / rows, reach[place], shares)
+        unseen.append(max(hidden[place], far, beside))
+    return replace(clip, hidden=(unseen[0], unseen[1]))
 
 
-def unseen_far(
-    choice: _Choice, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: Shares
-) -> float:
+def unseen_far(clip: Clip, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: Shares) -> float:
     """What rows far from all others may add to the sum beyond the clip: rows of a side past its last cell that stands out.
 
     No tail tells of them: a column that ends like a cliff may hold a few rows further out all the same, on either side. `counted`
     are the counts of one side and their variances.
     """
-    lasts = [each.last for each in choice.sides if each is not None]
+    lasts = [each.last for each in clip.sides if each is not None]
     if not lasts:
         return 0.0
     counts, variances = counted
-    side, clip = choice.sides[place], choice.clips[place]
+    side, end = clip.sides[place], (clip.below, clip.above)[place]
     begin = max(0, max(lasts) + 1 - INSIDE * shares.parts) if side is None else side.last + 1
-    end = min(len(counts), max(lasts) + 1 + FAR * shares.parts)
-    edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : end + 1], -choice.exponent), reach)
-    expected = np.zeros(end - begin)
+    last = min(len(counts), max(lasts) + 1 + FAR * shares.parts)
+    edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : last + 1], -clip.exponent), reach)
+    expected = np.zeros(last - begin)
     if side is not None:
-        beyond = side.beyond[: end - begin]
+        beyond = side.beyond[: last - begin]
         expected[: len(beyond)] = beyond
-    over = np.where(edges[1:] > edges[:-1], np.maximum((edges[:-1] + edges[1:]) / 2.0 - clip, 0.0), 0.0)
-    std = math.sqrt(float((variances[begin:end] * over**2).sum()))
-    return max(0.0, float(((counts[begin:end] - expected) * over).sum()) + FAR_STDS * std)
+    over = np.where(edges[1:] > edges[:-1], np.maximum((edges[:-1] + edges[1:]) / 2.0 - end, 0.0), 0.0)
+    std = math.sqrt(float((variances[begin:last] * over**2).sum()))
+    return max(0.0, float(((counts[begin:last] - expected) * over).sum()) + FAR_STDS * std)
 
 
-def unseen_beside(choice: _Choice, place: int, counts: FloatArray, at_center: float, shares: Shares) -> float:
+def unseen_beside(clip: Clip, place: int, counts: FloatArray, at_center: float, reach: float, shares: Shares) -> float:
     """What may hide on a side where no cell stands out, if most rows are at the center: as far away as the other side's end.
 
     A column that rarely differs from its usual value may do so to both sides; where the center is no such value, an empty side
     means that the center is at an end.
     """
-    other = choice.sides[1 - place]
-    if choice.sides[place] is not None or other is None:
+    other = clip.sides[1 - place]
+    if clip.sides[place] is not None or other is None:
         return 0.0
     weight = min(1.0, max(0.0, (at_center - HALF_AT_CENTER) / (ALL_AT_CENTER - HALF_AT_CENTER)))
     cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]
-    return (
-        weight
-        * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells)))
-        * min(other.end, choice.reach[place])
-    )
+    return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
 
 
 def from_public(column: Column, public: FloatArray, shares: Shares) -> Clip:
@@ -548,31 +512,9 @@ def from_public(column: Column, public: FloatArray, shares: Shares) -> Clip:
     mean = math.ldexp(float(public.mean()) - column.center, -exponent)
     std = math.ldexp(float(public.std(ddof=1)), -exponent)
     return Clip(
-        exponent=exponent, below=below, above=above, correction=0.0, variance=0.0, hidden_below=0.0, hidden_above=0.0,
+        exponent=exponent, below=below, above=above, correction=0.0, variance=0.0, hidden=(0.0, 0.0),
         first_mean=mean, mean=mean, rms=std, std=std, rows=rows, missing=missing, sides=(None, None),
     )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Map:
-    """How a column's clipped numbers enter the sum: y = (clipped - middle) / width, in the unit of its clip."""
-
-    clip: Clip
-    middle: float
-    width: float
-    # False for a column that is left out: nothing of it is clipped, or its box is none of ordinary numbers.
-    used: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        clip, width = self.clip, self.width
-        used = clip.radius > 0.0 and width > 0.0
-        used = used and clip.absolute(min(each for each in (clip.below, clip.above, width) if each)) > 0.0
-        object.__setattr__(self, "used", used)
-
-    @property
-    def reach(self) -> float:
-        """Largest |y|."""
-        return max(self.clip.above - self.middle, self.middle + self.clip.below) / self.width
 
 
 def extent_of(dim: int) -> float:
@@ -588,13 +530,12 @@ def middle_of(interval: float, mean: float, dim: int) -> float:
     return (1.0 - share) * interval + share * mean
 
 
-def map_of(clip: Clip, dim: int) -> Map:
+def middle_and_width(clip: Clip, dim: int) -> tuple[float, float]:
     """Center and width of a column: of its interval where columns are few, of its rows where they are many."""
     if dim == 1:
-        return Map(clip=clip, middle=clip.middle, width=clip.radius)
+        return clip.middle, clip.radius
     middle = middle_of(clip.middle, clip.first_mean, dim)
     extent = max(clip.above - middle, middle + clip.below)
     if dim <= FEW_COLUMNS:
-        return Map(clip=clip, middle=middle, width=extent)
-    width = max(min(clip.rms, extent), extent / extent_of(dim))
-    return Map(clip=clip, middle=middle, width=width)
+        return middle, extent
+    return middle, max(min(clip.rms, extent), extent / extent_of(dim))

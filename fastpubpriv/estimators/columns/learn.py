@@ -20,8 +20,9 @@ from fastpubpriv import session as running
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns import clips
-from fastpubpriv.estimators.columns.clips import Map, map_of
+from fastpubpriv.estimators.columns.clips import Clip, middle_and_width
 from fastpubpriv.estimators.columns.scales import (
+    MOST_CELLS,
     MOST_MOVES,
     MOVE_COUNTS,
     MOVE_SUM,
@@ -59,17 +60,32 @@ ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called
 ALONE_STDS = 2.0
 # Squared noise of the sum over squared sampling error that a smaller share for the sum may lead to: 2.5 % of the error.
 NOISE_OF_SAMPLING = 0.05
-MOST_CELLS = 32  # cells of an octave of all columns that are looked at together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """What the counts show of one column, and how it enters the sum; `shares` has the noise of this column's counts."""
+    """What the counts show of one column, and how it enters the sum: y = (clipped - middle) / width, in the unit of its clip.
+
+    `shares` has the noise of this column's counts.
+    """
 
     column: Column
     scale: Scale
-    map: Map
+    clip: Clip
+    middle: float
+    width: float
     shares: Shares
+
+    @property
+    def used(self) -> bool:
+        """False for a column that is left out: nothing of it is clipped, or its box is none of ordinary numbers."""
+        clip, lengths = self.clip, (self.clip.below, self.clip.above, self.width)
+        return clip.radius > 0.0 and self.width > 0.0 and clip.absolute(min(each for each in lengths if each)) > 0.0
+
+    @property
+    def reach(self) -> float:
+        """Largest |y|."""
+        return max(self.clip.above - self.middle, self.middle + self.clip.below) / self.width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,7 +109,7 @@ class ColumnCounts:
 
 def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
     """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
-    together, found = max(1, MOST_CELLS >> shares.log2_parts), list[Seen]()
+    together, found = MOST_CELLS >> shares.log2_parts, list[Seen]()
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
         own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
@@ -106,8 +122,9 @@ def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bound
             if len(numbers) >= clips.FEW_PUBLIC:
                 chosen[k] = clips.from_public(columns[k], numbers, mine)
         found += [
-            Seen(column=column, scale=scale, map=map_of(clip, shares.dim), shares=mine)
+            Seen(column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine)
             for column, scale, clip, mine in zip(columns, scales, chosen, own, strict=True)
+            for middle, width in [middle_and_width(clip, shares.dim)]
         ]
     return found
 
@@ -116,11 +133,11 @@ def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = N
     """The box and the scale of every column; one that is left out becomes zero."""
     numbers = np.zeros((6, len(columns)))
     for place, each in enumerate(columns):
-        mapped, clip, unit = each.map, each.map.clip, each.map.clip.absolute
+        clip, unit = each.clip, each.clip.absolute
         numbers[:, place] = each.column.center, 0.0, 0.0, 0.0, 1.0, 0.0
-        if mapped.used and (only is None or only[place]):
-            absent = (clip.first_mean - mapped.middle) / mapped.width
-            box = -unit(clip.below), unit(clip.above), unit(mapped.middle), unit(mapped.width), absent
+        if each.used and (only is None or only[place]):
+            absent = (clip.first_mean - each.middle) / each.width
+            box = -unit(clip.below), unit(clip.above), unit(each.middle), unit(each.width), absent
             numbers[1:, place] = box
     names = ("center", "lower", "upper", "middle", "width", "absent")
     return ColumnBox(**dict(zip(names, numbers, strict=True)), neutral=neutral)
@@ -132,9 +149,9 @@ def lies_far(seen: Seen) -> bool:
     Where an octave is one cell, it has to be one cell.
     """
     column, shares = seen.column, seen.shares
-    if not (seen.scale.anchored and seen.map.used) or column.zero > ALONE_STDS * shares.count_std:
+    if not (seen.scale.anchored and seen.used) or column.zero > ALONE_STDS * shares.count_std:
         return False
-    rows, wide = seen.map.clip.rows, min(2, shares.parts)
+    rows, wide = seen.clip.rows, min(2, shares.parts)
     most = max(
         float((counts[: len(counts) - wide + 1] + (counts[1:] if wide == 2 else 0.0)).max())
         for counts in (column.above, column.below)
@@ -158,8 +175,8 @@ def spared(columns: Sequence[Seen], shares: Shares) -> Fraction:
     """The share of the sum's budget that more counts may have, because the noise of the sum is far below sampling error."""
     worst = 0.0
     for each in columns:
-        clip = each.map.clip
-        if each.map.used:
+        clip = each.clip
+        if each.used:
             noise_sq, sampling_sq = (clip.radius * shares.noise_per_clip) ** 2, clip.rows * clip.std**2
             worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
     kept = worst / NOISE_OF_SAMPLING
@@ -170,19 +187,15 @@ def spared(columns: Sequence[Seen], shares: Shares) -> Fraction:
 
 def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
     """New centers: the released means of the columns that lie far from theirs."""
-    middles = [
-        replace(each, map=Map(clip=each.map.clip, middle=each.map.clip.middle, width=each.map.clip.radius))
-        for each in columns
-    ]
+    middles = [replace(each, middle=each.clip.middle, width=each.clip.radius) for each in columns]
     box = box_of(middles, neutral=neutral, only=far)
     measurement = VectorSum(affine=AffineMap(dim=len(columns)), radius=math.sqrt(far.sum()), box=box)
     totals = run.release(measurement, name="new centers", cost=cost).value
     center = np.array([each.column.center for each in columns])
     for place in np.flatnonzero(far):
-        mapped = middles[place].map
+        mapped, clip = middles[place], middles[place].clip
         shift = mapped.middle + mapped.width * float(totals[place]) / run.rows.n
-        shift = min(max(shift, -mapped.clip.below), mapped.clip.above)
-        center[place] += mapped.clip.absolute(shift)
+        center[place] += clip.absolute(min(max(shift, -clip.below), clip.above))
     largest = np.finfo(np.float64).max
     return np.asarray(np.clip(center, -largest, largest))
 
@@ -230,20 +243,6 @@ MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a resolved column
 HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """All that was released and worked out of one column; `total` and `noise` are of its sum, `bias` is the ball's, in widths;
-    `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
-    """
-
-    seen: Seen
-    total: float
-    noise: float
-    bias: float
-    instead: float
-    instead_std: float = math.inf
-
-
 class Said(NamedTuple):
     """The numbers of one column, in data units."""
 
@@ -256,21 +255,28 @@ class Said(NamedTuple):
     status: str
 
 
-def say(found: Found, n_pub: int, *, neutral: bool, bounded: bool) -> Said:
-    """Mean, deviations and status of one column; `bounded` where the interval has what rows within bounds may move it by."""
-    seen, shares = found.seen, found.seen.shares
-    clip, unit = seen.map.clip, seen.map.clip.absolute
+def say(
+    seen: Seen, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float, neutral: bool,
+    bounded: bool,
+) -> Said:  # fmt: skip
+    """Mean, deviations and status of one column, whose sum is `total` with so much noise; `bias` is the ball's, in widths.
+
+    `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
+    `bounded` where the interval has what rows within bounds may move it by.
+    """
+    shares = seen.shares
+    clip, unit = seen.clip, seen.clip.absolute
     n, stretch = shares.n, shares.n / clip.rows
-    middle, width = (seen.map.middle, seen.map.width) if seen.map.used else (0.0, 0.0)
-    estimate = middle + (width * found.total + clip.correction) / n
+    middle, width = (seen.middle, seen.width) if seen.used else (0.0, 0.0)
+    estimate = middle + (width * total + clip.correction) / n
     if clip.missing:  # rows that are missing were counted as rows here
         place = middle if neutral else clip.first_mean
         estimate = place + (estimate - place) * stretch
     mean = finite(seen.column.center + unit(estimate))
     sampling = unit(clip.std / math.sqrt(clip.rows))
-    noise = unit(width * found.noise / n * stretch)
-    clipping = unit(math.hypot(math.sqrt(clip.variance), width * found.bias) / n * stretch)
-    tails = [unit(TAIL * hidden / n * stretch) for hidden in (clip.hidden_below, clip.hidden_above)]
+    noise = unit(width * sum_noise / n * stretch)
+    clipping = unit(math.hypot(math.sqrt(clip.variance), width * bias) / n * stretch)
+    tails = [unit(TAIL * hidden / n * stretch) for hidden in clip.hidden]
     half = NORMAL * math.hypot(noise, sampling, clipping)
     # A column of mostly one value may have rows on a side where none are seen.
     mostly_one = seen.column.zero > MOST_ZEROS * n
@@ -284,9 +290,9 @@ def say(found: Found, n_pub: int, *, neutral: bool, bounded: bool) -> Said:
         hidden=not bounded and undetected_rows(shares) > MOST_UNSEEN * n,
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
-    lost = noise > found.instead_std or (not seen.scale.referenced and not shares.blind)
+    lost = noise > instead_std or (not seen.scale.referenced and not shares.blind)
     if status == "unresolved" and lost:
-        mean = found.instead
+        mean = instead
     return Said(mean, noise, sampling, clipping, tails[0], tails[1], status)
 
 
@@ -301,15 +307,15 @@ def unplaced(seen: Seen) -> str:
     shares, scale = seen.shares, seen.scale
     if not shares.blind and scale.above is None and scale.below is None and seen.column.zero > MANY_ZEROS * shares.n:
         return "point_mass"
-    return "" if scale.anchored and any(side is not None for side in seen.map.clip.sides) else "unresolved"
+    return "" if scale.anchored and any(side is not None for side in seen.clip.sides) else "unresolved"
 
 
 def status_of(seen: Seen, *, heavy: bool, doubtful: bool, hidden: bool, wide: bool) -> str:
     """The word for a column."""
     if unplaced(seen):
         return unplaced(seen)
-    shares, zero, sides = seen.shares, seen.column.zero, [side for side in seen.map.clip.sides if side is not None]
-    rest = seen.map.clip.rows - zero
+    shares, zero, sides = seen.shares, seen.column.zero, [side for side in seen.clip.sides if side is not None]
+    rest = seen.clip.rows - zero
     rare = zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std
     if doubtful or rare or seen.scale.outlying or any(side.faint for side in sides):
         return "faint"
@@ -324,7 +330,7 @@ def report_of(columns: list[Seen], said: list[Said], bounds: Bounds) -> ColumnRe
     center = np.array([each.column.center for each in columns])
     lasts = [(each.scale.below, each.scale.above) for each in columns]
     reached = np.array([[0.0 if last is None else edges[last + 1] for last in pair] for pair in lasts])
-    cuts = [(each.map.clip, (each.map.clip.below, each.map.clip.above)) for each in columns]
+    cuts = [(each.clip, (each.clip.below, each.clip.above)) for each in columns]
     cut = np.array([[clip.absolute(end) for end in ends] for clip, ends in cuts])
     unseen = np.array([undetected_rows(each.shares) for each in columns])
     unknown = np.array([each.status in ("point_mass", "unresolved") for each in said])
@@ -341,7 +347,7 @@ def report_of(columns: list[Seen], said: list[Said], bounds: Bounds) -> ColumnRe
         worst[[each.status == "unresolved" for each in said]] = math.inf
     return ColumnReport(
         status=tuple(each.status for each in said),
-        missing=np.array([each.map.clip.missing for each in columns]),
+        missing=np.array([each.clip.missing for each in columns]),
         resolved_from=np.clip(center - reached[:, 0], -largest, largest),
         resolved_to=np.clip(center + reached[:, 1], -largest, largest),
         undetected_rows=unseen,
@@ -364,17 +370,20 @@ FARTHEST_ROOT = 30.0
 HELD = 6
 
 
-def warn_before(name: str, shares: Shares, n_pub: int) -> None:
-    """Warn, from public numbers alone, about what the counts will not be able to show."""
+def warn_before(name: str, shares: Shares, n_pub: int | None = None) -> None:
+    """Warn, from public numbers alone, about what the counts will not show, and the noise of a mean beside n_pub rows."""
     if shares.blind:
+        sought, advice = f"where {shares.dim} columns lie", "more private rows or fewer columns"
+        if n_pub is not None:
+            sought = f"any scale in {shares.dim} columns"
+            advice = "more private rows, fewer columns, bounds with weighted_mean, or a covariance"
         warn(
-            f"{name}: {shares.n} private rows and this budget are too few to see any scale in {shares.dim} columns (noise of "
-            f"{shares.count_std:.3g} rows in each count); pass a larger budget, more private rows, fewer columns, bounds with "
-            "weighted_mean, or a covariance",
+            f"{name}: {shares.n} private rows and this budget are too few to see {sought} (noise of {shares.count_std:.3g} rows in "
+            f"each count); pass a larger budget, {advice}",
         )
-        return
-    predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
-    running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
+    elif n_pub is not None:
+        predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
+        running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
 
 
 def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None) -> None:
@@ -423,7 +432,7 @@ def ball_of(run: Run, columns: list[Seen], box: ColumnBox, shares: Shares) -> Ro
     """The ball for rows of several columns, from counts of shells."""
     if shares.dim == 1:
         return RowBall(radius=1.0, bias=0.0)
-    top = float(np.sqrt(np.sum([each.map.reach**2 for each in columns if each.map.used])))
+    top = float(np.sqrt(np.sum([each.reach**2 for each in columns if each.used])))
     edges = shell_edges(top)
     shells = run.release(
         ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box), name="shells of rows", cost=shares.shells
@@ -437,14 +446,11 @@ def by_root_of_width(columns: list[Seen]) -> list[Seen]:
     In units of w_j of each column the squared length of a row is about sum w_j^2 (width_j / unit_j)^2 and the error sum width_j^2 /
     w_j^2 times it: least for w_j as the root of the width. All from released numbers.
     """
-    logs = np.array([math.log(each.map.clip.absolute(each.map.width)) for each in columns if each.map.used])
+    logs = np.array([math.log(each.clip.absolute(each.width)) for each in columns if each.used])
     if not len(logs):
         return columns
     roots = iter(np.exp(np.clip((logs - logs.mean()) / 2.0, -FARTHEST_ROOT, FARTHEST_ROOT)).tolist())
-    return [
-        replace(each, map=replace(each.map, width=each.map.width / next(roots))) if each.map.used else each
-        for each in columns
-    ]
+    return [replace(each, width=each.width / next(roots)) if each.used else each for each in columns]
 
 
 def learn(
@@ -469,7 +475,7 @@ def sum_up(
     columns = by_root_of_width(columns) if whole else columns
     totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
     # Where nothing is clipped there is nothing to ask: a function of released numbers, and nothing is refunded.
-    if any(each.map.used for each in columns):
+    if any(each.used for each in columns):
         box = box_of(columns, neutral=neutral)
         ball = ball_of(run, columns, box, shares)
         measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=ball.radius, box=box)
@@ -482,10 +488,11 @@ def sum_up(
     # Equal public numbers tell of no deviation.
     known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
     instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
-    numbers = zip(columns, totals.tolist(), *(each.tolist() for each in instead), strict=True)
-    founds = [Found(each, total, noise, bias, *other) for each, total, *other in numbers]
-    pairs = zip(founds, counts.tolist(), strict=True)
-    said = [say(each, m, neutral=neutral, bounded=bounds is not None) for each, m in pairs]
+    numbers = (each.tolist() for each in (totals, *instead, counts))
+    said = [
+        say(*each, sum_noise=noise, bias=bias, neutral=neutral, bounded=bounds is not None)
+        for each in zip(columns, *numbers, strict=True)
+    ]
     mean = np.array([each.mean for each in said])
     if bounds is not None:
         mean = np.clip(mean, *bounds)

@@ -140,7 +140,7 @@ DECAY = 3.0
 OUTER_HALF = 1.5
 PASSES = 6
 ANCHOR_LEAST = 5.0  # below this no window surely holds rows
-COLUMNS = 16  # that are searched at once: their counts stay in a second cache
+MOST_CELLS = 32  # cells of an octave of all columns that are worked on together: what they need then stays small
 BOTH = 2  # sides together
 SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
 
@@ -149,50 +149,38 @@ Found = tuple[IntArray, tuple[float, int]]
 
 
 @lru_cache(maxsize=32)
-def thresholds(log2_parts: int, chance: float, width: int, pure: bool) -> FloatArray:
-    """How many deviations a window must stand out, by its distance in cells from what is known to hold rows."""
+def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
+    """How many deviations windows of 1, 2, 4 ... cells up to two octaves must stand out, by their distance in cells from what is
+    known to hold rows: (widths, cells + 1).
+    """
     octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
     log_chance = math.log(chance) - DECAY * math.log(2.0) * octaves
     gaussian = -special.ndtri_exp(log_chance)
-    if pure:  # noise of a cell is Laplace; that of several comes near a Gaussian
-        laplace = -(math.log(2.0) + log_chance) / math.sqrt(2.0)
-        gaussian = gaussian + (laplace - gaussian) / math.sqrt(width)
-    gaussian.flags.writeable = False
-    return np.asarray(gaussian)
-
-
-@lru_cache(maxsize=32)
-def thresholds_of(log2_parts: int, chance: float, pure: bool) -> FloatArray:
-    """The thresholds of all widths up to two octaves: (widths, cells + 1)."""
-    widths = [width for width in WIDTHS if width <= 2 << log2_parts]
-    every = np.stack([thresholds(log2_parts, chance, width, pure) for width in widths])
+    # Noise of a cell is Laplace under pure DP; that of several comes near a Gaussian.
+    beyond = -(math.log(2.0) + log_chance) / math.sqrt(2.0) - gaussian if pure else np.zeros(len(octaves))
+    every = np.stack([gaussian + beyond / math.sqrt(width) for width in WIDTHS if width <= 2 << log2_parts])
     every.flags.writeable = False
     return every
 
 
 def find(columns: Sequence[Column], chance: float, shares: Shares) -> list[Found]:
     """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
-    limits, found = thresholds_of(shares.log2_parts, chance, shares.pure), []
-    for begin in range(0, len(columns), COLUMNS):
-        found += find_windows(*_counted(columns[begin : begin + COLUMNS]), limits)
-    return found
+    limits, together = thresholds(shares.log2_parts, chance, shares.pure), MOST_CELLS >> shares.log2_parts
+    parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
+    return [found for part in parts for found in find_windows(*_counted(part), limits)]
 
 
 def _counted(columns: Sequence[Column], part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
     """Counts of a part of the cells and their variances, as `with_both`."""
-    return (
-        with_both([(each.above[part], each.below[part]) for each in columns]),
-        with_both([(each.above_var[part], each.below_var[part]) for each in columns]),
-    )
+    values, variances = np.array(
+        [[(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])] for each in columns]
+    ).swapaxes(0, 1)
+    return with_both(values), with_both(variances)
 
 
-def with_both(sides: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Numbers of cells above each center, below it, and of both sides together: (columns, 3, cells)."""
-    found = np.empty((len(sides), 3, len(sides[0][0])))
-    for lines, (above, below) in zip(found, sides, strict=True):
-        lines[0], lines[1] = above, below
-        np.add(above, below, out=lines[BOTH])
-    return found
+def with_both(sides: FloatArray) -> FloatArray:
+    """Numbers of cells above each center and below it (columns, 2, cells), and of both sides together: (columns, 3, cells)."""
+    return np.concatenate([sides, sides.sum(axis=1, keepdims=True)], axis=1)
 
 
 def find_windows(
@@ -235,13 +223,9 @@ def find_windows(
     best = np.full(columns, anchor_least)
     np.maximum.at(best, found[0], score)
     anchors = [(-math.inf, -1)] * columns
-    firsts: set[tuple[int, int, int]] = set()
-    for k in ((score == best[found[0]]) & (score > anchor_least)).nonzero()[0].tolist():
-        column, side, begin, outer, _ = found[:, k].tolist()
-        # Of equals the first of a side and width, and of these the one that ends last.
-        if (column, side, outer) not in firsts:
-            firsts.add((column, side, outer))
-            anchors[column] = max(anchors[column], (float(score[k]), begin + max(2 * outer, 1) - 1))
+    for k in ((score == best[found[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():  # of equals the first
+        column, _, begin, outer, _ = found[:, k].tolist()
+        anchors[column] = float(score[k]), begin + max(2 * outer, 1) - 1
     found = found[:, stands]
     found = found[:, found[0].argsort(kind="stable")]
     ends = found[0].searchsorted(np.arange(columns + 1)).tolist()
@@ -249,10 +233,8 @@ def find_windows(
 
 
 def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
-    """Sums of `width` cells from each of `begin` on, halves of halves, as sums of windows come about."""
-    if width == 1:
-        return np.asarray(cells[begin])
-    return _sums_of(cells, begin, width // 2) + _sums_of(cells, begin + width // 2, width // 2)
+    """Sums of `width` cells from each of `begin` on."""
+    return np.asarray(cells[begin[:, None] + np.arange(width)].sum(axis=1))
 
 
 def stand(
@@ -284,7 +266,7 @@ def anchor_between(column: Column, low: int, high: int, shares: Shares) -> tuple
     """Deviations and outer end of the window that stands out most among those that begin in cells low ... high."""
     begin = max(0, low)
     counted = _counted([column], slice(begin, high + WIDTHS[-1]))
-    limits = thresholds_of(shares.log2_parts, chance_of(shares), shares.pure)
+    limits = thresholds(shares.log2_parts, chance_of(shares), shares.pure)
     ((_, (score, end)),) = find_windows(*counted, limits, -math.inf, high - begin)
     return score, begin + end
 
@@ -454,7 +436,7 @@ def undetected_rows(shares: Shares, octaves: float = UNSEEN_OCTAVES, *, guessed:
     `guessed`: only the size of the center suggests what is known.
     """
     chance = chance_of(shares) / (GUESSED if guessed else 1)
-    limits = thresholds(shares.log2_parts, chance, shares.parts, shares.pure)
+    limits = thresholds(shares.log2_parts, chance, shares.pure)[shares.log2_parts]
     noise = shares.count_std * math.sqrt(shares.parts)
     least = float(limits[min(math.ceil(octaves * shares.parts), len(limits) - 1)]) * noise
     # The root of rows = least + z sqrt(noise^2 + rows): both the noise and the number of such rows in a sample vary.
