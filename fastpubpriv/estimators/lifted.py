@@ -28,7 +28,6 @@ from fastpubpriv.estimators.radii import (
     best_steps,
     budget_shares,
     chi_radius,
-    row_lengths,
 )
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
 from fastpubpriv.privacy import Budget
@@ -396,12 +395,14 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
     prepared: Prepared = method.prepare(run, problem, options.rounds)
 
     def estimate(run: Run) -> GaussianResult:
-        learned: Learned = method.learn(run, frame.base(dim), problem, rounds=prepared.rounds)
+        learned: Learned = method.learn(run, frame.base, problem, rounds=prepared.rounds)
         covariance = frozen(frame.covariance_back(learned.covariance))
         return GaussianResult(
             mean=frozen(frame.mean_back(learned.mean)),
             covariance=covariance,
-            mean_noise_std=frozen(learned.mean_noise_std * row_lengths(frame.times(learned.mean_factor))),
+            mean_noise_std=frozen(
+                learned.mean_noise_std * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1)
+            ),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
             status=prepared.status,
             predicted_covariance_error=prepared.covariance_error,

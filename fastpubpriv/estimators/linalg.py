@@ -11,7 +11,6 @@ from scipy import linalg
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.estimators.radii import row_lengths
 
 _HUGE = 1e150
 
@@ -107,17 +106,17 @@ class Whitening:
         return lower_inverse(self.factor) if self.factor.ndim == 2 else np.asarray(1.0 / self.factor)
 
     def to_data(self, coordinates: FloatArray) -> FloatArray:
-        """Map a vector of coordinates y to data units (without the center)."""
+        """Map coordinates y, (dim,) or columns (dim, k), to data units (without the center)."""
         if self.factor is None:
             return coordinates
-        mapped: FloatArray = self.factor * coordinates if self.factor.ndim == 1 else self.factor @ coordinates
+        mapped: FloatArray = self.factor @ coordinates if self.factor.ndim == 2 else (self.factor * coordinates.T).T
         return mapped
 
     def row_std(self) -> FloatArray:
         """Standard deviation, in data units, of each column of factor z for z ~ N(0, I)."""
         if self.factor is None:
             return np.ones(self.dim)
-        return row_lengths(self.factor) if self.factor.ndim == 2 else np.abs(self.factor)
+        return np.asarray(np.linalg.norm(self.factor, axis=1) if self.factor.ndim == 2 else np.abs(self.factor))
 
 
 def known_root(covariance: Any, variance: Any, dim: int) -> FloatArray | None:

@@ -26,7 +26,6 @@ from fastpubpriv.estimators.radii import (
     StepRadii,
     best_steps,
     budget_shares,
-    column_means,
     expected_normal_norm,
     failure_probability,
     gap_radius,
@@ -393,7 +392,7 @@ def public_ball(
         return Ball(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
     whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
-    return Ball(column_means(x_pub), radius), whitening, whitening.row_std()
+    return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
 
 
 @shared_docs
@@ -517,11 +516,7 @@ def estimate_mean(
             x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
             bounds=partial(validation.column_bounds, bounds), **asked,
         )  # fmt: skip
-    try:
-        chosen = _known_settings(*settings)
-    except TypeError:  # no key of a table, as an array
-        chosen = _checked(*settings)
-    gaussian, mode, failure_prob, gap, steps, neutral, skip, whole = chosen
+    gaussian, mode, failure_prob, gap, steps, neutral, skip, whole = _checked(*settings)
     gaussian = gaussian or covariance is not None or variance is not None
     rows, public = running.open_rows(x_priv, x_pub, columns=columns, gaps=not gaussian)
     if public is None:
@@ -567,9 +562,6 @@ def _checked(*settings: Any) -> tuple[bool, Mode, float, float, Steps, bool, boo
         validation.choice("public_only", public_only, ("never", "auto")) == "auto",
         validation.choice("objective", objective, ("columns", "l2")) == "l2",
     )
-
-
-_known_settings = lru_cache(maxsize=64, typed=True)(_checked)  # calls come in loops, with the same settings
 
 
 def _only_for(case: str, **given: Any) -> None:

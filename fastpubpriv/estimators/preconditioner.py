@@ -13,8 +13,8 @@ from scipy.special import gammainc, gammaln
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.linalg import lower_inverse, symmetric
-from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift, row_lengths
+from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
+from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Form, Table, Value, explain, frozen
@@ -77,7 +77,7 @@ class Preconditioner(Value):
         refuse_no_covariances((self.factor @ self.factor.T)[None])
 
     def _table(self) -> Table:
-        numbers = [("center", self.center), ("standard_deviation", row_lengths(self.factor))]
+        numbers = [("center", self.center), ("standard_deviation", np.linalg.norm(self.factor, axis=1))]
         return Table("column", [f"x{j}" for j in range(len(self.center))], numbers)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -235,40 +235,33 @@ def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float)
 
 
 DEFAULT_COND_MAX = 1e6
+TRACE_BOUND = "public rows (trace bound)"  # where a frame comes from that has one scale for all directions
 # Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.
 LARGEST_CONDITION = 1e100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """Coordinates v = (x - center) / scale in which the covariance is at most the identity, with public bounds on the rest."""
+    """Coordinates v of x = center + scale v in which the covariance is at most the identity, with public bounds on the rest."""
 
     center: FloatArray
-    scale: FloatArray
+    scale: Whitening
     mean_radius: float
     condition: float
     source: str
 
-    def base(self, dim: int) -> AffineMap:
+    @property
+    def base(self) -> AffineMap:
         """The map x -> v as the kernels take it."""
-        if self.scale.ndim == 0:
-            return AffineMap(dim=dim, center=self.center, matrix=np.full(dim, 1.0 / float(self.scale)))
-        return AffineMap(dim=dim, center=self.center, matrix=lower_inverse(self.scale), lower=True)
-
-    def times(self, right: FloatArray) -> FloatArray:
-        """The scale times a vector or matrix."""
-        found: FloatArray = self.scale * right if self.scale.ndim == 0 else self.scale @ right
-        return found
+        return AffineMap(dim=self.scale.dim, center=self.center, matrix=self.scale.inverse, lower=True)
 
     def mean_back(self, mean: FloatArray) -> FloatArray:
         """A mean of v in data units."""
-        return self.center + self.times(mean)
+        return self.center + self.scale.to_data(mean)
 
     def covariance_back(self, covariance: FloatArray) -> FloatArray:
         """A covariance of v in squared data units."""
-        if self.scale.ndim == 0:
-            return covariance * float(self.scale) ** 2
-        return symmetric(self.scale @ covariance @ self.scale.T)
+        return symmetric(self.scale.to_data(self.scale.to_data(covariance).T))
 
 
 def public_frame(
@@ -285,7 +278,7 @@ def public_frame(
         else:
             return Frame(
                 guarantee.center,
-                np.asarray(guarantee.scale),
+                Whitening(dim, guarantee.scale),
                 guarantee.mean_radius,
                 guarantee.eig_upper / guarantee.eig_lower,
                 "public rows (preconditioner)",
@@ -309,8 +302,8 @@ def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, 
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
     eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
-    scale = np.asarray(math.sqrt(eig_upper))
-    return Frame(frozen(center), scale, mean_radius, cond_max * slack, "public rows (trace bound)")
+    scale = Whitening(dim, np.full(dim, math.sqrt(eig_upper)))
+    return Frame(frozen(center), scale, mean_radius, cond_max * slack, TRACE_BOUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

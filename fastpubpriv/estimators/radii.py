@@ -170,30 +170,6 @@ def best_steps(dim: int, n: int, radius: float, steps: int | str = "auto", **set
     )
 
 
-# ---- Means and deviations of the columns of public rows --------------------------------------------------------------
-# The bits are NumPy's. Its wrappers take longer than its sums where rows are few, and a small call asks for several
-# of them.
-
-
-def column_means(rows: FloatArray) -> FloatArray:
-    """`np.mean(rows, axis=0)`, (dim,)."""
-    means: FloatArray = np.add.reduce(rows, axis=0) / len(rows)
-    return means
-
-
-def column_stds(rows: FloatArray, means: FloatArray | None = None) -> FloatArray:
-    """`np.std(rows, axis=0, ddof=1)` of at least two rows, (dim,); `means` are those of the columns, if they are known."""
-    offsets = rows - (column_means(rows) if means is None else means)
-    stds: FloatArray = np.sqrt(np.add.reduce(offsets * offsets, axis=0) / (len(rows) - 1))
-    return stds
-
-
-def row_lengths(rows: FloatArray) -> FloatArray:
-    """`np.linalg.norm(rows, axis=1)`, (n,)."""
-    lengths: FloatArray = np.sqrt(np.add.reduce(rows * rows, axis=1))
-    return lengths
-
-
 # Share of the public rows beyond a bound from which on the bound is called into question.
 MOST_BEYOND = 0.1
 
@@ -211,25 +187,26 @@ class Region:
     box: tuple[FloatArray, FloatArray] | None
     provenance: dict[str, str]
     counted: bool = False
-    plain: bool = False  # all units are known to be one: nothing need be divided by them
 
     @property
     def affine(self) -> AffineMap:
         """The map of rows to offsets in these units, without a matrix where the units are those of the data."""
-        alone = self.plain or (self.box is None and (self.unit == 1.0).all())
+        alone = self.box is None and (self.unit == 1.0).all()
         return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
 
     def to_units(self, offsets: FloatArray) -> FloatArray:
         """Offsets in data units, (dim,) or (n, dim), in these units."""
-        return offsets if self.plain else offsets / self.unit
+        return offsets / self.unit
 
     def to_data(self, offsets: FloatArray) -> FloatArray:
         """Offsets in these units, (dim,), in data units."""
-        return offsets if self.plain else self.unit * offsets
+        return self.unit * offsets
 
     def warn_if_contradicted(self, public: FloatArray) -> None:
         """Warn where more public rows than a few would be clipped."""
-        beyond = int(np.count_nonzero(row_lengths(self.to_units(public - self.center)) > self.radius * (1 + 1e-12)))
+        beyond = int(
+            np.count_nonzero(np.linalg.norm(self.to_units(public - self.center), axis=1) > self.radius * (1 + 1e-12))
+        )
         if beyond > MOST_BEYOND * len(public):
             name = "norm_bound" if self.box is None else "bounds"
             warn(
@@ -244,7 +221,7 @@ class Region:
 
 def units_of(public: FloatArray) -> FloatArray:
     """Deviations of the public columns (m, dim), the least for a constant one; ones where one is alone or nothing can be told."""
-    stds = column_stds(public) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
+    stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
     told = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
     return np.where(told, stds, stds[told].min()) if told.any() else np.ones(len(stds))
 
@@ -264,14 +241,13 @@ def clip_region(
         if isinstance(center, str):
             if center != "public" or public is None:
                 raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
-            middle = column_means(public)
+            middle = public.mean(axis=0)
         else:
             middle = running.vector_or_number("center", 0.0 if center is None else center, dim)
         spread_by = public if auto and variance is None else None
         return Region(
             center=middle,
             unit=np.ones(dim) if spread_by is None else units_of(spread_by),
-            plain=spread_by is None,
             radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
             box=None,
             provenance={

@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowWeight
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
-from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, column_means, column_stds, row_lengths, size
+from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, size
 from fastpubpriv.mechanisms.sums import VectorSum, sum_grid
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibration import Grid
@@ -139,11 +139,10 @@ class WeightedCall:
         n_pub = 0 if public is None else len(public)
         mean, row_std = np.zeros(rows.dim), self.row_std
         if public is not None:
-            means = column_means(public)
             if share < 1.0:
-                mean += (1.0 - share) * region.to_units(means - region.center)
+                mean += (1.0 - share) * region.to_units(public.mean(axis=0) - region.center)
             if row_std is None and n_pub >= 2:
-                stds = column_stds(public, means)
+                stds = np.std(public, axis=0, ddof=1)
                 # All of them are zero where no column varies, or where its squares are too small for a number.
                 varied = np.maximum.reduce(stds) > 0.0 or (public != public[0]).any()
                 row_std = region.to_units(stds) if varied else None
@@ -185,7 +184,7 @@ class WeightedCall:
         norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
         norms.check_grids(run.account)
         with run.paid():
-            seen = norms.look(run, region.affine, row_lengths((public - region.center) / region.unit))
+            seen = norms.look(run, region.affine, np.linalg.norm((public - region.center) / region.unit, axis=1))
             call = replace(
                 self,
                 region=replace(region, radius=seen.radius),
@@ -199,7 +198,7 @@ class WeightedCall:
         """What the count says of the columns of a result."""
         (m, dim), region, share = public.shape, self.region, self.share
         varied = np.ptp(public, axis=0) > 0.0
-        own = column_stds(public) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
+        own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
         return Counted(
             norms=seen,
             center=region.center,
@@ -220,7 +219,7 @@ def row_std_of(public: FloatArray, region: Region, seen: Norms) -> FloatArray:
     m = len(public)
     if m < 2:
         return np.full(len(region.unit), seen.rms)
-    stds = column_stds(public) / region.unit
+    stds = np.std(public, axis=0, ddof=1) / region.unit
     # What the norms add up to, spread as the public deviations are: they may all be too small.
     spread = stds * max(1.0, seen.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
     return np.where(stds > 0.0, np.minimum(spread * student_factor(m), seen.rms), seen.rms)

@@ -261,11 +261,13 @@ def test_the_bound_by_hand():
     rows = np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]])
     bound = trace_frame(rows, cond_max=1.0, pub_priv_gap=0.0, failure_prob=0.05)
     assert bound.center.tolist() == [1.0, 0.0, 1.0]
-    assert bound.scale**2 == pytest.approx(2.0 / 0.000982, rel=1e-3)  # lower 2.5 % point of chi-squared, 1 degree
+    assert bound.scale.factor[0] ** 2 == pytest.approx(
+        2.0 / 0.000982, rel=1e-3
+    )  # lower 2.5 % point of chi-squared, 1 degree
     assert bound.mean_radius == pytest.approx(math.sqrt(stats.chi2.ppf(0.975, 3) / 2))
     assert bound.condition == pytest.approx(3 * 0.4549 / 0.000982, rel=1e-3)
     five = trace_frame(np.eye(5)[:, :3], cond_max=1.0, pub_priv_gap=0.0, failure_prob=0.05)
-    assert five.scale**2 == pytest.approx(np.sum(np.var(np.eye(5)[:, :3], axis=0)) * 5 / 0.4844, rel=1e-3)
+    assert five.scale.factor[0] ** 2 == pytest.approx(np.sum(np.var(np.eye(5)[:, :3], axis=0)) * 5 / 0.4844, rel=1e-3)
 
 
 def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
@@ -274,8 +276,8 @@ def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
     for _ in range(draws):
         mean, factor = gaussian(dim, condition, rng)
         bound = trace_frame(draw(m, mean, factor, rng), cond_max=1.0, pub_priv_gap=0.0, failure_prob=failure_prob)
-        above = shrink * bound.scale**2 < condition
-        counts += [above, np.linalg.norm(mean - bound.center) > bound.scale * bound.mean_radius]
+        above = shrink * bound.scale.factor[0] ** 2 < condition
+        counts += [above, np.linalg.norm(mean - bound.center) > bound.scale.factor[0] * bound.mean_radius]
     return counts
 
 
@@ -321,8 +323,8 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
             unaware += outside and told == 0.0
         bound = trace_frame(public[:3], cond_max=1.0, pub_priv_gap=gap, failure_prob=0.1)
         misses[1] += not (
-            max(1.0, spread**2) <= bound.scale**2
-            and np.linalg.norm(mean - bound.center) <= bound.scale * bound.mean_radius
+            max(1.0, spread**2) <= bound.scale.factor[0] ** 2
+            and np.linalg.norm(mean - bound.center) <= bound.scale.factor[0] * bound.mean_radius
         )
     assert misses.max() <= stats.binom.isf(1e-9, draws, 0.1)
     # Control: the bounds without the gap are wrong nearly always.

@@ -16,21 +16,9 @@ from fastpubpriv.estimators import mean
 from fastpubpriv.estimators.ladder import public_base as ladder
 from fastpubpriv.estimators.ladder.public_base import LEAST_POOLED, moderated, plain_strength, public_base
 from fastpubpriv.estimators.mean import planned_steps, public_path
-from fastpubpriv.estimators.radii import column_means, column_stds, row_lengths
 from fastpubpriv.privacy.budgets import Clusters, CostTally
 
 SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
-
-
-@pytest.mark.parametrize("shape", [(2, 1), (1, 3), (7, 5), (100, 5), (129, 1), (1000, 33), (4096, 8)])
-def test_moments_have_the_bits_of_numpy(shape):
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=shape) * 10.0 ** rng.uniform(-5.0, 5.0, shape[1]) + 1e3 * rng.normal(size=shape[1])
-    assert column_means(rows).tobytes() == rows.mean(axis=0).tobytes()
-    assert row_lengths(rows).tobytes() == np.linalg.norm(rows, axis=1).tobytes()
-    if len(rows) > 1:
-        assert column_stds(rows).tobytes() == np.std(rows, axis=0, ddof=1).tobytes()
-        assert column_stds(rows, column_means(rows)).tobytes() == column_stds(rows).tobytes()
 
 
 def test_a_kept_path_is_the_one_that_would_be_worked_out():

@@ -45,7 +45,6 @@ from fastpubpriv.estimators.lifted import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialPlan, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
-from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
@@ -240,7 +239,7 @@ def vector_rung(
     return Climbed(
         mean=base.settled(base.center + base.root @ (weights * average)),
         covariance=covariance,
-        mean_noise_std=std * row_lengths(base.root * weights),
+        mean_noise_std=std * np.linalg.norm(base.root * weights, axis=1),
         structure=structure,
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
@@ -282,7 +281,7 @@ def full_rung(
     return Climbed(
         mean=base.settled(mean) if resolved.under_resolved else mean,
         covariance=symmetric(back @ back.T),
-        mean_noise_std=weight * std * row_lengths(back),
+        mean_noise_std=weight * std * np.linalg.norm(back, axis=1),
         structure="full",
         under_resolved=resolved.under_resolved,
         covariance_error=resolved.error,

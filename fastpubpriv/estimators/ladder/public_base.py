@@ -13,7 +13,6 @@ from scipy.special import multigammaln, polygamma, psi
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
-from fastpubpriv.estimators.radii import row_lengths
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, f_quantile
 from fastpubpriv.results.base import frozen
@@ -342,7 +341,7 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
     if shown.all():
         return found
     # A column that shows no spread has only the ridge's, which is next to nothing; its scale is the borrowed one.
-    return found.scaled(np.where(shown, 1.0, spreads / row_lengths(root)))
+    return found.scaled(np.where(shown, 1.0, spreads / np.linalg.norm(root, axis=1)))
 
 
 def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:

@@ -27,7 +27,8 @@ from fastpubpriv.estimators.ladder import learn, schedule
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
-from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, Frame, public_frame, trace_frame
+from fastpubpriv.estimators.linalg import Whitening
+from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
 from fastpubpriv.kernels.tree import KeptNodes
 from fastpubpriv.mechanisms.leaves import (
     AxisFeatures,
@@ -129,7 +130,9 @@ def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pu
 def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
     """Bounds of a leaf about which only a ball is known that holds its rows; its mean lies within so many radii of the center."""
     dim = len(center)
-    frame = Frame(frozen(center), np.asarray(radius), mean_radius, LEAF_COND_MAX * dim * PARENT_SLACK, source)
+    frame = Frame(
+        frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, LEAF_COND_MAX * dim * PARENT_SLACK, source
+    )
     return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
 
 
@@ -164,7 +167,7 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
             )
             if n_pub > dim and frame.condition > MOST_PRECONDITIONED:
                 frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=LEAF_COND_MAX)
-            matrix = frame.base(dim).matrix
+            matrix = frame.scale.inverse
             usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
         except (InputError, np.linalg.LinAlgError):
             usable = False
@@ -173,7 +176,7 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
             raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
         own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
         return ball_frame(rows.mean(axis=0), radius, own, "radius of the node")
-    if frame.scale.ndim == 0:
+    if frame.source == TRACE_BOUND:
         return LeafFrame(frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1)))))
     return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
 
@@ -222,7 +225,7 @@ def learn_leaves(
     noise = partial(moving.gram, dim + 1)
     if rounds is None:
         rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
-    states = [Recursion(leaf.frame.base(dim), problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
+    states = [Recursion(leaf.frame.base, problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
     _second_moments(run, routes, states, problems, rounds, cost)
     means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
 
@@ -237,8 +240,7 @@ def learn_leaves(
         if low[i] or not (seen or predicted):
             out_means[i], covariances[i] = leaf.mean, leaf.covariance
             continue
-        scale = leaf.frame.scale
-        factor = scale * state.powers[0] if scale.ndim == 0 else scale @ state.powers[0]
+        factor = leaf.frame.scale.to_data(state.powers[0])
         out_means[i] = leaf.frame.mean_back(means[i])
         out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
         covariances[i] = leaf.frame.covariance_back(state.covariance)
