@@ -461,10 +461,14 @@ def test_a_gaussian_stays_within_its_bounds():
     )
 
 
-@pytest.mark.parametrize("name", ["private_pca, public rows", "estimate_gaussian"])
+@pytest.mark.parametrize("name", ["private_pca, public rows", "estimate_gaussian", "estimate_mean"])
 def test_public_rows_beyond_the_bounds_are_named(name):
+    calls = SPREADS | {"estimate_mean": lambda x, **options: mean_of(x, PUBLIC_OF_BOUNDS, **options)}
     with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x2,"):
-        SPREADS[name](ROWS, bounds=(np.zeros(3), [1.0, 1e-6, 1e8]))
+        calls[name](ROWS, bounds=(np.zeros(3), [1.0, 1e-6, 1e8]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AccuracyWarning)
+        calls[name](ROWS, bounds=BOUNDS)
 
 
 BAD = [
@@ -492,16 +496,10 @@ def test_bounds_are_checked(name, options, words):
         (CALLS | SPREADS)[name](ROWS, **options)
 
 
-def test_bounds_stand_alone():
-    with pytest.raises(InputError, match="either"):
-        CALLS["weighted_mean"](ROWS, bounds=BOUNDS, norm_bound=1.0)
-    with pytest.raises(InputError, match="leave them out"):
-        CALLS["weighted_mean"](ROWS, bounds=BOUNDS, variance=1.0)
-    with pytest.raises(InputError, match="leave them out"):
-        CALLS["coinpress_mean"](ROWS, bounds=BOUNDS, radius=1.0)
-    with pytest.raises(InputError, match="leave them out"):
-        SPREADS["private_pca"](ROWS, bounds=BOUNDS, radius="auto")
-    with pytest.raises(InputError, match="either"):
-        SPREADS["coinpress_covariance"](ROWS, bounds=BOUNDS, scale=1.0)
-    with pytest.raises(InputError, match="within"):
-        SPREADS["coinpress_covariance"](ROWS, bounds=BOUNDS, center=0.0)
+@pytest.mark.parametrize(("name", "options", "words"), [
+    ("weighted_mean", {"norm_bound": 1.0}, "either"), ("weighted_mean", {"variance": 1.0}, "leave them out"),
+    ("coinpress_mean", {"radius": 1.0}, "leave them out"), ("private_pca", {"radius": "auto"}, "leave them out"),
+    ("coinpress_covariance", {"scale": 1.0}, "either"), ("coinpress_covariance", {"center": 0.0}, "within"),
+])  # fmt: skip
+def test_bounds_stand_alone(name, options, words):
+    raises(InputError, words, (CALLS | SPREADS)[name], ROWS, bounds=BOUNDS, **options)

@@ -267,14 +267,6 @@ def test_confidence_ellipse_holds_its_share(released):
     raises(InputError, "two different columns", released.confidence_ellipse, 1, 1)
 
 
-def test_correlation_is_that_of_the_covariance(released):
-    matrix = released.correlation
-    assert np.array_equal(np.diag(matrix), np.ones(4))
-    assert np.abs(matrix).max() <= 1.0
-    scale = np.sqrt(np.diag(released.covariance))
-    assert np.allclose(matrix * np.outer(scale, scale), released.covariance)
-
-
 def test_mean_noise_std_is_that_of_the_mean(released):
     # Repeating the noise on the same rows: its spread is the stated one (five columns, 60 runs: within 35 %).
     rng = np.random.default_rng(12)
