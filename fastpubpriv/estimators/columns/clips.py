@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -406,7 +406,9 @@ def choose(columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[S
     sides = [None if last is None else side for last, side in zip(lasts, ends_of.each(), strict=True)]
     found = (part.tolist() for part in (clips, excess[at], variance[at], hidden[at], moments))
     pairs = zip(sides[::2], sides[1::2], strict=True)
-    return [_clip(*each) for each in zip(columns, every, reach, exponents, pairs, *found, strict=True)]
+    return [
+        _clip(*each) for each in zip(columns, every, reach, exponents, pairs, zip(*found, strict=True), strict=True)
+    ]
 
 
 def free_reach(column: Column, clips: list[float], moments: list[list[float]], shares: Shares) -> tuple[float, float]:
@@ -430,10 +432,14 @@ def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) 
 
 
 def _clip(
-    column: Column, shares: Shares, reach: tuple[float, float], exponent: int, sides: tuple[Side | None, Side | None],
-    ends: list[float], excess: list[float], variance: list[float], hidden: list[float], moments: list[list[float]],
+    column: Column, shares: Shares, reach: tuple[float, float], exponent: int, sides: tuple[Side | None, Side | None], found: Any
 ) -> Clip:  # fmt: skip
-    """What became of one column; its bounds let the sides `reach` so far, and lists have a number for below and for above."""
+    """What became of one column; its bounds let the sides `reach` so far.
+
+    `found` are, below and above, the ends of its interval, the sums of what these cut, their variances, what may be hidden beyond,
+    and moments as in `middle_and_rms`.
+    """
+    ends, excess, variance, hidden, moments = found
     rows, missing = rows_of(column, shares)
     down, up = moments
     first_mean, rms = middle_and_rms(ends, moments, rows)
