@@ -79,14 +79,11 @@ def test_every_recipe_is_short_and_says_what_to_watch_for():
     assert {title: length for title, length in lengths.items() if not 2 <= length <= 12} == {}
 
 
-def test_every_page_is_listed():
+def test_every_page_is_listed(tmp_path):
     assert unlisted(DOCS) == set()
-
-
-def test_an_unlisted_page_is_noticed(tmp_path):
     (tmp_path / "index.md").write_text("```{toctree}\n:maxdepth: 1\n\nA title <a>\n```\n", encoding="utf-8")
-    (tmp_path / "a.md").write_text("# a\n", encoding="utf-8")
-    (tmp_path / "b.md").write_text("# b\n", encoding="utf-8")
+    for name in "ab":
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n", encoding="utf-8")
     assert unlisted(tmp_path) == {"b"}
     assert cells("```{code-cell}\n:tags: [x]\n\n1 + 1\n```\n") == ["\n1 + 1"]
 
@@ -100,9 +97,6 @@ def long_lines(text: str) -> list[str]:
 def test_lines_of_code_fit_on_a_page():
     found = {path.name: long_lines(path.read_text(encoding="utf-8")) for path in DOCS.rglob("*.md")}
     assert {name: lines for name, lines in found.items() if lines} == {}
-
-
-def test_a_long_line_is_noticed():
     line = "x = " + "1 + " * 25 + "1"
     assert long_lines(f"```{{code-cell}}\n{line}\n```\n") == [line]
     assert long_lines(f"```{{code-cell}}\n:tags: [hide-cell]\n\n{line}\n```\n") == []
@@ -110,18 +104,13 @@ def test_a_long_line_is_noticed():
 
 def test_every_public_name_has_a_page():
     assert sorted([name for group in GROUPS for name in group.names]) == sorted(public_names())
+    # One page would be written over the other.
+    assert {group.slug for group in GROUPS} & {name.removeprefix("fastpubpriv.") for name in public_names()} == set()
 
 
-def test_no_subject_takes_the_page_of_a_name():
-    """One would be written over the other."""
-    names = {name.removeprefix("fastpubpriv.") for name in public_names()}
-    assert {group.slug for group in GROUPS} & names == set()
-
-
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.slug)
-def test_every_page_has_an_example(group):
+def test_every_page_has_an_example():
     """The examples themselves run in `tests/test_docs.py`."""
-    assert [name for name in group.names if not has_example(name)] == []
+    assert [name for group in GROUPS for name in group.names if not has_example(name)] == []
 
 
 def test_every_audit_has_a_figure():
@@ -163,6 +152,7 @@ def test_every_file_of_long_tests_is_in_the_table():
         path for path in ROOT.glob("tests/**/test_*.py") if re.search(r"mark\.(statistical|audit)\b", path.read_text())
     ]
     listed = "\n".join(TABLES["tests"]())
+    assert all(len(TABLES[name]()) >= 5 for name in ("closer", "guards"))
     assert len(marked) > 20
     assert [
         path for path in marked if path.name != "test_book.py" and path.relative_to(ROOT).as_posix() not in listed
@@ -178,10 +168,6 @@ def test_long_tests_are_found_however_they_are_marked(tmp_path):
     assert long_tests(path) == [("test_b", "audit", "Why."), ("test_c", "audit", "")]
 
 
-def test_tables_of_speed_and_accuracy_have_rows():
-    assert all(len(TABLES[name]()) >= 5 for name in ("closer", "guards"))
-
-
 @pytest.mark.parametrize(("text", "latex"), [
     ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"), ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
     ("q_ij", r"q _{ij}"), ("1e-7", r"1\cdot 10^{-7}"), ("max_depth", None), ("vector_sum.md", None),
@@ -189,9 +175,6 @@ def test_tables_of_speed_and_accuracy_have_rows():
 ])  # fmt: skip
 def test_formulas_of_the_notes(text, latex):
     assert to_latex(text) == latex
-
-
-def test_code_of_a_note_stays_code():
     assert convert("`Q` of `x.py`\n```\n`Q`\n```\n") == "$Q$ of `x.py`\n```\n`Q`\n```\n"
 
 

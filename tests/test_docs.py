@@ -18,12 +18,13 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.errors import raises
 
 import fastpubpriv
 from benchmarks import readme
 from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
-from fastpubpriv.planning.solve import TASKS, task_arguments
+from fastpubpriv.planning.solve import TASKS
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,19 +129,16 @@ def broken_links(document: Path) -> list[str]:
 @pytest.mark.parametrize(
     "document", [*DOCUMENTS, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/dev/findings.md"]
 )
-def test_links_lead_somewhere(document):
+def test_links_lead_somewhere(document, tmp_path):
     assert broken_links(ROOT / document) == []
+    (tmp_path / "a.md").write_text("[b](b.md) [web](https://example.org) [here](a.md#x)", encoding="utf-8")
+    assert broken_links(tmp_path / "a.md") == ["b.md"]
 
 
 @pytest.mark.parametrize(("document", "most"), [("README.md", 220), ("CONTRIBUTING.md", 150), ("SECURITY.md", 150)])
 def test_what_people_read_first_stays_short(document, most):
     """What does not fit belongs to the book."""
     assert (ROOT / document).read_text(encoding="utf-8").count("\n") <= most
-
-
-def test_a_broken_link_is_noticed(tmp_path):
-    (tmp_path / "a.md").write_text("[b](b.md) [web](https://example.org) [here](a.md#x)", encoding="utf-8")
-    assert broken_links(tmp_path / "a.md") == ["b.md"]
 
 
 # ---- What `help()` says of parameters: each one once, with words; shared texts are filled in; one default of `failure_prob`.
@@ -180,12 +178,8 @@ def test_each_parameter_is_described_once(name):
     assert silent == []
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
-def test_no_placeholder_is_left(name):
-    assert not re.search(r"(?m)^ *\{.*\}$", inspect.getdoc(PUBLIC[name]))
-
-
 def test_the_entry_points_say_more_than_a_line():
+    assert [name for name in PUBLIC if re.search(r"(?m)^ *\{.*\}$", inspect.getdoc(PUBLIC[name]))] == []
     assert not SHORT & {name for name in import_module("fastpubpriv").__all__ if name in PUBLIC}
     assert sum("None: fresh operating-system keys" in inspect.getdoc(function) for function in PUBLIC.values()) >= 15
 
@@ -220,17 +214,8 @@ def test_texts_are_filled_in_and_keep_what_is_below_them():
     assert described(text) == (["ledger", "mode"], [])
     assert "Same privacy.\n    Of this function.\n\nReturns" in text
     assert "A {literal} stays, and so does {one} in a line." in text
-
-
-def test_an_unknown_text_is_refused():
-    with pytest.raises(KeyError):
-
-        @shared_docs
-        def wrong() -> None:
-            """Wrong.
-
-            {nonsense}
-            """
+    sample.__doc__ = "Wrong.\n\n{nonsense}\n"
+    raises(KeyError, "nonsense", shared_docs, sample)
 
 
 def test_shared_texts_are_parameters_with_a_description():
@@ -249,19 +234,13 @@ def test_without_docstrings_nothing_is_filled_in():
 
 
 def test_failure_prob_has_one_default():
-    found = {
-        name: inspect.signature(function).parameters["failure_prob"].default
-        for name, function in PUBLIC.items()
-        if "failure_prob" in inspect.signature(function).parameters
-    }
-    assert len(found) >= 14
-    assert {name for name, default in found.items() if default != FAILURE_PROB} == set()
-
-
-def test_failure_prob_has_the_same_default_in_plan_and_on_the_command_line():
-    tasks = [task for task in TASKS if "failure_prob" in task_arguments(task)]
-    assert len(tasks) >= 6
-    assert {inspect.signature(TASKS[task]).parameters["failure_prob"].default for task in tasks} == {FAILURE_PROB}
+    """In every function, in `plan` and on the command line."""
+    signatures = [
+        inspect.signature(function).parameters for function in (*PUBLIC.values(), *(TASKS[task] for task in TASKS))
+    ]
+    defaults = [given["failure_prob"].default for given in signatures if "failure_prob" in given]
+    assert len(defaults) >= 20
+    assert set(defaults) == {FAILURE_PROB}
     context = click.Context(main)
     commands = [main.get_command(context, name) for name in main.list_commands(context)]
     options = [option for command in commands for option in command.params if option.name == "failure_prob"]
