@@ -40,6 +40,14 @@ def test_the_command_lists_and_runs(tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"b-proposition-8.csv", "b-proposition-8.png"}
 
 
+def ran(name, folder, **options):
+    """The report of an experiment, whose plot is one, and the rows of its table."""
+    report = EXPERIMENTS[name].run(folder, progress=False, **options)
+    assert report.png.read_bytes().startswith(b"\x89PNG")
+    assert report.png.stat().st_size > 5_000
+    return report, read(report.csv)
+
+
 @pytest.mark.parametrize(("words", "said"), [
     ("figure-9", "invalid choice"), ("a-figure-1 --quick", "no smaller problem"),
     ("a-figure-1 --cell 0.5:4", "made as a whole"), ("b-beyond --cell half", "--cell"),
@@ -51,8 +59,8 @@ def test_the_command_refuses_in_words(words, said, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_normal_rows_follow_their_law():
-    rows = normal_rows(np.random.SFC64(7), 40_000, 50)
+def test_simulated_rows_follow_their_laws():
+    rows, coins = normal_rows(np.random.SFC64(7), 40_000, 50), coin_rows(np.random.SFC64(9), 20_000, 30)
     assert np.array_equal(rows, normal_rows(np.random.SFC64(7), 40_000, 50))
     flat = rows.ravel().astype(np.float64)
     # p below 1e-4 with these seeds would be a fault; a scale off by 1 % must not pass.
@@ -60,25 +68,15 @@ def test_normal_rows_follow_their_law():
     assert stats.kstest(1.01 * flat, "norm").pvalue < 1e-4
     # Lengths of rows need independent columns; pairs from one call of the formula lie far apart.
     assert stats.kstest(np.sum(rows.astype(np.float64) ** 2, axis=1), "chi2", args=(50,)).pvalue > 1e-4
-    assert np.abs(np.corrcoef(rows.T) - np.eye(50)).max() < 6 / np.sqrt(len(rows))
-
-
-def test_coin_rows_follow_their_law():
-    rows = coin_rows(np.random.SFC64(9), 20_000, 30)
-    assert rows.shape == (20_000, 30)
-    assert set(np.unique(rows)) == {0.0, 1.0}
-    assert np.abs(rows.mean(axis=0) - 0.5).max() < 6 * 0.5 / np.sqrt(len(rows))
-    assert np.abs(np.corrcoef(rows.T) - np.eye(30)).max() < 6 / np.sqrt(len(rows))
+    assert set(np.unique(coins)) == {0.0, 1.0}
+    assert np.abs(coins.mean(axis=0) - 0.5).max() < 6 * 0.5 / np.sqrt(len(coins))
+    for found in (rows, coins):
+        assert np.abs(np.corrcoef(found.T) - np.eye(found.shape[1])).max() < 6 / np.sqrt(len(found))
 
 
 # ---- `python -m benchmarks.machine` ---------------------------------------------------------------------------------
-@pytest.fixture
-def small(monkeypatch):
+def test_ratios_beside_an_older_file(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(machine, "measure", functools.partial(machine.measure, shapes=((500, 3),), rounds=1))
-
-
-@pytest.mark.usefixtures("small")
-def test_ratios_beside_an_older_file(tmp_path, capsys):
     old = tmp_path / "old.json"
     machine.main(["--threads", "1", "--json", str(old)])
     assert "ratio" in capsys.readouterr().out
@@ -120,12 +118,10 @@ def test_closed_forms(curve):
 
 def test_the_whole_figure_is_within_four_percent(tmp_path):
     # 100 runs: the trimmed mean of a point varies by about 1 %, and the seeds are fixed.
-    report = EXPERIMENTS["a-figure-1"].run(tmp_path, progress=False)
-    rows = read(report.csv)
+    _, rows = ran("a-figure-1", tmp_path)
     assert len(rows) == 6 * 12
     for row in rows:
         assert float(row["trimmed_mean"]) == pytest.approx(float(row["closed_form"]), rel=0.04)
-    assert report.png.stat().st_size > 10_000
 
 
 def test_the_published_radius_is_worse_at_small_n():
@@ -144,8 +140,8 @@ BANDS = {(2, 3000): (0.33, 0.39), (2, 8000): (0.13, 0.15), (3, 3000): (0.19, 0.2
 
 def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "SIZES", (3000, 8000))
-    report = EXPERIMENTS["coinpress-covariance"].run(tmp_path, runs=20, progress=False)
-    rows = {(float(r["condition"]), int(r["steps"]), int(r["n"])): r for r in read(report.csv)}
+    report, found = ran("coinpress-covariance", tmp_path, runs=20)
+    rows = {(float(r["condition"]), int(r["steps"]), int(r["n"])): r for r in found}
     assert set(rows) == {(1.0, t, n) for t in range(1, 6) for n in (3000, 8000)} | {
         (100.0, t, 8000) for t in range(1, 6)
     }
@@ -159,17 +155,13 @@ def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
     assert skewed[2] < 0.15
     assert float(rows[100.0, 5, 8000]["published"]) == 2.17
     assert rows[1.0, 5, 3000]["published"] == ""
-    assert report.png.stat().st_size > 5_000
     assert any("0.361" in line for line in report.lines)
 
 
 # ---- The local model's figure: measured errors meet the closed forms, and PrivUnit is the best of its group ---------
 def test_the_figure(tmp_path):
-    report = EXPERIMENTS["b-local"].run(tmp_path, runs=5, progress=False)
-    rows = read(report.csv)
-    reports = [row for row in rows if row["part"] == "report"]
-    means = [row for row in rows if row["part"] == "mean"]
-    bits = [row for row in rows if row["part"] == "bits"]
+    _, rows = ran("b-local", tmp_path, runs=5)
+    reports, means, bits = ([row for row in rows if row["part"] == part] for part in ("report", "mean", "bits"))
     assert (len(reports), len(means), len(bits)) == (45, 36, 14)
     for row in reports + bits:
         gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
@@ -198,7 +190,6 @@ def test_the_figure(tmp_path):
     sides = {row["method"]: [float(r["closed_form"]) for r in means if r["method"] == row["method"]] for row in means}
     assert sides["full local"][0] < sides["throw-away"][0]
     assert sides["full local"][-1] > sides["throw-away"][-1]
-    assert report.png.stat().st_size > 5_000
 
 
 # ---- c-univariate and c-public, small; and the distances they measure -----------------------------------------------
@@ -226,31 +217,25 @@ def test_draws_follow_their_law():
 def test_univariate_table(tmp_path, monkeypatch):
     for name, value in {"SIZES": (3000,), "EPSILONS": (1.0, 4.0), "FIXED_ROWS": 3000}.items():
         monkeypatch.setattr(univariate_mixtures, name, value)
-    report = EXPERIMENTS["c-univariate"].run(tmp_path, runs=2, threads=1, progress=False)
-    rows = read(report.csv)
+    report, rows = ran("c-univariate", tmp_path, runs=2, threads=1)
     assert report.csv.read_text(encoding="utf-8").startswith("# ")
     assert len(rows) == 2 * (len(CASES) + 3)
-    assert report.png.read_bytes().startswith(b"\x89PNG")
     medians = {(row["case"], row["n_priv"], row["epsilon"]): float(row["median"]) for row in rows}
     assert 0.0 < medians["two", "3000", "1"] < 0.1
 
 
 def test_public_table(tmp_path, monkeypatch):
     monkeypatch.setattr(public_mixtures, "PLACES", (public_mixtures.PLACES[0], public_mixtures.PLACES[6]))
-    report = EXPERIMENTS["c-public"].run(tmp_path, runs=2, threads=1, progress=False)
-    rows = read(report.csv)
+    _, rows = ran("c-public", tmp_path, runs=2, threads=1)
     assert len(rows) == 2
     assert all(float(row["median"]) < float(row["public_alone"]) for row in rows)
-    assert report.png.read_bytes().startswith(b"\x89PNG")
 
 
 # ---- Tables 5 to 10 of paper B: Algorithm 1 and its rivals on the published grids -----------------------------------
 def test_the_quick_version_keeps_the_order_of_the_methods(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "QUICK_RATIOS", (0.1,))
-    report = EXPERIMENTS["b-tables-5-10"].run(tmp_path, progress=False, quick=True)
-    rows = read(report.csv)
+    report, rows = ran("b-tables-5-10", tmp_path, quick=True)
     assert len(rows) == len(tables.QUICK_RATIOS) * 2 * len(METHODS)
-    assert report.png.stat().st_size > 5_000
     for ratio in tables.QUICK_RATIOS:
         for account in cells.ACCOUNTS:
             part = {r["method"]: r for r in rows if (float(r["public_ratio"]), r["account"]) == (ratio, account)}
@@ -358,9 +343,7 @@ def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
 def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
     monkeypatch.setattr(figure_divergence, "SIZE", cells.Size(50, 1000, 400, 500, 100))
     monkeypatch.setattr(figure_divergence, "KEPT", (1, 10, 100, 400))
-    report = EXPERIMENTS["b-figure-6"].run(tmp_path, runs=2, progress=False)
-    rows = read(report.csv)
-    assert report.png.stat().st_size > 5_000
+    _, rows = ran("b-figure-6", tmp_path, runs=2)
     losses = {method: [float(r["loss"]) for r in rows if r["method"] == method] for method in ("Algorithm 1", "DP-SGD")}
     throw_away = float(rows[0]["throw_away"])
     assert losses["DP-SGD"] == sorted(losses["DP-SGD"])
@@ -368,27 +351,19 @@ def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
     assert max(losses["Algorithm 1"]) < 3 * throw_away
 
 
-def small_of_b(monkeypatch):
+def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.exponential(20.0, 9000) - 10.0, rng.uniform(100, 3000, 9000), rng.integers(5, 23, 9000)])
     codes = rng.integers(0, 3, (9000, 2))
     rows = np.column_stack([x, codes, x[:, 0] + 3.0 * codes[:, 0] + rng.normal(0.0, 15.0, 9000)])
     rows[17] = np.nan
     table = new_york.Cut(rows[:100], rows[100:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")})
-    monkeypatch.setattr(figures, "load_delays", lambda: table)
-    monkeypatch.setattr(figures, "N_TRAIN", 6000)
-    monkeypatch.setattr(figures, "N_TEST", 2900)
-    monkeypatch.setattr(figures, "STEP_SIZES", (0.1, 0.5, 2.0))
-    monkeypatch.setattr(figures, "PRIV_WEIGHTS", (0.0, 0.3, 0.7, 1.0))
-    monkeypatch.setattr(figures, "QUICK_STEPS", 150)
-    return table
-
-
-def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
-    small_of_b(monkeypatch)
-    report = EXPERIMENTS["b-figures-15-18"].run(tmp_path, runs=2, progress=False, quick=True)
-    rows = read(report.csv)
-    assert report.png.stat().st_size > 5_000
+    for name, value in {
+        "load_delays": lambda: table, "N_TRAIN": 6000, "N_TEST": 2900, "STEP_SIZES": (0.1, 0.5, 2.0),
+        "PRIV_WEIGHTS": (0.0, 0.3, 0.7, 1.0), "QUICK_STEPS": 150,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(figures, name, value)
+    _, rows = ran("b-figures-15-18", tmp_path, runs=2, quick=True)
     assert len(rows) == 2 * 2 * 3
     for i in range(0, len(rows), 3):
         ours, sgd, alone = (float(row["error_rate"]) for row in rows[i : i + 3])
@@ -398,15 +373,10 @@ def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
 
 
 # ---- The paper's linear regression by Newton steps, at a fifth of its size: the printed table is beaten at an honest epsilon.
-SMALL = beyond.Size(1000, 70)
-
-
 def test_files_and_summary(tmp_path, monkeypatch):
-    monkeypatch.setattr(beyond, "QUICK", SMALL)
-    report = EXPERIMENTS["b-beyond"].run(tmp_path, runs=2, progress=False, quick=True)
-    rows = read(report.csv)
+    monkeypatch.setattr(beyond, "QUICK", beyond.Size(1000, 70))
+    report, rows = ran("b-beyond", tmp_path, runs=2, quick=True)
     assert len(rows) == 2 * len(beyond.RATIOS)
-    assert report.png.stat().st_size > 5_000
     for row in rows:
         # At a ratio of .01 there are ten public rows for seventy columns.
         assert float(row["newton"]) < (1.01 if float(row["public_ratio"]) > 0.05 else 1.1) * float(row["public_only"])
@@ -442,11 +412,9 @@ def test_adassp_without_noise_is_ridge(monkeypatch):
 ])  # fmt: skip
 def test_printed_values_are_met_and_cost_twice_their_epsilon(cells, tmp_path, monkeypatch):
     monkeypatch.setattr(noise_tables, "CELLS", cells)
-    report = EXPERIMENTS["b-tables-11-12"].run(tmp_path, progress=False)
-    rows = read(report.csv)
+    report, rows = ran("b-tables-11-12", tmp_path)
     assert len(rows) == len(cells)
     assert report.lines[0].startswith(f"{len(cells)} of {len(cells)}")
-    assert report.png.stat().st_size > 5_000
     for row in rows:
         assert row["agrees"] == "1"
         assert float(row["add_remove"]) < float(row["by_the_papers_conventions"])
@@ -483,15 +451,13 @@ def test_the_factor_of_proposition_8():
 
 
 def test_the_example_as_simulated(tmp_path):
-    report = EXPERIMENTS["b-proposition-8"].run(tmp_path, runs=200, progress=False)
-    rows = read(report.csv)
+    report, rows = ran("b-proposition-8", tmp_path, runs=200)
     assert [row["estimator"] for row in rows] == ["throw_away", "gaussian", "optimal"]
     # Six standard errors: false alarm below 1e-8 a row if the seeds were not fixed.
     assert off_by_at_most(6, rows, "monte_carlo", "standard_error", "closed_form")
     for row in rows[:2]:
         assert abs(float(row["monte_carlo_factor"]) - 1.98) < 6 * float(row["factor_standard_error"]) + 0.012
         assert float(row["factor_standard_error"]) < 0.05
-    assert report.png.stat().st_size > 5_000
     assert "1.976316" in " ".join(report.lines)
 
 
@@ -535,7 +501,7 @@ def test_figures_as_simulated(monkeypatch):
 
 @pytest.mark.statistical
 def test_the_example_in_full(tmp_path):
-    rows = read(EXPERIMENTS["b-proposition-8"].run(tmp_path, progress=False).csv)
+    _, rows = ran("b-proposition-8", tmp_path)
     assert off_by_at_most(4, rows, "monte_carlo", "standard_error", "closed_form")
     assert float(rows[0]["monte_carlo_factor"]) == pytest.approx(example.FACTOR, rel=0.01)
     assert float(rows[1]["monte_carlo_factor"]) == pytest.approx(example.FACTOR_GAUSSIAN, rel=0.015)
