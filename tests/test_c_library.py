@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -53,14 +52,6 @@ def prefix(sources):
     """The library, installed."""
     install(sources, f"PREFIX={sources.parent / 'usr'}")
     return sources.parent / "usr"
-
-
-def test_the_version_is_that_of_the_package():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (
-        re.search(r"^VERSION := (\S+)$", (ROOT / "csrc/Makefile").read_text(encoding="utf-8"), re.M)[1]
-        == project["version"]
-    )
 
 
 def test_only_what_the_header_declares_is_exported(prefix):

@@ -88,7 +88,7 @@ def test_after_a_warm_up_first_calls_import_nothing():
 
 def test_windows_is_refused_in_one_sentence():
     code = "import sys, numpy; sys.platform = 'win32'; import fastpubpriv"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].startswith("ImportError: fastpubpriv does not run on Windows")
 
 

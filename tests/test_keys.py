@@ -23,17 +23,13 @@ def seeded(seed):
 
 @pytest.mark.fresh_keys("keys of the operating system differ")
 def test_system_keys_are_private_and_distinct():
-    source = key_source(None)
-    keys = {source.fresh() for _ in range(1000)} | {key_source(None).fresh() for _ in range(1000)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source = key_source(None)
+        keys = {source.fresh() for _ in range(1000)} | {key_source(None).fresh() for _ in range(1000)}
     assert source.private
     assert len(keys) == 2000
     assert {len(key) for key in keys} == {KEY_BYTES}
-
-
-def test_system_keys_do_not_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        key_source(None).fresh()
 
 
 def test_seeded_keys_repeat_and_differ_by_seed_and_call():
@@ -73,18 +69,19 @@ def test_unfit_random_states_are_refused(bad):
     raises(InputError, "random_state", key_source, bad)
 
 
-@pytest.mark.parametrize("failure", [OSError("no device"), NotImplementedError("no source")])
-def test_no_entropy_is_an_error_without_fallback(monkeypatch, failure):
+def failing(failure):
     def broken(_n):
         raise failure
 
+    return broken
+
+
+@pytest.mark.parametrize(
+    "broken", [failing(OSError("no device")), failing(NotImplementedError("no source")), lambda n: b"\0" * (n - 1)]
+)
+def test_no_or_too_little_entropy_is_an_error_without_fallback(monkeypatch, broken):
     monkeypatch.setattr(os, "urandom", broken)
     raises(EntropyError, "nothing was released", key_source(None).fresh)
-
-
-def test_short_entropy_is_an_error(monkeypatch):
-    monkeypatch.setattr(os, "urandom", lambda n: b"\0" * (n - 1))
-    raises(EntropyError, None, key_source(None).fresh)
 
 
 @pytest.mark.fresh_keys("keys of the operating system differ")

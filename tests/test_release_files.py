@@ -40,6 +40,7 @@ def test_one_version():
     assert project()["version"] == fastpubpriv.__version__
     assert version_in("CITATION.cff", r"^version: (.+)$") == fastpubpriv.__version__
     assert version_in("conda/meta.yaml", r'set version = "(.+)"') == fastpubpriv.__version__
+    assert version_in("csrc/Makefile", r"^VERSION := (\S+)$") == fastpubpriv.__version__
 
 
 def test_the_citation_agrees_with_the_package():
