@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -153,7 +154,10 @@ def test_refused_arguments(change, error):
     lambda: ProductBins(grids=[]), lambda: ProductBins(grids=BinGrid(width=1.0)), lambda: ProductBins(grids=[1.0]),
     lambda: ProductBins(grids=[DyadicBins()] * 65), lambda: ProductBins(grids=[BinGrid(width=1.0, levels=2), DyadicBins()]),
     lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[0]), lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[1, 1]),
-    lambda: ProductBins(grids=[DyadicBins()], columns=[-1]),
+    *(
+        partial(ProductBins, grids=[DyadicBins()], columns=bad)
+        for bad in (np.nan, 5, "ab", {}, object(), [np.nan], [None], [1.5], [True], [-1], [0, 1], [[0]])
+    ),
 ])  # fmt: skip
 def test_refused_bins(make):
     with pytest.raises(InputError):

@@ -26,7 +26,7 @@ from public_calls import CALLS, NOTIONS
 from spies import seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import ApproxDP, ClusterTree, DyadicBins, FastPubPrivError, InputError, ProductBins, Rows
+from fastpubpriv import ApproxDP, ClusterTree, FastPubPrivError, InputError, Rows
 from fastpubpriv.privacy import Budget, Cost
 from fastpubpriv.sources import private_rows, public_rows
 
@@ -186,13 +186,6 @@ def test_rows_that_are_not_finite(bad):
         raises(InputError, "must be finite", method, rows)
     assert found.tree.assign(rows)[1] == -1
     assert not np.isfinite(pca().transform(rows)[1]).any()
-
-
-@pytest.mark.parametrize(
-    "columns", [math.nan, 5, "ab", {}, object(), [math.nan], [None], [1.5], [True], [-1], [0, 1], [[0]]]
-)
-def test_columns_of_product_bins(columns):
-    raises(InputError, "columns", ProductBins, grids=[DyadicBins()], columns=columns)
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
