@@ -20,6 +20,7 @@ from company_cases import (
     reading_sites,
     recording,
 )
+from helpers.accounts import opened
 from own_losses import COMPILED, OWN, OWN_SCORES, ROWS
 from releases import release_cell_counts, release_code_counts, release_shell_counts, release_statistic_sum
 from spies import seeded
@@ -33,7 +34,6 @@ from fastpubpriv.mechanisms.selection import Cover, rows_below
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
-from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources import views as mapped
 from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, coordinates
@@ -113,28 +113,24 @@ def estimators_of(dim):
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public, "budget": PureDP(50)}
     label = (one[:, :1] > 0.0) + 0.0
     labeled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
-    for method in ("newton",):
-        yield "linear_regression", np.column_stack([one, label]), {**labeled, "method": method}
+    whole_rows = np.column_stack([one, label])
+    yield "linear_regression", whole_rows, {**labeled, "method": "newton"}
     for method in TRAINING:
         given = {"loss": "squared", "method": method}
         if method == "output_perturbation":
             given = {"loss": "huber", "method": OutputPerturbation(steps=5)}
-        yield "train", np.column_stack([one, label]), {**labeled, **given}
-    yield "logistic_regression", np.column_stack([one, label]), {**labeled, "method": "newton"}
+        yield "train", whole_rows, {**labeled, **given}
+    yield "logistic_regression", whole_rows, {**labeled, "method": "newton"}
     weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}
-    yield "logistic_regression", np.column_stack([one, label]), {**labeled, "method": "newton", **weights}
+    yield "logistic_regression", whole_rows, {**labeled, "method": "newton", **weights}
     ranged = {"x_bounds": (-1e6, 1e6), "y_bounds": (-1.0, 2.0)}
-    yield "linear_regression", np.column_stack([one, label]), {**labeled, "method": "newton", **ranged}
+    yield "linear_regression", whole_rows, {**labeled, "method": "newton", **ranged}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
     for loss in ("huber", ROWS, COMPILED, OWN):
-        yield "train", np.column_stack([one, label]), {**labeled, "loss": loss, "method": steps}
-    yield (
-        "train",
-        np.column_stack([one, label]),
-        {**labeled, "loss": OWN, "method": Exponential(candidates=5, clip=1.0)},
-    )
+        yield "train", whole_rows, {**labeled, "loss": loss, "method": steps}
+    yield "train", whole_rows, {**labeled, "loss": OWN, "method": Exponential(candidates=5, clip=1.0)}
     from_zero = SemiDP(steps=2, step_size=0.1, priv_weight=1.0, start="zero")
-    yield "train", np.column_stack([one, label]), {**labeled, "loss": OWN_SCORES, "method": from_zero}
+    yield "train", whole_rows, {**labeled, "loss": OWN_SCORES, "method": from_zero}
     if dim == 8:
         yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
         yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}
@@ -163,8 +159,7 @@ def passes_below(dim):
     """(name, call) for passes that only some widths of rows reach by way of an estimator, at every width."""
     rng = np.random.default_rng(dim)
     rows = private_rows(rng.normal(size=(N, dim)))
-    account = Account("test", AMPLE_DELTA, draws=10**7)
-    account.open()
+    account, gaussian = opened(AMPLE_DELTA, draws=10**7), opened(AMPLE, draws=100)
     affine = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=rng.normal(size=(1, dim)))
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
     yield "one direction", lambda: rows_below(rows, ALONE, cover, affine)
@@ -191,8 +186,7 @@ def passes_below(dim):
     )
     yield "groups", lambda: ALONE.run(group_covariances.GroupQuery(base=AffineMap(dim=dim), groups=3), rows)
     yield "labels", lambda: stable.count_bins(rows, [labeled], ALONE)
-    edges, gaussian = np.array([0.5, 1.0, 2.0, 8.0]), Account("test", AMPLE, draws=100)
-    gaussian.open()
+    edges = np.array([0.5, 1.0, 2.0, 8.0])
     whitening = AffineMap(dim=dim, center=affine.center, matrix=np.eye(dim) + 0.1)
     yield (
         "shells",
@@ -291,9 +285,7 @@ def found_wrong(dim, call, bisected=20):
 
 
 def statistic_sum(dim, statistic, out_dim):
-    account = Account("test", AMPLE, draws=1000)
-    account.open()
-    rows = private_rows(np.random.default_rng(2).normal(size=(20, dim)))
+    account, rows = opened(AMPLE, draws=1000), private_rows(np.random.default_rng(2).normal(size=(20, dim)))
     release_statistic_sum(
         account, rows, statistic, name="x", dim=out_dim, radius=4.0, cost=account.allowance, row_cost=1, executor=ALONE
     )

@@ -54,7 +54,7 @@ from fastpubpriv.sources import fold
 from fastpubpriv.sources.base import RandomAccessRows
 
 LIGHT = {name: call for name, call in CALLS.items() if not (call.heavy or call.named)}
-light = pytest.mark.parametrize("name", LIGHT)
+each_light_call = pytest.mark.parametrize("call", LIGHT.values(), ids=LIGHT)
 every = pytest.mark.parametrize("name", CALLS)
 
 
@@ -93,9 +93,8 @@ def outcome(call, given, *, adversary=None):
 
 
 # ---- relations
-@light
-def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(name):
-    call = CALLS[name]
+@each_light_call
+def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(call):
     for notion in call.notions:
         log, ledger = [], ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
         raises(BudgetError, "ADD_REMOVE_ONE", call, SpyRows(call.rows, log), budget=NOTIONS[notion], ledger=ledger)
@@ -132,7 +131,7 @@ def check_budgets(name, budgets):
             assert added <= 2.0**-100
 
 
-@light
+@pytest.mark.parametrize("name", LIGHT)
 def test_large_and_small_budgets_are_kept_or_refused_at_the_door(name):
     check_budgets(name, FEW_BUDGETS)
 
@@ -155,7 +154,7 @@ def drawn(name, seed):
     return given
 
 
-@light
+@pytest.mark.parametrize("name", LIGHT)
 def test_hostile_public_arguments(name):
     for seed in range(4 if CALLS[name].slow else 8):
         outcome(CALLS[name], drawn(name, seed))
@@ -167,7 +166,7 @@ def test_hostile_arguments_are_neither_all_refused_nor_all_taken():
 
 
 @pytest.mark.audit
-@light
+@pytest.mark.parametrize("name", LIGHT)
 def test_many_hostile_public_arguments(name):
     for seed in range(150):
         given = drawn(name, seed)
@@ -176,10 +175,9 @@ def test_many_hostile_public_arguments(name):
 
 
 # ---- released extremes
-@light
+@each_light_call
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.extended)])
-def test_released_extremes_have_results(name, step):
-    call = CALLS[name]
+def test_released_extremes_have_results(call, step):
     for index, pattern in enumerate(PATTERNS[:: 4 if call.slow else step]):
         given = {"budget": NOTIONS[call.notions[index % len(call.notions)]]}
         found = outcome(call, given, adversary=Adversary(pattern, index, len(call.rows)))
@@ -271,16 +269,13 @@ def test_more_rows_than_a_choice_compares_are_refused_before_the_debit(dim, n):
     assert spent_nothing(ledger)
 
 
-def test_a_seed_that_has_no_decimal_digits_is_refused_before_the_debit():
-    error = outcome(CALLS["coinpress_mean"], {"budget": ZCDP(1), "random_state": 10**5000})
-    assert isinstance(error, InputError)
-    assert isinstance(outcome(CALLS["coinpress_mean"], {"budget": ZCDP(1), "accuracy": 1}), TypeError)
-
-
-def test_the_caller_sees_a_typed_error_for_a_weight_of_nothing():
-    error = outcome(CALLS["decode_variances, theory"], {"budget": NOTIONS["approx"], "min_weight": 1e-300})
-    assert isinstance(error, FastPubPrivError)
-    assert ROWS.shape == (300, 2)
+@pytest.mark.parametrize(("name", "given", "kind"), [
+    ("coinpress_mean", {"budget": ZCDP(1), "random_state": 10**5000}, InputError),  # it has no decimal digits
+    ("coinpress_mean", {"budget": ZCDP(1), "accuracy": 1}, TypeError),
+    ("decode_variances, theory", {"budget": NOTIONS["approx"], "min_weight": 1e-300}, FastPubPrivError),
+])  # fmt: skip
+def test_what_was_once_debited_first_is_refused_before(name, given, kind):
+    assert isinstance(outcome(CALLS[name], given), kind)
 
 
 def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the_budget(monkeypatch):
@@ -297,9 +292,6 @@ def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the
 
 
 # ---- What each public function promises whatever its method: when it reads, that threads change no bit, that no row raises.
-each_light_call = pytest.mark.parametrize("call", LIGHT.values(), ids=LIGHT)
-
-
 @each_light_call
 def test_the_debit_comes_before_the_first_read(call):
     log = []
