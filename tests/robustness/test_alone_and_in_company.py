@@ -3,7 +3,7 @@
 import inspect
 import pickle
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from unittest import mock
 
 import numpy as np
@@ -196,6 +196,7 @@ def passes_below(dim):
     )
 
 
+@cache
 def all_passes(dim):
     """Every pass that the cases of a width make; makes sure that the cases reach all of them."""
     functions = takers()
