@@ -1,100 +1,82 @@
-"""Which test catches which planted fault, below tests/; `tests/test_tiers.py` looks that it is there and in `make test`."""
+"""Which test catches which planted fault; `tests/test_tiers.py` looks that each is there and in `make test`."""
 
 PLANTED: dict[str, dict[str, str]] = {
     "what a release promises, by record and replay": {
-        "an answer that no release gave": "auditing/test_axis_replay.py::test_catches_an_answer_that_bypasses_release",
-        "a clipping radius from private rows": "auditing/test_gaussian_replay.py"
-        "::test_catches_clipping_to_a_private_radius",
-        "a budget that is spent twice": "auditing/test_record_replay.py"
-        "::test_spending_twice_is_caught_under_every_notion",
-        "a branch on private rows": "auditing/test_record_replay.py::test_planted_bugs_are_caught",
-        "a row that counts twice": "auditing/test_stable_replay.py::test_catches_a_row_that_counts_twice",
-        "blocks of rows that overlap": "auditing/test_axis_replay.py::test_catches_blocks_that_overlap",
-        "blocks that follow the values": "auditing/test_stable_replay.py::test_catches_blocks_that_follow_the_values",
-        "bins that are hidden and still told": "auditing/test_stable_replay.py"
-        "::test_catches_suppressed_bins_in_the_result",
-        "an event that is too cheap": "auditing/test_stable_replay.py::test_catches_an_event_that_is_too_cheap",
-        "cells that follow the rows": "auditing/test_stable_replay.py::test_catches_cells_that_follow_the_rows",
-        "a score in the result": "auditing/test_stable_replay.py::test_catches_a_score_in_the_result",
-        "a cheaper law of choices": "auditing/test_stable_replay.py"
+        "an answer that no release gave": "test_axis_replay.py::test_catches_an_answer_that_bypasses_release",
+        "a clipping radius from private rows": "test_gaussian_replay.py::test_catches_clipping_to_a_private_radius",
+        "a budget that is spent twice": "test_record_replay.py::test_spending_twice_is_caught_under_every_notion",
+        "a branch on private rows": "test_record_replay.py::test_planted_bugs_are_caught",
+        "a row that counts twice": "test_stable_replay.py::test_catches_a_row_that_counts_twice",
+        "blocks of rows that overlap": "test_axis_replay.py::test_catches_blocks_that_overlap",
+        "blocks that follow the values": "test_stable_replay.py::test_catches_blocks_that_follow_the_values",
+        "bins that are hidden and still told": "test_stable_replay.py::test_catches_suppressed_bins_in_the_result",
+        "an event that is too cheap": "test_stable_replay.py::test_catches_an_event_that_is_too_cheap",
+        "cells that follow the rows": "test_stable_replay.py::test_catches_cells_that_follow_the_rows",
+        "a score in the result": "test_stable_replay.py::test_catches_a_score_in_the_result",
+        "a cheaper law of choices": "test_stable_replay.py"
         "::test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism",
-        "edges of bins from private rows": "auditing/test_gaussian_replay.py"
-        "::test_catches_edges_that_follow_private_rows",
-        "rounds that follow private rows": "auditing/test_gaussian_replay.py"
-        "::test_catches_rounds_that_follow_private_rows",
-        "a cut that looks at private rows": "auditing/test_mixture_replay.py"
-        "::test_catches_a_cut_that_looks_at_private_rows",
-        "a tree that asks too often": "auditing/test_mixture_replay.py::test_catches_a_tree_that_asks_too_often",
-        "a cost that was forgotten": "auditing/test_record_replay.py::test_a_cost_that_was_forgotten_is_caught",
-        "a gradient that is not clipped": "auditing/test_gradient_replay.py"
-        "::test_a_gradient_that_is_not_clipped_is_caught",
-        "a batch that depends on rows": "auditing/test_gradient_replay.py::test_a_batch_that_depends_on_rows_is_caught",
-        "a scale of labels from private rows": "auditing/test_gradient_replay.py"
-        "::test_a_scale_from_private_rows_is_caught",
-        "half the sensitivity of an output": "training/test_output_perturbation.py"
-        "::test_half_the_sensitivity_is_caught",
+        "edges of bins from private rows": "test_gaussian_replay.py::test_catches_edges_that_follow_private_rows",
+        "rounds that follow private rows": "test_gaussian_replay.py::test_catches_rounds_that_follow_private_rows",
+        "a cut that looks at private rows": "test_mixture_replay.py::test_catches_a_cut_that_looks_at_private_rows",
+        "a tree that asks too often": "test_mixture_replay.py::test_catches_a_tree_that_asks_too_often",
+        "a cost that was forgotten": "test_record_replay.py::test_a_cost_that_was_forgotten_is_caught",
+        "a gradient that is not clipped": "test_gradient_replay.py::test_a_gradient_that_is_not_clipped_is_caught",
+        "a batch that depends on rows": "test_gradient_replay.py::test_a_batch_that_depends_on_rows_is_caught",
+        "a scale of labels from private rows": "test_gradient_replay.py::test_a_scale_from_private_rows_is_caught",
+        "half the sensitivity of an output": "test_output_perturbation.py::test_half_the_sensitivity_is_caught",
     },
     "sensitivities, over random neighbors": {
-        "a sum whose rows are rounded up": "kernels/test_sensitivity.py::test_planted_bug_in_a_sum_is_caught",
-        "a Gram matrix of rows that are too long": "kernels/test_sensitivity.py::test_planted_bug_in_a_gram_is_caught",
-        "scores that count a row twice": "mechanisms/test_sums.py::test_planted_double_counting_is_caught",
-        "counts priced as if one cluster changed": "mechanisms/test_rows_that_stay_or_move.py"
+        "a sum whose rows are rounded up": "test_sensitivity.py::test_planted_bug_in_a_sum_is_caught",
+        "a Gram matrix of rows that are too long": "test_sensitivity.py::test_planted_bug_in_a_gram_is_caught",
+        "scores that count a row twice": "test_sums.py::test_planted_double_counting_is_caught",
+        "counts priced as if one cluster changed": "test_rows_that_stay_or_move.py"
         "::test_catches_counts_priced_as_if_one_cluster_changed",
     },
     "accounting and calibration": {
-        "a grid that is one step too fine": "privacy/test_calibration.py::test_planted_bug_is_caught",
-        "a threshold that ignores the step": "privacy/test_calibration.py"
+        "a grid that is one step too fine": "test_calibration.py::test_planted_bug_is_caught",
+        "a threshold that ignores the step": "test_calibration.py"
         "::test_the_check_catches_a_threshold_that_ignores_the_step",
-        "losses that are rounded down": "privacy/test_conversions.py"
-        "::test_planted_fault_losses_rounded_down_are_caught",
-        "a profile without its rounding bound": "privacy/test_calibration.py"
+        "losses that are rounded down": "test_conversions.py::test_planted_fault_losses_rounded_down_are_caught",
+        "a profile without its rounding bound": "test_calibration.py"
         "::test_planted_fault_a_profile_without_its_rounding_bound_is_caught",
-        "the other relation of neighbors": "privacy/test_calibration.py::test_a_planted_fault_of_the_relation_is_seen",
+        "the other relation of neighbors": "test_calibration.py::test_a_planted_fault_of_the_relation_is_seen",
     },
     "noise": {
-        "truncation in place of a floor": "statistical/test_noise_laws.py::test_wrong_noise_is_caught",
-        "a second zero of the Laplace law": "statistical/test_noise_laws.py"
-        "::test_double_zero_of_the_laplace_law_is_caught",
-        "noise in single precision": "statistical/test_noise_laws.py::test_wrong_noise_is_caught",
-        "blocks of the key stream used again": "statistical/test_noise_laws.py::test_wrong_noise_is_caught",
-        "tails that are cut": "statistical/test_noise_laws.py::test_wrong_noise_is_caught",
-        "eight tenths of the noise": "auditing/test_black_box.py::test_gaussian_sum_in_short",
-        "a key taken before the fork": "mechanisms/test_release_fork.py"
-        "::test_control_a_key_taken_before_the_query_is_shared",
-        "a report with the wrong cap": "local/test_randomizers.py::test_a_planted_fault_is_caught",
+        "truncation in place of a floor": "test_noise_laws.py::test_wrong_noise_is_caught",
+        "a second zero of the Laplace law": "test_noise_laws.py::test_double_zero_of_the_laplace_law_is_caught",
+        "noise in single precision": "test_noise_laws.py::test_wrong_noise_is_caught",
+        "blocks of the key stream used again": "test_noise_laws.py::test_wrong_noise_is_caught",
+        "tails that are cut": "test_noise_laws.py::test_wrong_noise_is_caught",
+        "eight tenths of the noise": "test_black_box.py::test_gaussian_sum_in_short",
+        "a key taken before the fork": "test_release_fork.py::test_control_a_key_taken_before_the_query_is_shared",
+        "a report with the wrong cap": "test_randomizers.py::test_a_planted_fault_is_caught",
     },
     "the ledger": {
-        "an answer before its debit": "privacy/test_ledger.py"
-        "::test_planted_bug_acknowledging_before_the_debit_is_caught",
-        "a read before its debit": "robustness/test_crashes.py::test_control_the_check_finds_a_read_before_its_debit",
-        "a file that was rolled back": "privacy/test_ledger_rollback.py"
+        "an answer before its debit": "test_ledger.py::test_planted_bug_acknowledging_before_the_debit_is_caught",
+        "a read before its debit": "test_crashes.py::test_control_the_check_finds_a_read_before_its_debit",
+        "a file that was rolled back": "test_ledger_rollback.py"
         "::test_planted_faults_release_one_and_a_half_and_are_caught",
-        "a lock that stays": "privacy/test_ledger_processes.py::test_planted_fault_closing_without_unlocking_is_caught",
-        "a reader that believes its file": "privacy/test_ledger_fuzz.py::test_planted_faults_in_the_reader_are_found",
-        "an error after the debit": "robustness/test_spending.py::test_control_an_error_after_the_debit_is_caught",
-        "a table that lets a debit through": "training/test_bad_inputs.py"
-        "::test_a_table_that_lets_a_debit_through_is_caught",
+        "a lock that stays": "test_ledger_processes.py::test_planted_fault_closing_without_unlocking_is_caught",
+        "a reader that believes its file": "test_ledger_fuzz.py::test_planted_faults_in_the_reader_are_found",
+        "an error after the debit": "test_spending.py::test_control_an_error_after_the_debit_is_caught",
+        "a table that lets a debit through": "test_bad_inputs.py::test_a_table_that_lets_a_debit_through_is_caught",
     },
     "rows see only themselves": {
-        "a sum over columns in another order": "robustness/test_alone_and_in_company.py"
-        "::test_a_reduction_over_columns_is_caught",
-        "a product of BLAS": "robustness/test_alone_and_in_company.py::test_a_product_is_caught",
-        "a label from a norm": "robustness/test_alone_and_in_company.py::test_a_label_from_a_norm_is_caught",
-        "an infinite entry that counts": "robustness/test_alone_and_in_company.py"
-        "::test_an_infinite_entry_that_counts_is_caught",
-        "rows that a loss mixes": "auditing/test_gradient_replay.py::test_rows_that_a_loss_mixes_are_caught",
-        "a parser of whole files": "sources/test_text_rows.py"
-        "::test_a_reader_that_trusts_a_parser_of_whole_files_is_caught",
+        "a sum over columns in another order": "test_alone_and_in_company.py::test_a_reduction_over_columns_is_caught",
+        "a product of BLAS": "test_alone_and_in_company.py::test_a_product_is_caught",
+        "a label from a norm": "test_alone_and_in_company.py::test_a_label_from_a_norm_is_caught",
+        "an infinite entry that counts": "test_alone_and_in_company.py::test_an_infinite_entry_that_counts_is_caught",
+        "rows that a loss mixes": "test_gradient_replay.py::test_rows_that_a_loss_mixes_are_caught",
+        "a parser of whole files": "test_text_rows.py::test_a_reader_that_trusts_a_parser_of_whole_files_is_caught",
     },
     "nothing leaks": {
-        "private values in messages and frames": "sources/test_leaks.py::test_the_scrape_sees_planted_leaks",
-        "guards that let text through": "sources/test_leaks.py::test_planted_guards_that_let_text_through",
+        "private values in messages and frames": "test_leaks.py::test_the_scrape_sees_planted_leaks",
+        "guards that let text through": "test_leaks.py::test_planted_guards_that_let_text_through",
     },
     "kernels and their twins": {
-        "a product that rounds once less": "kernels/test_rows.py::test_plants_are_caught",
-        "a row that its neighbors count": "kernels/test_columns.py"
-        "::test_a_row_that_is_counted_by_its_neighbors_is_caught",
-        "a missing shell": "mixtures/test_balls_and_decoders.py::test_that_test_notices_a_missing_shell",
+        "a product that rounds once less": "test_rows.py::test_plants_are_caught",
+        "a row that its neighbors count": "test_columns.py::test_a_row_that_is_counted_by_its_neighbors_is_caught",
+        "a missing shell": "test_balls_and_decoders.py::test_that_test_notices_a_missing_shell",
     },
     "what is written down": {
         "a wrong example": "test_docs.py::test_a_wrong_example_is_noticed",
