@@ -91,7 +91,7 @@ CENTERS = [None, 0.0, 1e300, HUGE, -HUGE, [HUGE, -HUGE], [1.0], math.nan, "publi
 BOX = ([-5.0, -4.0], [35.0, 9.0])
 BOUNDS = [
     BOX, (0.0, 1.0), (-1e300, 1e300), (0.0, TINY), (1.0, 1.0 + 2.0**-52), ([0.0, -1e9], [1e-9, 1e9]), (1.0, 0.0),
-    (0.0, math.inf), (math.nan, 1.0), (0.0,), ([0.0] * 3, 1.0), "x", None,
+    (0.0, math.inf), (math.nan, 1.0), (0.0,), ([0.0] * 3, 1.0), (0.0, 1e-300), (-HUGE, HUGE), "x", None,
 ]  # fmt: skip
 PUBLICS = [
     PUBLIC, PUBLIC[:1], PUBLIC[:2], PUBLIC[:3], PUBLIC * 1e150, PUBLIC * 1e300, PUBLIC * 1e-150, PUBLIC * 1e-300,
@@ -110,7 +110,19 @@ SHARED = {
         None,
         1.0,
     ],
-    "failure_prob": PROBABILITIES,
+    **dict.fromkeys(("failure_prob", "pub_priv_gap", "min_weight", "weight_floor", "accuracy"), PROBABILITIES),
+    **dict.fromkeys(("radius", "scale", "norm_bound", "cond_max"), LENGTHS),
+    **dict.fromkeys(("steps", "rounds", "n_components", "top", "max_bytes"), COUNTS),
+    **dict.fromkeys(("covariance", "variance"), MATRICES),
+    **dict.fromkeys(("project", "require_precondition"), (True, False, 1)),
+    "x_pub": PUBLICS,
+    "center": CENTERS,
+    "bounds": BOUNDS,
+    "mode": ["practical", "theory", "x"],
+    "structure": ["auto", "public", "full", "x", None],
+    "noise": ["auto", "laplace", "gaussian", "x"],
+    "by": [-1, 0, "a", True, None],
+    "groups": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], list(range(100)), 7, "x", None],
     "random_state": [None, 0, 2**64, 10**400, 10**5000, -1, 1.5, True],
     "threads": [None, 1, 2, 0, 10**9, True],
     "progress": [None, False, 1],
@@ -120,79 +132,29 @@ SHARED = {
         np.zeros((20, DIM)), ROWS * 1e300, "no such file.npy",
     ],
 }  # fmt: skip
-MODES = ["practical", "theory", "x"]
-PRIVATE_MEAN = {
-    "center": CENTERS, "radius": LENGTHS, "covariance": MATRICES, "variance": MATRICES, "steps": COUNTS,
-    "mode": MODES,
-}  # fmt: skip
-
 CALLS = {
-    "estimate_mean": Call(
-        fpp.estimate_mean,
-        options={"x_pub": PUBLIC},
-        hostile={
-            "x_pub": PUBLICS, "covariance": MATRICES, "variance": MATRICES, "pub_priv_gap": PROBABILITIES,
-            "steps": COUNTS, "mode": MODES
-        },
-    ),
+    "estimate_mean": Call(fpp.estimate_mean, options={"x_pub": PUBLIC}),
     "estimate_mean, groups": Call(
         fpp.estimate_mean,
         rows=np.column_stack([ROWS[:, 0], np.sign(ROWS[:, 1])]),
         options={"x_pub": np.column_stack([PUBLIC[:, 0], np.sign(PUBLIC[:, 1])]), "by": -1, "groups": [-1.0, 1.0]},
-        hostile={
-            "x_pub": PUBLICS, "bounds": [*BOUNDS, (0.0, 1e-300), (-HUGE, HUGE)], "by": [-1, 0, "a", True, None],
-            "groups": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], list(range(100)), 7, "x", None],
-        },
     ),
-    "estimate_mean, public covariance": Call(
-        fpp.estimate_mean,
-        options={"x_pub": PUBLIC, "covariance": "public"},
-        hostile={"x_pub": PUBLICS, "pub_priv_gap": PROBABILITIES, "steps": COUNTS, "mode": MODES},
-    ),
-    "coinpress_mean": Call(fpp.coinpress_mean, options={"center": 0.0, "radius": 50.0, "steps": 3}, hostile=PRIVATE_MEAN),
+    "estimate_mean, public covariance": Call(fpp.estimate_mean, options={"x_pub": PUBLIC, "covariance": "public"}),
+    "coinpress_mean": Call(fpp.coinpress_mean, options={"center": 0.0, "radius": 50.0, "steps": 3}),
     "weighted_mean": Call(
         fpp.weighted_mean,
         options={"x_pub": PUBLIC, "norm_bound": 50.0},
         hostile={
-            "x_pub": PUBLICS,
-            "norm_bound": LENGTHS,
             "variance": LENGTHS,
             "row_weight": ["optimal", "throw_away", "gaussian", "private", 0.0, 1e-3, TINY, 1.0, math.nan, "x"],
-            "center": CENTERS,
-            "noise": ["laplace", "x"],
-            "project": [True, False, 1],
         },
     ),
-    "weighted_mean, bounds": Call(
-        fpp.weighted_mean,
-        options={"x_pub": PUBLIC, "bounds": BOX},
-        hostile={"x_pub": PUBLICS, "bounds": BOUNDS, "norm_bound": [None, 1.0], "project": [True, False, 1]},
-    ),
-    "coinpress_mean, bounds": Call(
-        fpp.coinpress_mean,
-        options={"bounds": BOX},
-        hostile={"bounds": BOUNDS, "center": [None, 0.0], "radius": [None, 1.0], "covariance": MATRICES},
-    ),
-    "coinpress_covariance": Call(
-        fpp.coinpress_covariance,
-        options={"scale": 1000.0, "steps": 3},
-        hostile={"scale": LENGTHS, "center": CENTERS, "steps": COUNTS, "mode": MODES},
-    ),
-    "coinpress_covariance, bounds": Call(
-        fpp.coinpress_covariance,
-        options={"bounds": BOX},
-        hostile={"bounds": BOUNDS, "scale": [None, 1.0], "center": CENTERS},
-    ),
-    "private_pca": Call(
-        fpp.private_pca,
-        options={"center": 0.0, "radius": 50.0, "n_components": 1},
-        hostile={"center": CENTERS, "radius": LENGTHS, "n_components": COUNTS},
-    ),
-    "private_pca, bounds": Call(
-        fpp.private_pca,
-        options={"bounds": BOX, "n_components": 1},
-        hostile={"bounds": BOUNDS, "x_pub": PUBLICS, "center": [None, 0.0], "radius": [None, 1.0, "auto"]},
-    ),
+    "weighted_mean, bounds": Call(fpp.weighted_mean, options={"x_pub": PUBLIC, "bounds": BOX}),
+    "coinpress_mean, bounds": Call(fpp.coinpress_mean, options={"bounds": BOX}),
+    "coinpress_covariance": Call(fpp.coinpress_covariance, options={"scale": 1000.0, "steps": 3}),
+    "coinpress_covariance, bounds": Call(fpp.coinpress_covariance, options={"bounds": BOX}),
+    "private_pca": Call(fpp.private_pca, options={"center": 0.0, "radius": 50.0, "n_components": 1}),
+    "private_pca, bounds": Call(fpp.private_pca, options={"bounds": BOX, "n_components": 1}),
     **{
         f"estimate_gaussian, {name}": Call(
             fpp.estimate_gaussian,
@@ -200,11 +162,6 @@ CALLS = {
             options={"x_pub": public, "method": method, **more},
             notions=notions,
             heavy=heavy,
-            hostile={
-                "x_pub": PUBLICS, "structure": ["auto", "public", "full", "x", None], "pub_priv_gap": PROBABILITIES,
-                "mode": MODES, "rounds": COUNTS, "cond_max": LENGTHS, "require_precondition": [True, False, 1],
-                "bounds": BOUNDS,
-            },
         )
         for name, method, rows, public, notions, heavy, more in (
             ("auto", "auto", ROWS, PUBLIC, ALL, False, {}),
@@ -225,11 +182,7 @@ CALLS = {
             fpp.learn_separated_mixture,
             options={"x_pub": PUBLIC, "n_components": k, "min_weight": 0.2, **options},
             notions=notions,
-            hostile={
-                "x_pub": PUBLICS, "n_components": COUNTS, "min_weight": PROBABILITIES,
-                "weight_floor": PROBABILITIES, "bounds": BOUNDS,
-                "method": ["auto", "tree", "one_shot", "public_pca", "soft_em", "x"], "mode": MODES,
-            },
+            hostile={"method": ["auto", "tree", "one_shot", "public_pca", "soft_em", "x"]},
         )
         for name, k, options, notions in (
             ("tree", 3, {"method": "tree"}, GAUSSIAN),
@@ -245,7 +198,6 @@ CALLS = {
         fpp.quantiles,
         options={"x_pub": PUBLIC},
         hostile={
-            "x_pub": PUBLICS, "bounds": BOUNDS,
             "q": [0.5, [0.1, 0.9], [0.5, 0.5], [0.9, 0.1], [0.0, 0.5], [TINY, 1.0 - 2.0**-53], [], [math.nan], "x", None],
         },
     ),
@@ -253,7 +205,7 @@ CALLS = {
         fpp.describe,
         options={"x_pub": PUBLIC},
         hostile={
-            "x_pub": PUBLICS, "bounds": BOUNDS, "q": [0.5, [0.1, 0.9], [0.9, 0.1], [], [math.nan], None], "top": COUNTS,
+            "q": [0.5, [0.1, 0.9], [0.9, 0.1], [], [math.nan], None],
             "keys": [{"a": [1.0]}, {}, [1.0], "x", None], "columns": [["a"], [], "a", None],
         },
     ),
@@ -264,8 +216,6 @@ CALLS = {
         hostile={
             "keys": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], [math.inf], list(range(100)), 7, "x", None],
             "column": [None, "a", 0, True],
-            "top": COUNTS,
-            "max_bytes": COUNTS,
         },
     ),
     "crosstab": Call(
@@ -277,15 +227,9 @@ CALLS = {
             "keys": [{"a": [1.0], "b": [1.0]}, {"a": [1.0]}, {"c": [1.0]}, {}, {"a": [], "b": [1.0]}, [1.0], "x", None],
             "x_pub": [SIGNS[:5], PUBLIC, None, "x"],
             "columns": [["a"], ["b", "a"], ["a", "a"], ["c"], [], "a", None, [0, 1]],
-            "top": COUNTS,
         },
     ),
-    "no_public_baseline": Call(
-        fpp.no_public_baseline,
-        options={"n_components": 3, "radius": 60.0},
-        notions=GAUSSIAN,
-        hostile={"n_components": COUNTS, "radius": LENGTHS, "center": CENTERS, "weight_floor": PROBABILITIES},
-    ),
+    "no_public_baseline": Call(fpp.no_public_baseline, options={"n_components": 3, "radius": 60.0}, notions=GAUSSIAN),
     **{
         f"select_hypothesis, {name}": Call(
             fpp.select_hypothesis,
@@ -294,7 +238,6 @@ CALLS = {
             hostile={
                 "hypotheses": [listed(count, dim) for count in (1, 2, 30, 300) for dim in (1, 2)]
                 + [tuple(part * scale for part in listed(5, 2)) for scale in (0.0, -1.0, 1e-300, 1e300, math.nan)],
-                "accuracy": PROBABILITIES,
                 "score": ["minimum_distance", "yatracos", "log_ratio", "x"],
                 "method": ["auto", "exact", "cells", "densities", "x"],
                 "law": ["auto", "permute_and_flip", "exponential", "x"],
@@ -326,7 +269,6 @@ CALLS = {
                     fpp.DyadicBins(), fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.DyadicBins()]),
                     [fpp.BinGrid(width=1.0), None], [None, None], None,
                 ],
-                "noise": ["auto", "laplace", "gaussian", "x"],
             },
         )
         for name, bins, more in (
@@ -377,47 +319,22 @@ CALLS = {
         for method in METHODS
         if method not in ("newton", "semi_dp", "throw_away")  # these are above; the last one never asks the rows
     },
-    "decode_variances": Call(
-        decode_variances,
-        notions=APPROX,
-        hostile={"min_weight": PROBABILITIES, "mode": MODES, "max_scales": COUNTS},
-    ),
-    "decode_variances, theory": Call(
-        decode_variances, options={"mode": "theory", "min_weight": 0.9}, notions=APPROX,
-        hostile={"min_weight": PROBABILITIES, "max_scales": COUNTS},
-    ),
-    "decode_means": Call(
-        decode_means,
-        options={"std": 1.5},
-        notions=APPROX,
-        hostile={"std": [*LENGTHS, [1.0, 1e-300], [TINY, HUGE]], "min_weight": PROBABILITIES, "mode": MODES},
-    ),
     **{
-        f"decode_gaussians, {name}": Call(
-            decode_gaussians,
-            rows=LINE,
-            options=options,
-            notions=APPROX,
-            hostile={
-                "min_weight": PROBABILITIES, "mode": MODES, "max_scales": [1, 2, 12, 50, 0, 10**9],
-                "accounting": ["exact", "paper", "x"],
-            },
-        )
-        for name, options in (
-            ("exact", {}),
-            ("paper", {"accounting": "paper"}),
-            ("theory", {"mode": "theory", "min_weight": 0.9}),
+        name: Call(function, rows=rows, options=options, notions=APPROX, hostile={
+            "max_scales": [1, 2, 12, 50, 0, 10**9], "accounting": ["exact", "paper", "x"],
+            "std": [*LENGTHS, [1.0, 1e-300], [TINY, HUGE]],
+        })
+        for name, function, rows, options in (
+            ("decode_variances", decode_variances, ROWS, {}),
+            ("decode_variances, theory", decode_variances, ROWS, {"mode": "theory", "min_weight": 0.9}),
+            ("decode_means", decode_means, ROWS, {"std": 1.5}),
+            ("decode_gaussians, exact", decode_gaussians, LINE, {}),
+            ("decode_gaussians, paper", decode_gaussians, LINE, {"accounting": "paper"}),
+            ("decode_gaussians, theory", decode_gaussians, LINE, {"mode": "theory", "min_weight": 0.9}),
+            ("decode_axis_aligned", decode_axis_aligned, ROWS, {}),
+            ("decode_axis_aligned, known covariance", decode_axis_aligned, ROWS, {"covariance": np.eye(2)}),
         )
     },
-    "decode_axis_aligned": Call(
-        decode_axis_aligned,
-        notions=APPROX,
-        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES, "max_scales": [1, 12, 50, 0]},
-    ),
-    "decode_axis_aligned, known covariance": Call(
-        decode_axis_aligned, options={"covariance": np.eye(2)}, notions=APPROX,
-        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES},
-    ),
     **{
         f"learn_axis_aligned_mixture, {name}": Call(
             fpp.learn_axis_aligned_mixture,
@@ -426,14 +343,8 @@ CALLS = {
             notions=notions,
             heavy=name == "list_decoding",
             hostile={
-                "x_pub": PUBLICS,
                 "n_components": [1, 2, 3, 7, 65, 0, -1, 1.5],
-                "variance": MATRICES,
-                "covariance": MATRICES,
-                "accuracy": PROBABILITIES,
-                "min_weight": PROBABILITIES,
                 "candidates": [None, 2, 3, 17, 60, 5001, 0, 1.5],
-                "bounds": BOUNDS,
                 "held_out": [0.0, 0.3, 0.5, 0.01, 0.005, TINY, 1.0, -1.0, math.nan],
                 "method": ["auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding", "x"],
             },
