@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import geometry
+from fastpubpriv.kernels import geometry, mixture_rows
 from fastpubpriv.kernels.gradients import prepare
 from fastpubpriv.losses import LOSSES, Loss
 
@@ -41,8 +41,8 @@ def warmup(*losses: str | Loss) -> None:
     Notes
     -----
     Losses of your own are compiled in each process, and not kept on disk. Searches among many public rows (`supercluster`,
-    `terrific_ball`) are compiled once, and then loaded from where Numba keeps them: beside the package, or in your own cache
-    folder.
+    `terrific_ball`) and passes of mixtures over many private rows are compiled once, and then loaded from where Numba keeps them:
+    beside the package, or in your own cache folder.
 
     Examples
     --------
@@ -58,6 +58,7 @@ def warmup(*losses: str | Loss) -> None:
     for name in (*import_module("fastpubpriv")._HOMES.values(), *_LATE):
         import_module(name)
     geometry.prepare()
+    mixture_rows.prepare(2**31, 1)
     for each in losses:
         if isinstance(each, Loss):
             prepare(each.residual, outputs=each.scores)

@@ -22,7 +22,7 @@ release_leaf_second_moments = release_of(leaves.LeafSecondMoments, "routes", "af
 release_cell_counts = release_of(cells.CellCounts, "edges")
 release_code_counts = release_of(cells.CodeCounts, "codes", "cells")
 release_statistic_sum = release_of(sums.StatisticSum, "statistic")
-release_soft_grams = release_of(sums.SoftGrams, "statistic")
+release_soft_grams = release_of(sums.SoftGrams, "rows_of")
 release_choice_of = release_of(selection.HypothesisChoice, "evaluation")
 release_agreement = release_of(group_covariances.GroupAgreement, "base", "groups")
 

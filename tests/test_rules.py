@@ -132,10 +132,9 @@ foreign_randomness = imported_by(
 )
 # Loading a pickle runs code, and writing one may write private rows.
 no_pickle = imported_by((), "pickle", "cPickle", "marshal", "shelve", "dill", "joblib", words="pickle")
-# Numba compiles functions of the caller's in the first and searches over public rows in the second, and nothing else.
-numba_in_one_place = imported_by(
-    ("fastpubpriv/kernels/_jit.py", "fastpubpriv/kernels/_searches.py"), "numba", "llvmlite", words="a use of Numba"
-)
+# Numba compiles functions of the caller's in the first, our own loops in the others, and nothing else.
+NUMBA = ("fastpubpriv/kernels/_jit.py", "fastpubpriv/kernels/_searches.py", "fastpubpriv/kernels/_mixture_loops.py")
+numba_in_one_place = imported_by(NUMBA, "numba", "llvmlite", words="a use of Numba")
 # The C library is reached where arrays are checked.
 compiled_code_stays_in_kernels = imported_by(
     ("fastpubpriv/kernels/",), "fastpubpriv.kernels._cext", "fastpubpriv.kernels._cbuf", "cffi", words="the C library"
@@ -718,6 +717,7 @@ NO_TWIN = {
     **dict.fromkeys(
         ("row_gradients", "row_values", "loss_gradients", "public_gradients"), "calls of the caller's function"
     ),
+    **dict.fromkeys(("decay", "whitened", "likeliest", "whole_parts"), "NumPy, and the twin of `_mixture_loops`"),
     "is_compiled": "what a function of the caller's is",
 }
 

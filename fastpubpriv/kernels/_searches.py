@@ -18,9 +18,9 @@ LANES = 16  # rows of a panel, added up side by side
 _TINY = 1e-280  # squares at or below it may have lost bits
 
 
-def compiled(function: Any, fastmath: Any = False) -> Any:
-    """The function compiled at its first call, and kept on disk if any folder can be written to."""
-    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+def compiled(function: Any, fastmath: Any = False, signature: Any = None) -> Any:
+    """The function compiled, now if its types are given, else at its first call, and kept on disk if a folder can be written to."""
+    options = {"signature_or_function": signature, "nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -525,27 +525,36 @@ class StatisticSum(NoisyMeasurement):
         return PartsQuery(row_map=row_map, part_of=self.part_of, **given), grid.event, unit
 
 
+# From rows, the inverse of a step and a bound: again and again, for some rows, the whole numbers of each part that are not zero.
+WholeParts = Callable[[Any, float, int], Iterable[Sequence[FloatArray]]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SoftGramQuery(MappedQuery):
+class SoftGramQuery(ArrayQuery):
     """For each of the equal parts p of the integer rows q the sum of q_p q_p^T, (parts, side, side)."""
 
-    def count(self, chunk: Chunk, found: IntArray) -> None:
-        """Add rows."""
+    rows_of: WholeParts
+    inv_step: float
+    bound: int
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
         # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
-        for place, mine in enumerate(np.split(whole_rows(chunk, self.row_map), len(found), axis=1)):
-            rows = mine[mine.any(axis=1)].astype(np.float64)
-            found[place] += (rows.T @ rows).astype(np.int64)
+        for found in self.rows_of(chunk, self.inv_step, self.bound):
+            for place, rows in enumerate(found):
+                accumulators[0][place] += (rows.T @ rows).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SoftGrams(SymmetricMeasurement):
-    """Release for each of `parts` equal parts y_p of y = statistic(row), clipped to norm `radius`, the sum of y_p y_p^T.
+    """Release for each of `parts` equal parts y_p of a vector y made of each row, of norm at most `radius`, the sum of y_p y_p^T.
 
     The parts of a row share one ball, so all of them cost what one Gram matrix costs: squared replace-one sensitivity 2 Q^4.
-    `statistic` is as for `StatisticSum`. Gaussian accounts only.
+    `rows_of` maps a chunk, the inverse of a step and Q to the parts in whole steps (some, side), each row from itself and public
+    numbers: a row whose squares over all parts add up to more than Q^2, or are not finite, must be zero. Gaussian accounts only.
     """
 
-    statistic: Callable[[Any], FloatArray]
+    rows_of: WholeParts
     parts: int
     side: int
     radius: float
@@ -555,6 +564,8 @@ class SoftGrams(SymmetricMeasurement):
         """See `NoisyMeasurement.priced_query`."""
         dim, shape = self.parts * self.side, (self.parts, self.side, self.side)
         grid = gaussian_gram_grid(cost, dim, n)
-        row_map = AffineMap(dim=dim).on_grid(grid, self.radius)
-        query = SoftGramQuery(shape=shape, statistic=self.statistic, row_map=row_map, cost=self.row_cost)
-        return query, replace(grid.event, draws=dim * self.side), grid.step(self.radius) ** 2
+        step = grid.step(self.radius)
+        query = SoftGramQuery(
+            rows_of=self.rows_of, inv_step=1.0 / step, bound=grid.quant_bound, shape=shape, cost=self.row_cost
+        )
+        return query, replace(grid.event, draws=dim * self.side), step**2

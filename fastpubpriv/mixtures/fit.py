@@ -15,85 +15,45 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.linalg import lower_powers, spectrum
-from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
-from fastpubpriv.mechanisms.group_covariances import total
-from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.privacy.calibration import clip_steps
 from fastpubpriv.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.row_maps import RowMap
 from fastpubpriv.session import Run
 from fastpubpriv.sources.views import interleave_rows
-
-# ---- Rows in the coordinates of each component.
-
-# Whitened rows are shortened to this norm: farther from every component, none is likelier than another.
-FARTHEST = 1024.0
-_LARGEST_ROW = 2**26
-_NUMBERS = 1 << 17  # of whitened rows that are held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Gaussians:
-    """A mixture laid out for passes over rows: `roots` (k, dim, dim) are lower triangular, `maps` whiten rows to whole steps."""
+    """A mixture laid out for passes over rows: `roots` (k, dim, dim) are lower triangular, `table` is that of the kernels."""
 
     weights: FloatArray
     means: FloatArray
     covariances: FloatArray
     roots: FloatArray
-    maps: tuple[RowMap, ...]
-    step: float
+    table: NormalTable
 
     @classmethod
     def of(cls, weights: FloatArray, means: FloatArray, covariances: FloatArray) -> Gaussians:
         """From weights (k,), means (k, dim) and positive definite covariances (k, dim, dim)."""
-        dim = means.shape[1]
-        bound = min(_LARGEST_ROW, math.isqrt(2**53 // dim))
-        steps = clip_steps(bound, dim)
-        roots, maps = np.empty_like(covariances), []
+        roots, inverses = np.empty_like(covariances), np.empty_like(covariances)
         for place, covariance in enumerate(covariances):
             # In standard deviations of the columns, whose units may be far apart.
             scale = np.sqrt(np.diag(covariance))
             root, inverse = lower_powers(covariance / np.outer(scale, scale))
-            roots[place] = scale[:, None] * root
-            affine = AffineMap(
-                dim=dim, center=means[place], matrix=np.ascontiguousarray(np.tril(inverse) / scale), lower=True
-            )
-            maps.append(affine.row_map(quant_bound=bound, inv_step=steps / FARTHEST, limit=float(steps)))
+            roots[place], inverses[place] = scale[:, None] * root, np.tril(inverse) / scale
+        constants = np.log(weights) - np.log(np.einsum("kii->ki", roots)).sum(axis=1)
         return cls(
-            weights=weights, means=means, covariances=covariances, roots=roots, maps=tuple(maps), step=FARTHEST / steps
-        )
+            weights=weights, means=means, covariances=covariances, roots=roots,
+            table=NormalTable(means, inverses, constants),
+        )  # fmt: skip
 
     @property
     def dim(self) -> int:
         """Columns."""
         return int(self.means.shape[1])
-
-    def whitened(self, chunk: Any) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Rows in deviations of each component (k, n, dim), their squared lengths (k, n), and which are finite (n,).
-
-        Of whole steps, whose squares add up exactly: a row has the same numbers whatever rows are beside it.
-        """
-        rows = np.empty((len(self.maps), len(chunk), self.dim))
-        taken = np.empty((len(chunk), self.dim), dtype=np.int32)
-        for place, row_map in enumerate(self.maps):
-            kernels.rows_quantise(chunk, row_map, taken)
-            rows[place] = taken
-        squares = np.einsum("kij,kij->ki", rows, rows) * self.step**2
-        rows *= self.step
-        return rows, squares, np.isfinite(chunk).all(axis=1)
-
-    def shares(self, squares: FloatArray, finite: BoolArray) -> FloatArray:
-        """Responsibility of each component for each row, (k, n); zero for a row that is not finite."""
-        constants = np.log(self.weights) - np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
-        joint = constants[:, None] - 0.5 * squares
-        share: FloatArray = np.exp(joint - np.maximum.reduce(joint, axis=0))
-        share /= total(share)
-        share *= finite
-        return share
 
 
 # ---- Columns of rounded values: public rows show them.
@@ -152,7 +112,7 @@ SHELLS = (0.5, 0.95, 0.999)  # shares of a component within its shells
 SURE = 0.9  # a row with a smaller largest responsibility lies between components
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
 CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
-DRAWS, LEAST_DRAWS, DRAWN_NUMBERS = 100_000, 20_000, 1 << 22
+DRAWS, LEAST_DRAWS, DRAWN_NUMBERS, DRAWN_AT_ONCE = 100_000, 20_000, 1 << 22, 1 << 17
 MOST_COUNTED = 200_000  # rows, spread over all: more would cost time and hardly show more
 SEED = 20_227
 # Mean and standard deviation of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
@@ -178,29 +138,18 @@ def leading_axes(at: Gaussians) -> FloatArray:
 
 def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray, detail: int = len(CELLS)) -> list[IntArray]:
     """Code of each row (n,): component, and the first `detail` of shell, ambiguity and band; -1 for a row that is not finite."""
-    codes = np.empty(len(chunk), dtype=np.int64)
-    edges = chi2_quantiles(SHELLS, at.dim)
-    size = max(64, _NUMBERS // at.means.size)
-    for begin in range(0, len(chunk), size):
-        part = chunk[begin : begin + size]
-        rows, squares, finite = at.whitened(part)
-        share = at.shares(squares, finite)
-        top, places = np.argmax(share, axis=0), np.arange(len(part))
-        shell = np.searchsorted(edges, squares[top, places])
-        along = np.zeros(len(part))
-        for column in range(at.dim):
-            along += axes[top, column] * rows[top, places, column]
-        band = np.searchsorted(BANDS, np.abs(along))
-        code = ((top * CELLS[0] + shell) * CELLS[1] + (share[top, places] < SURE)) * CELLS[2] + band
-        codes[begin : begin + size] = np.where(finite, code // math.prod(CELLS[detail:]), -1)
-    return [codes]
+    top, (square, share, along) = likeliest(chunk, at.table, axes)
+    shell = np.searchsorted(chi2_quantiles(SHELLS, at.dim), square)
+    band = np.searchsorted(BANDS, np.abs(along))
+    code = ((top * CELLS[0] + shell) * CELLS[1] + (share < SURE)) * CELLS[2] + band
+    return [np.where(np.isfinite(chunk).all(axis=1), code // math.prod(CELLS[detail:]), -1)]
 
 
 def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = None) -> tuple[FloatArray, int]:
     """Shares (cells,) of rows of the mixture in the cells, from public draws, rounded as the columns are; and how many."""
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size)[:-1]
-    counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, _NUMBERS // at.dim)
+    counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, DRAWN_AT_ONCE // at.dim)
     for number, begin in enumerate(range(0, size, block)):
         labels = np.searchsorted(ends, np.arange(begin, min(begin + block, size)), side="right")
         rows = draw_normals((len(labels), at.dim), random_state=SEED + number)
@@ -308,6 +257,7 @@ def measure(run: Run, weights: FloatArray, means: FloatArray, covariances: Float
     cost = run.account.allowance * count_share(pure=pure)
     if run.rows.n > MOST_COUNTED:
         run = run.on(interleave_rows(run.rows, MOST_COUNTED, run.rows.n - MOST_COUNTED)[0])
+    prepare(run.rows.n, k * at.dim**2)
     axes = leading_axes(at)
     expected, draws = expected_cells(at, axes, Lattice.of(public))
     # The noise follows from the cost; how many cells it leaves readable is public.

@@ -262,7 +262,7 @@ class Interleaved(View):
             return self._rows.block(0, 0)
         places = self._members.positions(begin, end)
         first = int(places[0])
-        return self._rows.block(first, int(places[-1]) + 1)[places - first]
+        return self._rows.block(first, int(places[-1]) + 1).take(places - first, axis=0)
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         if begin == end:

@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, learn_separated_mixture
 from fastpubpriv import session as running
-from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated import public_starts, soft_em
 from fastpubpriv.mixtures.separated.searches import Shape, choose_method
 from fastpubpriv.release.transcript import recording
@@ -150,17 +149,6 @@ def test_noise_alone_changes_next_to_nothing():
     assert soft_em.kept(np.zeros(28), 1.0) == 0.0
     white = [soft_em.kept(rng.normal(size=45), 0.25) for _ in range(50)]
     assert np.mean(white) > 0.5 > np.mean([soft_em.kept(rng.normal(size=45), 1.0) for _ in range(50)])
-
-
-def test_stacked_rows_stay_within_the_radius_and_alone():
-    at, clip = Gaussians.of(*MIXTURE), soft_em.Clip.of(4)
-    rows = SAMPLE[:400] * 10.0 ** np.random.default_rng(0).integers(-3, 12, size=(400, 1))
-    rows[7], rows[8, 1] = np.nan, -np.inf
-    found = soft_em.stacked_rows(rows, at=at, clip=clip)
-    assert np.square(found).sum(axis=1).max() <= clip.total * (1.0 + 1e-12)
-    assert not found[[7, 8]].any()
-    alone = np.concatenate([soft_em.stacked_rows(rows[i : i + 1], at=at, clip=clip) for i in range(400)])
-    assert np.array_equal(found, alone)
 
 
 # ---- The plan and its price -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ MOST_ROWS = 2000  # rows that starts are tried on; the best go on with all
 FARTHEST_SEED = 25.0  # squared distance from the seeds, in their scales, beyond which a row is as good a seed as any
 LACKING = 20.0  # nats that a row costs which a component lacks of its share
 FEW_ROWS, BORROWED = 8, 8.0  # rows below which a component borrows its shape, and the weight in rows of what it borrows
+SETTLED = 1e-8  # change of the log likelihood of a row from which on a step changes nothing
 LEAST_SHARE = 1e-14  # of a column's variance
 
 
@@ -82,12 +83,14 @@ def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[F
 
 
 def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least: float) -> tuple[Parameters, float]:
-    """EM for so many steps; the fit, and its log likelihood less what components of fewer than `least` rows cost."""
+    """EM for so many steps, or until it settles; the fit, and its log likelihood less the cost of components of too few rows."""
     column = column_variances(rows)[0]
-    for _ in range(steps):
-        share, _ = responsibilities(rows, at, full=full)
-        at = maximized(rows, share, column, full=full)
     share, likelihood = responsibilities(rows, at, full=full)
+    for _ in range(steps):
+        at, before = maximized(rows, share, column, full=full), likelihood
+        share, likelihood = responsibilities(rows, at, full=full)
+        if abs(likelihood - before) <= SETTLED * len(rows):
+            break
     return at, likelihood - LACKING * float(np.maximum(least - share.sum(axis=0), 0.0).sum())
 
 

@@ -8,6 +8,7 @@ their responsibilities, all components at the price of one (`mechanisms/notes/so
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -18,11 +19,12 @@ from scipy.special import chdtr, chdtrc
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Prediction
+from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, whole_parts
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.scores import LogRatios
 from fastpubpriv.mechanisms.selection import NoisyScores
-from fastpubpriv.mechanisms.sums import SoftGrams
+from fastpubpriv.mechanisms.sums import SoftGrams, WholeParts
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits
@@ -47,9 +49,12 @@ RACE, MOST_RACE_ROUNDS, BEFORE_LAST, MOST_MORE = 0.3, 2, 0.35, 8
 # The clip radius is this quantile of a component's rows; early rounds, and the first one by labels, see farther.
 INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
 CLIP_NATS = 4.0
+FINE = 1 << 24  # steps of the radius for public rows, which need no noise
 MOST_ROUNDS = 4 * MOST_RACE_ROUNDS + MOST_MORE + 1
 # Early rounds read so many rows at least, and so many for each entry of the covariances: beyond, they cost time and show no more.
 LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
+# The same of the rows by which a start is chosen: their sampling and the noise are then about a hundredth of a nat for each row.
+CHOICE_ROWS, CHOICE_STDS = 20_000, 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,17 @@ class Plan:
     last: Fraction
     noisy: bool
     early_rows: int  # of n, spread over all of them
+    choice_rows: int  # of n, by which a start is chosen
 
     @property
     def starts(self) -> int:
         """Two public ones, and one for each search."""
         return 2 + len(self.searches)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds before the last one."""
+        return self.starts * self.race + self.more
 
     def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
         """Errors of a component of so many rows after the last round: noise and sampling."""
@@ -133,6 +144,7 @@ class Plan:
             last=left - (starts * race + more) * early,
             noisy=noisy,
             early_rows=min(n, max(LEAST_EARLY_ROWS, math.ceil(max(needed)))),
+            choice_rows=min(n, max(CHOICE_ROWS, math.ceil(CHOICE_STDS * math.sqrt(8 * starts / (rho * CHOICE))))),
         )
 
 
@@ -153,24 +165,19 @@ def check_soft_grids(plan: Plan, dim: int, k: int, n: int, allowance: Fraction) 
 # ---- One round.
 
 
-def stacked_rows(chunk: Any, *, at: Gaussians, clip: Clip, labels: RowTree | None = None) -> FloatArray:
-    """Of each row, for each component, root of its responsibility times (whitened clipped row, constant): (n, k (dim + 1)).
+def soft_parts(
+    chunk: Any, inv_step: float, bound: int, *, table: NormalTable, clip: Clip, labels: RowTree | None = None
+) -> Iterator[Sequence[FloatArray]]:
+    """Of each row, for each component, root of its responsibility times (whitened clipped row, constant): see `whole_parts`.
 
-    `labels` take the place of responsibilities. Zero for a row that is not finite.
+    `labels` take the place of responsibilities.
     """
-    rows, squares, finite = at.whitened(chunk)
-    if labels is None:
-        share = at.shares(squares, finite)
-    else:
+    reached = None
+    if labels is not None:
         reached = np.empty(len(chunk), dtype=np.int32)
         tree_assign(chunk, labels, reached)
-        share = (reached == np.arange(len(at.weights))[:, None]) * 1.0
-    root = np.sqrt(share)
-    factor = root * np.minimum(1.0, np.sqrt(clip.inner / np.maximum(squares, clip.inner)))
-    out = np.empty((len(chunk), len(at.weights), at.dim + 1))
-    out[:, :, :-1] = np.swapaxes(rows * factor[:, :, None], 0, 1)
-    out[:, :, -1] = (math.sqrt(clip.lift) * root).T
-    return out.reshape(len(chunk), -1)
+    lift = math.sqrt(clip.lift)
+    return whole_parts(chunk, inv_step, bound, table=table, labels=reached, inner=clip.inner, lift=lift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -217,11 +224,12 @@ def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArr
     return out
 
 
-def public_grams(public: FloatArray, at: Gaussians, clip: Clip, labels: RowTree | None) -> FloatArray:
-    """The Gram matrices (k, dim + 1, dim + 1) of public rows, without noise."""
-    rows = stacked_rows(public, at=at, clip=clip, labels=labels).reshape(len(public), len(at.weights), -1)
-    grams: FloatArray = np.einsum("nki,nkj->kij", rows, rows)
-    return grams
+def public_grams(public: FloatArray, rows_of: WholeParts, clip: Clip) -> list[FloatArray]:
+    """The Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
+    step = math.sqrt(clip.total) / FINE
+    found = rows_of(public, 1.0 / step, 2 * FINE)
+    parts = [np.concatenate(each) * step for each in zip(*found, strict=True)]
+    return [rows.T @ rows for rows in parts]
 
 
 def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name: str) -> State:
@@ -229,9 +237,10 @@ def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name
     at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
     wider = 1.0 if state.rounds >= EARLY_ROUNDS else EARLY_CLIP
     clip = Clip.of(at.dim, LABELED_CLIP if state.labels is not None else wider)
+    rows_of = partial(soft_parts, table=at.table, clip=clip, labels=state.labels)
     released = run.release(
         SoftGrams(
-            statistic=partial(stacked_rows, at=at, clip=clip, labels=state.labels),
+            rows_of=rows_of,
             parts=k,
             side=at.dim + 1,
             radius=math.sqrt(clip.total),
@@ -242,7 +251,7 @@ def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name
         clip_radius=math.sqrt(clip.inner),
     )
     m = len(public)
-    grams = public_grams(public, at, clip, state.labels) if m >= 3 * at.dim * k else None
+    grams = public_grams(public, rows_of, clip) if m >= 3 * at.dim * k else None
     weights, means, covariances = np.empty(k), np.empty_like(at.means), np.empty_like(at.covariances)
     noise, sigma, factor = np.empty(k), released.noise_std, clip.factor(at.dim)
     for j in range(k):
@@ -365,19 +374,26 @@ def without_noise_correlations(state: State) -> Parameters:
     return replace(at, covariances=covariances)
 
 
+def some_rows(run: Run, count: int) -> Run:
+    """The run on so many rows, spread over all of them."""
+    left = run.rows.n - count
+    return run if left <= 0 else run.on(interleave_rows(run.rows, count, left)[0])
+
+
 def learn_rounds(
     run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: list[State]
 ) -> tuple[State, dict[str, Any]]:
     """All releases but the count: the final state, and what happened."""
-    states, all_rows = all_starts(run, public, shape, plan, fits), run
-    if plan.early_rows < run.rows.n:
-        run = run.on(interleave_rows(run.rows, plan.early_rows, run.rows.n - plan.early_rows)[0])
+    k, all_rows = shape.n_components, run
+    prepare(plan.rounds * plan.early_rows + run.rows.n, k * shape.dim**2)
+    run, few = some_rows(run, plan.early_rows), some_rows(run, plan.choice_rows)
+    states = all_starts(run, public, shape, plan, fits)
     for turn in range(plan.race):
         states = [
             advance(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
             for number, state in enumerate(states, start=1)
         ]
-    state = start = choose(run, states, name="start")
+    state = start = choose(few, states, name="start")
     for _ in range(plan.more):
         state = advance(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
     before, state = state, advance(all_rows, public, state, share=plan.last, name="last round")

@@ -1,0 +1,212 @@
+"""The loops of `mixture_rows`, compiled by Numba when this module is imported, and kept on disk as those of `_searches` are.
+
+They do what the NumPy code there does, operation by operation and without fused multiply-adds, so that both find the same bits.
+Rows go side by side in LANES lanes: a row has the same bits whatever rows are beside it. The number of lanes is read from an array,
+as LLVM unrolls short loops of a known length in place of making vectors of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.kernels._searches import compiled
+from fastpubpriv.kernels.mixture_rows import FAR, LEAST_EXPONENT, LOG2_E, LOG_2_HIGH, LOG_2_LOW, POWERS, TERMS, UNSEEN
+
+LANES = 128
+_A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K, _L, _M = TERMS
+ROUNDER = 1.5 * 2.0**52  # added and taken off, it rounds to whole numbers, halves to even
+
+
+def _decays(values: FloatArray) -> None:
+    """Replace values (lanes,) <= 0 by their exponentials; see `mixture_rows.decay`."""
+    for lane in range(values.shape[0]):
+        value = max(values[lane], LEAST_EXPONENT)
+        whole = math.floor(value * LOG2_E + 0.5)
+        rest = (value - whole * LOG_2_HIGH) - whole * LOG_2_LOW
+        # In one expression: a loop over the terms within that over the lanes would make no vectors.
+        found = ((((_A * rest + _B) * rest + _C) * rest + _D) * rest + _E) * rest + _F
+        found = (((found * rest + _G) * rest + _H) * rest + _I) * rest + _J
+        found = ((found * rest + _K) * rest + _L) * rest + _M
+        values[lane] = found * POWERS[int(-whole)] if value > LEAST_EXPONENT else 0.0
+
+
+def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: FloatArray, squares: FloatArray) -> None:
+    """Rows (dim, lanes) in deviations from a mean (dim,), by the packed lower triangle of the inverse root, and their squares.
+
+    white (2 dim, lanes) gets the deviations, and the gaps that they are made of.
+    """
+    dim, lanes = rows.shape
+    for lane in range(lanes):
+        squares[lane] = 0.0
+    at = 0
+    for i in range(dim):
+        row, gap, out = rows[i], white[dim + i], white[i]
+        for lane in range(lanes):
+            gap[lane] = row[lane] - mean[i]
+            out[lane] = 0.0
+        j = 0
+        while j + 4 <= i + 1:
+            a, b, c, d = inverse[at + j], inverse[at + j + 1], inverse[at + j + 2], inverse[at + j + 3]
+            first, second, third, fourth = white[dim + j], white[dim + j + 1], white[dim + j + 2], white[dim + j + 3]
+            for lane in range(lanes):
+                value = (out[lane] + a * first[lane]) + b * second[lane]
+                out[lane] = (value + c * third[lane]) + d * fourth[lane]
+            j += 4
+        while j <= i:
+            a, first = inverse[at + j], white[dim + j]
+            for lane in range(lanes):
+                out[lane] += a * first[lane]
+            j += 1
+        at += i + 1
+        for lane in range(lanes):
+            squares[lane] += out[lane] * out[lane]
+
+
+def _tile(
+    x: FloatArray,
+    begin: int,
+    means: FloatArray,
+    inverses: FloatArray,
+    constants: FloatArray,
+    room: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+) -> None:
+    """Whitened rows (k, 2 dim, LANES), their squares and shares (k, LANES), of rows `begin` on; spare lanes repeat the last row."""
+    rows, white, squares, share = room
+    (k, dim), lanes = means.shape, rows.shape[1]
+    last = x.shape[0] - 1
+    for lane in range(lanes):
+        row = min(begin + lane, last)
+        for j in range(dim):
+            rows[j, lane] = x[row, j]
+    for c in range(k):
+        whiten(means[c], inverses[c], rows[:dim], white[c], squares[c])
+        mine, square = share[c], squares[c]
+        for lane in range(lanes):
+            mine[lane] = constants[c] - 0.5 * (square[lane] if square[lane] < FAR else FAR)
+    top, total = rows[0], rows[1]
+    for lane in range(lanes):
+        top[lane] = share[0, lane]
+        total[lane] = 0.0
+    for c in range(1, k):
+        mine = share[c]
+        for lane in range(lanes):
+            top[lane] = max(top[lane], mine[lane])
+    for c in range(k):
+        mine = share[c]
+        for lane in range(lanes):
+            mine[lane] -= top[lane]
+        decays(mine)
+        for lane in range(lanes):
+            total[lane] += mine[lane]
+    for c in range(k):
+        mine = share[c]
+        for lane in range(lanes):
+            mine[lane] /= total[lane]
+
+
+def _room(k: int, dim: int) -> Any:
+    """Scratch of `_tile`."""
+    return (
+        np.empty((max(dim, 2), LANES)),
+        np.empty((k, 2 * dim, LANES)),
+        np.empty((k, LANES)),
+        np.empty((k, LANES)),
+    )
+
+
+def _whole_parts(
+    x: FloatArray,
+    labels: Any,
+    means: FloatArray,
+    inverses: FloatArray,
+    constants: FloatArray,
+    scale: FloatArray,
+    out: FloatArray,
+    held: IntArray,
+) -> None:
+    """See `mixture_rows.whole_parts`: out (k, n, dim + 1) and held (k,), zero before, get the parts that are not zero.
+
+    `labels` (n,) or (0,); `scale` has inner, lift, 1 / step and the squared bound.
+    """
+    k, dim = means.shape
+    inner, lift, inv_step, bound_sq = scale[0], scale[1], scale[2], scale[3]
+    unseen = UNSEEN / (inv_step * max(math.sqrt(inner), lift))
+    room = scratch(k, dim)
+    white, squares, share = room[1], room[2], room[3]
+    for begin in range(0, x.shape[0], LANES):
+        tile(x, begin, means, inverses, constants, room)
+        lanes = min(LANES, x.shape[0] - begin)
+        for c in range(k):
+            mine = share[c]
+            for lane in range(mine.shape[0]):
+                mine[lane] = math.sqrt(mine[lane])
+            if labels.shape[0]:
+                for lane in range(lanes):
+                    mine[lane] = 1.0 if labels[begin + lane] == c else 0.0
+        for lane in range(lanes):
+            total = 0.0
+            for c in range(k):
+                root = share[c, lane]
+                if root < unseen:
+                    continue
+                square = squares[c, lane]
+                factor = root * math.sqrt(inner / square if square > inner else 1.0) * inv_step
+                at = held[c]
+                for i in range(dim):
+                    whole = (white[c, i, lane] * factor + ROUNDER) - ROUNDER
+                    out[c, at, i] = whole
+                    total += whole * whole
+                whole = (lift * root * inv_step + ROUNDER) - ROUNDER
+                out[c, at, dim] = whole
+                total += whole * whole
+            if not total <= bound_sq:
+                continue
+            for c in range(k):
+                if share[c, lane] >= unseen:
+                    held[c] += 1
+
+
+def _likeliest(
+    x: FloatArray,
+    means: FloatArray,
+    inverses: FloatArray,
+    constants: FloatArray,
+    axes: FloatArray,
+    top: IntArray,
+    found: FloatArray,
+) -> None:
+    """See `mixture_rows.likeliest`: top (n,), and found (3, n) of squares, shares and places."""
+    k, dim = means.shape
+    room = scratch(k, dim)
+    white, squares, share = room[1], room[2], room[3]
+    for begin in range(0, x.shape[0], LANES):
+        tile(x, begin, means, inverses, constants, room)
+        for lane in range(min(LANES, x.shape[0] - begin)):
+            best = 0
+            for c in range(1, k):
+                if share[c, lane] > share[best, lane]:
+                    best = c
+            along = 0.0
+            for i in range(dim):
+                along += axes[best, i] * white[best, i, lane]
+            top[begin + lane] = best
+            found[0, begin + lane] = squares[best, lane]
+            found[1, begin + lane] = share[best, lane]
+            found[2, begin + lane] = along
+
+
+# Arrays that are read may be read-only, which is a type of its own: with stated types each loop is compiled once.
+_ROWS, _LIST = (numba.types.Array(numba.float64, rank, "C", readonly=True) for rank in (2, 1))
+_LABELS = numba.types.Array(numba.int32, 1, "C", readonly=True)
+_CUBE, _TABLE = (numba.types.Array(numba.float64, rank, "C") for rank in (3, 2))
+_WHOLE, _AT = numba.types.Array(numba.int64, 1, "C"), (_ROWS, _ROWS, _LIST)
+
+decays, whiten, scratch = compiled(_decays), compiled(_whiten), compiled(_room)
+tile = compiled(_tile)
+whole_parts = compiled(_whole_parts, signature=numba.void(_ROWS, _LABELS, *_AT, _LIST, _CUBE, _WHOLE))
+likeliest = compiled(_likeliest, signature=numba.void(_ROWS, *_AT, _ROWS, _WHOLE, _TABLE))

@@ -1,0 +1,171 @@
+"""Rows under a mixture of normals: whitened for each component, its responsibilities, and whole numbers made of both.
+
+NumPy's loops are written operation by operation, as those that Numba compiles of them (`_mixture_loops`): both find the same bits
+on every machine, whatever rows are beside a row. `prepare` imports the compiled ones, which pays for many rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv._types import FloatArray, IntArray
+
+# Squared distance beyond which no component is likelier than another by its distance.
+FAR = 2.0**20
+# Part of half a step that the largest number of a part of a row must reach: all of it is rounded to zero below.
+UNSEEN = 0.49
+_WORTH = 1 << 29  # products, more than half a second of NumPy: the import of Numba takes less
+_NUMBERS = 1 << 17  # of whitened rows that are held at a time
+_loops: Any = None
+
+# e^x = 2^whole times a polynomial of the rest: the exponentials of libraries differ in their last bits.
+LEAST_EXPONENT = -80.0  # zero from here on
+LOG2_E = 1.4426950408889634
+LOG_2_HIGH, LOG_2_LOW = (
+    0.6931471805592082,
+    7.371052624053311e-13,
+)  # ln 2; products of the first with whole numbers are exact
+TERMS = tuple(1.0 / math.factorial(power) for power in range(12, -1, -1))
+POWERS = np.ldexp(1.0, -np.arange(120))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NormalTable:
+    """Means (k, dim), inverse lower roots of covariances (k, dim, dim), and log(weight / determinant of the root) (k,)."""
+
+    means: FloatArray
+    inverses: FloatArray
+    constants: FloatArray
+
+    @property
+    def flat(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """As the compiled loops take it: triangles row by row."""
+        rows, columns = np.tril_indices(self.means.shape[1])
+        packed = np.ascontiguousarray(self.inverses[:, rows, columns])
+        return np.ascontiguousarray(self.means), packed, np.ascontiguousarray(self.constants)
+
+
+def prepare(rows: int, table_size: int) -> None:
+    """Import the compiled loops, if so many rows times the size of `inverses` are worth it."""
+    global _loops
+    if _loops is None and rows * table_size > _WORTH:
+        _loops = import_module("fastpubpriv.kernels._mixture_loops")
+
+
+def decay(values: FloatArray) -> FloatArray:
+    """The exponentials of numbers <= 0, zero from LEAST_EXPONENT on; within two units of the last place."""
+    values = np.maximum(values, LEAST_EXPONENT)
+    whole = np.floor(values * LOG2_E + 0.5)
+    rest = (values - whole * LOG_2_HIGH) - whole * LOG_2_LOW
+    found = np.full_like(rest, TERMS[0])
+    for term in TERMS[1:]:
+        found = found * rest + term
+    found *= POWERS[(-whole).astype(np.int64)]
+    found[values <= LEAST_EXPONENT] = 0.0
+    return found
+
+
+@np.errstate(all="ignore")
+def whitened(chunk: npt.NDArray[Any], table: NormalTable) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rows in deviations of each component (k, dim, n), their squared lengths and their responsibilities (k, n).
+
+    A row that is not finite has NaN or infinity among the first.
+    """
+    (k, dim), n = table.means.shape, len(chunk)
+    gaps = chunk.T.astype(np.float64) - table.means[:, :, None]
+    white = np.zeros((k, dim, n))
+    for j in range(dim):
+        white[:, j:] += table.inverses[:, j:, j, None] * gaps[:, j, None]
+    squares = np.zeros((k, n))
+    for i in range(dim):
+        squares += white[:, i] * white[:, i]
+    share = table.constants[:, None] - 0.5 * np.where(squares < FAR, squares, FAR)
+    share = decay(share - np.maximum.reduce(share, axis=0))
+    total = np.zeros(n)
+    for each in share:
+        total += each
+    share /= total
+    return white, squares, share
+
+
+@np.errstate(all="ignore")
+def likeliest(chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray) -> tuple[IntArray, FloatArray]:
+    """The likeliest component (n,) of each row; its squared distance, its responsibility and the place along its axis, (3, n).
+
+    axes (k, dim) are directions of whitened rows.
+    """
+    n, (k, dim) = len(chunk), table.means.shape
+    top, found = np.empty(n, dtype=np.int64), np.empty((3, n))
+    if _loops is not None:
+        _loops.likeliest(_plain(chunk), *table.flat, np.ascontiguousarray(axes), top, found)
+        return top, found
+    size = max(64, _NUMBERS // (k * dim))
+    for begin in range(0, n, size):
+        part = slice(begin, begin + size)
+        white, squares, share = whitened(chunk[part], table)
+        best, places = np.argmax(share, axis=0), np.arange(share.shape[1])
+        along = np.zeros(len(places))
+        for column in range(dim):
+            along += axes[best, column] * white[best, column, places]
+        top[part], found[:, part] = best, (squares[best, places], share[best, places], along)
+    return top, found
+
+
+def whole_parts(
+    chunk: npt.NDArray[Any],
+    inv_step: float,
+    bound: int,
+    *,
+    table: NormalTable,
+    labels: npt.NDArray[np.int32] | None,
+    inner: float,
+    lift: float,
+) -> Iterator[Sequence[FloatArray]]:
+    """For some rows after others: of each component the rows (some, dim + 1) of whole numbers that are not zero.
+
+    They are the root of the component's responsibility times (whitened row clipped to squared length `inner`, `lift`), in steps,
+    rounded. A row whose squares over all components add up to more than bound^2 is zero, and so is one that is not finite. `labels`
+    (n,) take the place of responsibilities.
+    """
+    k, dim = table.means.shape
+    size = max(64, 2 * _NUMBERS // (k * (dim + 1)))
+    flat = () if _loops is None else table.flat
+    scale = np.array([inner, lift, inv_step, float(bound) ** 2])
+    for begin in range(0, len(chunk), size):
+        rows = chunk[begin : begin + size]
+        reached = np.empty(0, dtype=np.int32) if labels is None else labels[begin : begin + size]
+        if _loops is None:
+            yield _whole_parts(rows, table, reached, scale)
+            continue
+        found, held = np.empty((k, len(rows), dim + 1)), np.zeros(k, dtype=np.int64)
+        _loops.whole_parts(_plain(rows), reached, *flat, scale, found, held)
+        yield [part[:count] for part, count in zip(found, held, strict=True)]
+
+
+@np.errstate(all="ignore")
+def _whole_parts(
+    rows: npt.NDArray[Any], table: NormalTable, labels: npt.NDArray[np.int32], scale: FloatArray
+) -> list[FloatArray]:
+    inner, lift, inv_step, bound_sq = (float(each) for each in scale)
+    white, squares, share = whitened(rows, table)
+    root = (labels == np.arange(len(share))[:, None]) * 1.0 if len(labels) else np.sqrt(share)
+    seen = root >= UNSEEN / (inv_step * max(math.sqrt(inner), lift))
+    factor = root * np.sqrt(inner / np.maximum(squares, inner)) * inv_step
+    whole = np.empty((len(share), len(rows), white.shape[1] + 1))
+    whole[:, :, :-1] = np.rint(white * factor[:, None]).swapaxes(1, 2)
+    whole[:, :, -1] = np.rint(lift * root * inv_step)
+    # Whole numbers in doubles: their squares add up exactly below the bound, and pass it beyond. NaN fails.
+    total = np.where(seen, np.square(whole).sum(axis=2), 0.0).sum(axis=0)
+    kept = seen & (total <= bound_sq)
+    return [part[mine] for part, mine in zip(whole, kept, strict=True)]
+
+
+def _plain(chunk: npt.NDArray[Any]) -> FloatArray:
+    return np.ascontiguousarray(chunk, dtype=np.float64)
