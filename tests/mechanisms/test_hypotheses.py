@@ -276,48 +276,6 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
 
 
 # ---- scores against direct counts -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("n", [1, 37, 1000])
-def test_cell_scores_against_a_direct_count(n):
-    rng = np.random.default_rng(n)
-    listed = random_list(rng, 9, 2, 1)
-    evaluation, values = CellSets.prepare(listed, n, cells=40), 2.0 * rng.normal(size=n)
-    values[0] = np.nan
-    edges = np.concatenate([[-np.inf], evaluation.edges, [np.inf]])
-    masses = np.array([np.diff(cdf(listed, i, edges)) for i in range(9)])
-    held = np.array([((values >= a) & (values < b)).sum() for a, b in itertools.pairwise(edges)])
-    assert held.sum() == n - 1
-    want = np.zeros(9, dtype=int)
-    for i, j in itertools.combinations(range(9), 2):
-        inside = masses[i] > masses[j]
-        for h in (i, j):
-            expected = n * masses[h][inside].sum()
-            assert abs(expected % 1.0 - 0.5) > 1e-6
-            want[h] = max(want[h], abs(int(np.floor(expected + 0.5)) - held[inside].sum()))
-    assert evaluation.scores(private_rows(values[:, None]), ONE).tolist() == want.tolist()
-
-
-@pytest.mark.parametrize("components", [1, 2, 3])
-def test_exact_scores_against_a_direct_count(components):
-    """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
-    rng, size, n = np.random.default_rng(components), 12, 2000
-    listed, values = random_list(rng, size, components, 1), 2.0 * rng.normal(size=n)
-    logs = np.array([listed.log_density(values[:, None], i) for i in range(size)])
-    grid = np.linspace(-25.0, 25.0, 200_001)
-    fine = np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(size)])
-    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(size)])
-    want = np.zeros(size, dtype=int)
-    for i, j in itertools.combinations(range(size), 2):
-        held, inside = int((logs[i] > logs[j]).sum()), fine[i] > fine[j]
-        for h in (i, j):
-            want[h] = max(want[h], abs(int(np.floor(n * masses[h][inside].sum() + 0.5)) - held))
-    exact = RootSets.prepare(listed, n, threads=2).scores(private_rows(values[:, None]), ONE)
-    assert np.abs(exact - want).max() <= 1  # the grid is good to 1e-4
-    cells = CellSets.prepare(listed, n).scores(private_rows(values[:, None]), ONE)
-    assert 1 <= np.abs(cells - exact).max() <= 0.01 * n
-    # Control: one set counted to the wrong side of its roots is seen.
-    assert np.abs(np.roll(exact, 1) - want).max() > 20
-
-
 def test_equal_hypotheses_have_no_set_between_them():
     listed = Hypotheses.from_arrays(np.ones((3, 1)), np.array([[[0.0]], [[0.0]], [[9.0]]]), np.ones((3, 1, 1)))
     rows = private_rows(np.random.default_rng(0).normal(size=(500, 1)))

@@ -497,13 +497,6 @@ def test_a_choice_is_paid_for():
         ask(Account("test", PureDP(1), draws=1), [1, 2])
 
 
-def test_a_query_that_is_not_integer_scores_is_refused():
-    event = SelectionEvent(epsilon=1, sensitivity=1, candidates=3)
-    for wrong in (np.zeros(3), np.zeros(2, dtype=np.int64), [0, 0, 0]):
-        with pytest.raises(KernelError, match="int64 array of shape"):
-            release_choice(accounts.opened(PureDP(5)), name="choice", query=lambda wrong=wrong: wrong, event=event)
-
-
 def test_tap_records_and_forces_a_choice():
     with transcripts.recording() as recorded:
         first = ask(accounts.opened(PureDP(2)), [9, 9, 9, 9, 9, 9, 9, 9])

@@ -13,7 +13,7 @@ from hypothesis_cases import cdf, random_list
 from fastpubpriv import InputError
 from fastpubpriv.mechanisms import selection as mechanism
 from fastpubpriv.mechanisms.candidates import Hypotheses
-from fastpubpriv.mechanisms.scores import STEPS, CellSets, LogRatios, PublicDraws
+from fastpubpriv.mechanisms.scores import STEPS, CellSets, LogRatios, PublicDraws, RootSets
 from fastpubpriv.mechanisms.selection import YatracosSets
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
@@ -27,44 +27,53 @@ def logs_of(listed, points):
     return np.maximum(logs - logs.max(axis=0), -32.0)
 
 
-def largest(masses, held, n):
-    """max over all sets of |round(n mass) - rows|, from masses (size, sets)."""
-    return np.abs(np.floor(n * masses + 0.5) - held).max(axis=1)
+def between(numbers):
+    """Where one hypothesis has more than another, for each pair: (pairs, points) from (size, points)."""
+    return np.array([numbers[i] > numbers[j] for i, j in itertools.combinations(range(len(numbers)), 2)])
 
 
-def test_yatracos_over_cells_against_a_direct_count():
-    rng = np.random.default_rng(0)
-    listed, n = random_list(rng, 9, 2, 1), 500
-    values = 2.0 * rng.normal(size=n)
-    values[0] = np.inf
-    edges = np.concatenate([[-np.inf], CellSets.prepare(listed, n, cells=40).edges, [np.inf]])
+def largest(masses, held, n, *, own=False):
+    """max over all sets, or over those of its own pairs, of |round(n mass) - rows|, from masses (size, sets)."""
+    off = np.abs(np.floor(n * masses + 0.5) - held)
+    pairs = np.array(list(itertools.combinations(range(len(masses)), 2)))
+    return (off * (pairs == np.arange(len(masses))[:, None, None]).any(axis=2) if own else off).max(axis=1)
+
+
+@pytest.mark.parametrize("n", [1, 37, 1000])
+def test_scores_over_cells_against_a_direct_count(n):
+    rng = np.random.default_rng(n)
+    listed, values = random_list(rng, 9, 2, 1), 2.0 * rng.normal(size=n)
+    values[0] = np.nan if n > 100 else np.inf
+    own = CellSets.prepare(listed, n, cells=40)
+    edges = np.concatenate([[-np.inf], own.edges, [np.inf]])
     cells = np.array([np.diff(cdf(listed, i, edges)) for i in range(9)])
-    counts = np.array(
-        [((values >= a) & (values < b) & np.isfinite(values)).sum() for a, b in itertools.pairwise(edges)]
-    )
-    inside = np.array([cells[i] > cells[j] for i, j in itertools.combinations(range(9), 2)])
-    want = largest(cells @ inside.T, inside @ counts, n)
-    found = YatracosSets.of_cells(listed, n, cells=40).scores(private_rows(values[:, None]), ONE)
-    assert found.tolist() == want.tolist()
+    counts = np.array([((values >= a) & (values < b)).sum() for a, b in itertools.pairwise(edges)])
+    assert counts.sum() == n - 1
+    inside = between(cells)
+    masses, held = cells @ inside.T, inside @ counts
+    rows, every = private_rows(values[:, None]), YatracosSets.of_cells(listed, n, cells=40)
+    assert own.scores(rows, ONE).tolist() == largest(masses, held, n, own=True).tolist()
+    assert every.scores(rows, ONE).tolist() == largest(masses, held, n).tolist()
     # Control: the sets of one's own pairs alone give less for some.
-    assert (CellSets.prepare(listed, n, cells=40).scores(private_rows(values[:, None]), ONE) < found).any()
+    assert n == 1 or (own.scores(rows, ONE) < every.scores(rows, ONE)).any()
 
 
-@pytest.mark.parametrize("components", [1, 3])
-def test_exact_yatracos_against_a_direct_count(components):
-    rng = np.random.default_rng(components)
-    listed, n = random_list(rng, 8, components, 1), 1000
-    values = 2.0 * rng.normal(size=n)
-    logs, grid = logs_of(listed, values[:, None]), np.linspace(-25.0, 25.0, 200_001)
-    fine = np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(8)])
-    cells = np.array([np.diff(cdf(listed, i, grid)) for i in range(8)])
-    pairs = list(itertools.combinations(range(8), 2))
-    masses = cells @ np.array([fine[i] > fine[j] for i, j in pairs]).T
-    held = np.array([(logs[i] > logs[j]).sum() for i, j in pairs])
-    found = YatracosSets.of_intervals(listed, n, threads=2).scores(private_rows(values[:, None]), ONE)
-    want = largest(masses, held, n)
-    assert np.abs(found - want).max() <= 1  # the grid is good to 1e-4
-    assert np.abs(np.roll(found, 1) - want).max() > 20
+@pytest.mark.parametrize("components", [1, 2, 3])
+def test_exact_scores_against_a_direct_count(components):
+    """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
+    rng, n = np.random.default_rng(components), 2000
+    listed, values = random_list(rng, 12, components, 1), 2.0 * rng.normal(size=n)
+    rows, grid = private_rows(values[:, None]), np.linspace(-25.0, 25.0, 200_001)
+    inside = between(np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(12)]))
+    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)]) @ inside.T
+    held = between(np.array([listed.log_density(values[:, None], i) for i in range(12)])).sum(axis=1)
+    own = RootSets.prepare(listed, n, threads=2).scores(rows, ONE)
+    every = YatracosSets.of_intervals(listed, n, threads=2).scores(rows, ONE)
+    for found, want in ((own, largest(masses, held, n, own=True)), (every, largest(masses, held, n))):
+        assert np.abs(found - want).max() <= 1  # the grid is good to 1e-4
+        # Control: one set counted to the wrong side of its roots is seen.
+        assert np.abs(np.roll(found, 1) - want).max() > 20
+    assert 1 <= np.abs(CellSets.prepare(listed, n).scores(rows, ONE) - own).max() <= 0.01 * n
 
 
 def by_draws(listed, rows, draws):
