@@ -3,14 +3,20 @@
 from functools import partial
 
 import numpy as np
+import releases
 from helpers import accounts
 
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
+from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
 DIM = 3
 ONE_THREAD = Executor(threads=1, progress=False)
+leaf_counts, leaf_sums, leaf_second_moments, vector_sum, second_moment, shell_counts = (
+    partial(getattr(releases, f"release_{name}"), executor=ONE_THREAD)
+    for name in ("leaf_counts", "leaf_sums", "leaf_second_moments", "vector_sum", "second_moment", "shell_counts")
+)
 
 
 def three_leaves():
@@ -40,6 +46,15 @@ HOSTILE = [
     np.array([0.0, -1e9, 0.0]),
     np.array([1e9, 0.0, 1e9]),  # as near to one center as to the other
 ]
+
+
+# The map of each leaf about its center.
+CENTERED = [AffineMap(dim=DIM, center=center) for center in CENTERS]
+
+
+def stage(x, budget):
+    """An account, rows, and routes to the leaves."""
+    return opened(budget), private_rows(x), three_leaves().routes(LEAVES)
 
 
 def clustered(rng, n, scale=1.0):

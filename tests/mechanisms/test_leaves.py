@@ -6,18 +6,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers import accounts
-from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbors, opened, three_leaves
-from releases import (
-    release_cell_counts,
-    release_code_counts,
-    release_leaf_counts,
-    release_leaf_second_moments,
-    release_leaf_sums,
-    release_second_moment,
-    release_shell_counts,
-    release_statistic_sum,
-    release_vector_sum,
-)
+from leaf_cases import (
+    CENTERED,
+    CENTERS,
+    DIM,
+    HOSTILE,
+    LEAVES,
+    clustered,
+    leaf_counts,
+    leaf_second_moments,
+    leaf_sums,
+    maps,
+    neighbors,
+    opened,
+    second_moment,
+    shell_counts,
+    stage,
+    three_leaves,
+    vector_sum,
+)  # fmt: skip
+from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
 from fastpubpriv.errors import InputError
@@ -33,22 +41,21 @@ RADII = [4.0, 2.0, 7.0]
 COST = Fraction(1)
 
 
-def all_three(account, rows, executor=ONE_THREAD, *, tree=None, affines=None):
+def all_three(x, budget=BUDGETS["zcdp"], affines=None):
     """The three joint releases."""
-    routes = (three_leaves() if tree is None else tree).routes(LEAVES)
+    account, rows, routes = stage(x, budget)
     affines = maps() if affines is None else affines
-    options = {"cost": COST, "executor": executor}
     return (
-        release_leaf_counts(account, rows, routes, name="counts", **options),
-        release_leaf_sums(account, rows, routes, affines, name="sums", radii=RADII, **options),
-        release_leaf_second_moments(account, rows, routes, affines, name="moments", radii=RADII, **options),
+        leaf_counts(account, rows, routes, name="counts", cost=COST),
+        leaf_sums(account, rows, routes, affines, name="sums", radii=RADII, cost=COST),
+        leaf_second_moments(account, rows, routes, affines, name="moments", radii=RADII, cost=COST),
     )
 
 
-def integers(x, budget=BUDGETS["zcdp"], **options):
+def integers(*given, **options):
     """The exact integers that the three releases ask about, with their events."""
     with recording() as transcript:
-        all_three(opened(budget), private_rows(x) if isinstance(x, np.ndarray) else x, **options)
+        all_three(*given, **options)
     return transcript.calls
 
 
@@ -117,7 +124,7 @@ def test_distance_is_within_the_case(notion):
 
 
 def test_sensitivities_are_reached():
-    identity, far = [AffineMap(dim=DIM, center=center) for center in CENTERS], 1e9
+    far = 1e9
     base = np.tile(CENTERS[1], (4, 1))
     up, side, below = base.copy(), base.copy(), base.copy()
     up[0] += [0.0, far, 0.0]
@@ -128,7 +135,7 @@ def test_sensitivities_are_reached():
     opposite[0] += [far, 1.0, 0.0]
 
     def squared(x, y):
-        pairs = zip(integers(x, affines=identity), integers(y, affines=identity), strict=True)
+        pairs = zip(integers(x, affines=CENTERED), integers(y, affines=CENTERED), strict=True)
         return {
             one.name: (sum(int(gap) ** 2 for gap in (one.query - two.query).ravel()), one.event.clusters)
             for one, two in pairs
@@ -148,9 +155,7 @@ def test_sensitivities_are_reached():
 def test_answers_are_near_the_truth(notion):
     x = clustered(np.random.default_rng(4), 20_000)
     reached = three_leaves().assign(x)
-    counts, sums, moments = all_three(
-        opened(BUDGETS[notion]), private_rows(x), affines=[AffineMap(dim=DIM, center=c) for c in CENTERS]
-    )
+    counts, sums, moments = all_three(x, BUDGETS[notion], CENTERED)
     for index, leaf in enumerate(LEAVES):
         gaps = x[reached == leaf] - CENTERS[index]
         norms = np.linalg.norm(gaps, axis=1, keepdims=True)
@@ -165,7 +170,7 @@ def test_answers_are_near_the_truth(notion):
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_noise_levels_follow_the_unit_of_each_leaf(notion):
-    counts, sums, moments = all_three(opened(BUDGETS[notion]), private_rows(np.zeros((10, DIM))))
+    counts, sums, moments = all_three(np.zeros((10, DIM)), BUDGETS[notion])
     ratio = np.array(RADII) / RADII[0]
     np.testing.assert_allclose(sums.noise_std, sums.noise_std[0] * ratio)
     np.testing.assert_allclose(moments.noise_std, moments.noise_std[0] * ratio**2)
@@ -187,15 +192,24 @@ def test_no_row_is_no_problem():
     (maps(), [1.0, 0.0, 1.0]), (maps(), [1.0, math.nan, 1.0]),
 ])  # fmt: skip
 def test_refuses_what_does_not_fit_together(affines, radii):
-    account, rows = opened(ZCDP(10)), private_rows(np.zeros((4, DIM)))
-    routes = three_leaves().routes(LEAVES)
-    for release in (release_leaf_sums, release_leaf_second_moments):
+    account, rows, routes = stage(np.zeros((4, DIM)), ZCDP(10))
+    for release in (leaf_sums, leaf_second_moments):
         with pytest.raises(InputError):
-            release(account, rows, routes, affines, name="x", radii=radii, cost=COST, executor=ONE_THREAD)
+            release(account, rows, routes, affines, name="x", radii=radii, cost=COST)
     assert account.charged == 0
 
 
 # `only=`: releases on the rows of one node.
+def of_node(x, only, notion, affine, edges):
+    """The calls of the three releases that may look at one node."""
+    account, rows, options = opened(BUDGETS[notion]), private_rows(x), {"cost": COST, "only": only}
+    with recording() as transcript:
+        vector_sum(account, rows, affine, name="sum", radius=3.0, **options)
+        second_moment(account, rows, affine, name="gram", radius=3.0, **options)
+        shell_counts(account, rows, affine, name="shells", edges=np.array(edges), **options)
+    return transcript.calls
+
+
 @pytest.mark.parametrize("node", [0, 1, 2, 4])
 @pytest.mark.parametrize("notion", ["zcdp", "pure"])
 def test_only_looks_at_the_rows_of_a_node(node, notion):
@@ -203,27 +217,16 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
     tree, affine = three_leaves(), maps()[0]
     own = x[tree.members(x, node)]
     assert 0 < len(own) < len(x)
-    options = {"cost": COST, "executor": ONE_THREAD}
-
-    def run(rows, only):
-        with recording() as transcript:
-            account = opened(BUDGETS[notion])
-            release_vector_sum(account, rows, affine, name="sum", radius=3.0, only=only, **options)
-            release_second_moment(account, rows, affine, name="gram", radius=3.0, only=only, **options)
-            release_shell_counts(
-                account, rows, affine, name="shells", edges=np.array([1.0, 2.0, 4.0]), only=only, **options
-            )
-        return transcript.calls
-
     # The rows of the node alone, padded with neutral rows to the same public n.
     padded = np.full(x.shape, np.nan)
     padded[: len(own)] = own
-    for one, two in zip(run(private_rows(x), tree.only(node)), run(private_rows(padded), tree.only(node)), strict=True):
+    given = notion, affine, [1.0, 2.0, 4.0]
+    for one, two in zip(*(of_node(rows, tree.only(node), *given) for rows in (x, padded)), strict=True):
         np.testing.assert_array_equal(one.query, two.query)
         assert one.query.any()
         assert one.event.clusters.lineage == tree.only(node).lineage
     if notion == "zcdp":  # the price is that of the same release over all rows
-        for one, two in zip(run(private_rows(x), tree.only(node)), run(private_rows(x), None), strict=True):
+        for one, two in zip(*(of_node(x, only, *given) for only in (tree.only(node), None)), strict=True):
             assert one.event.squared_sensitivity == two.event.squared_sensitivity == one.event.clusters.stay
             assert two.event.clusters is None
             assert one.event.clusters.move <= one.event.clusters.stay
@@ -236,17 +239,7 @@ def test_entering_or_leaving_a_node_costs_half():
     y = x.copy()
     y[0], x[0] = CENTERS[2], CENTERS[1] + [0.0, 1e9, 0.0]
     for notion in ("zcdp", "pure"):
-        found = []
-        for rows in (x, y):
-            with recording() as transcript:
-                account, only = opened(BUDGETS[notion]), tree.only(3)
-                options = {"cost": COST, "executor": ONE_THREAD, "only": only}
-                release_vector_sum(account, private_rows(rows), affine, name="sum", radius=3.0, **options)
-                release_second_moment(account, private_rows(rows), affine, name="gram", radius=3.0, **options)
-                release_shell_counts(
-                    account, private_rows(rows), affine, name="shells", edges=np.array([1.0]), **options
-                )
-            found.append(transcript.calls)
+        found = [of_node(rows, tree.only(3), notion, affine, [1.0]) for rows in (x, y)]
         for one, two in zip(*found, strict=True):
             gaps = [int(gap) for gap in (one.query - two.query).ravel()]
             moved = sum(map(abs, gaps)) if notion == "pure" else sum(gap * gap for gap in gaps)

@@ -6,14 +6,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
-from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbors, opened, three_leaves
-from releases import (
-    release_leaf_counts,
-    release_leaf_second_moments,
-    release_leaf_sums,
-    release_second_moment,
-    release_shell_counts,
-)
+from leaf_cases import (
+    CENTERED,
+    CENTERS,
+    DIM,
+    HOSTILE,
+    LEAVES,
+    clustered,
+    leaf_counts,
+    leaf_second_moments,
+    leaf_sums,
+    maps,
+    neighbors,
+    opened,
+    second_moment,
+    shell_counts,
+    stage,
+    three_leaves,
+)  # fmt: skip
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
@@ -94,12 +104,10 @@ def test_leaf_stage_costs_the_formula(pure):
     for count_share in (Fraction(1, 40), Fraction(1, 20), Fraction(1, 5)):
         account = opened(PureDP(2) if pure else ZCDP(2))
         cov, mean, count = Fraction(9, 10), Fraction(1, 10), count_share
-        release_leaf_counts(account, rows, routes, name="n", cost=count, executor=ONE_THREAD)
+        leaf_counts(account, rows, routes, name="n", cost=count)
         for share in (Fraction(2, 5), Fraction(3, 5)):
-            release_leaf_second_moments(
-                account, rows, routes, maps(), name="s", radii=[1.0] * 3, cost=cov * share, executor=ONE_THREAD
-            )
-        release_leaf_sums(account, rows, routes, maps(), name="m", radii=[1.0] * 3, cost=mean, executor=ONE_THREAD)
+            leaf_second_moments(account, rows, routes, maps(), name="s", radii=[1.0] * 3, cost=cov * share)
+        leaf_sums(account, rows, routes, maps(), name="m", radii=[1.0] * 3, cost=mean)
         expected = cov + mean + count if pure else cov + max(mean, count + mean / 2)
         assert Fraction(99, 100) * expected < account.charged <= expected
 
@@ -154,13 +162,12 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
     """A second moment and a histogram of one node's rows, for its whole share."""
     affine = AffineMap(dim=DIM, center=np.zeros(DIM) if center is None else center)
     only, cost = tree.only(node), payer.allowance * share
-    gram = release_second_moment(
-        payer, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10), executor=ONE_THREAD,
+    gram = second_moment(
+        payer, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10),
         only=only,
     )  # fmt: skip
-    shells = release_shell_counts(
-        payer, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10),
-        executor=ONE_THREAD, only=only,
+    shells = shell_counts(
+        payer, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10), only=only,
     )  # fmt: skip
     return gram.value, shells.value
 
@@ -191,9 +198,7 @@ def test_a_payer_pays_for_one_node():
     scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
     payer = scope.node(0)
     with pytest.raises(BudgetError, match="over its own rows"):
-        release_second_moment(
-            payer, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=payer.allowance, executor=ONE_THREAD
-        )
+        second_moment(payer, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=payer.allowance)
     for event in (GaussianEvent(1, 8, 1), LaplaceEvent(1, 8, 1, clusters=Clusters(1, 1, HERE))):
         raises(BudgetError, "over its own rows", payer.charge, event)
     spend(payer, tree, 0, rows)
@@ -260,14 +265,11 @@ def whole_run(x, budget, *, tree=None, depth=2):
     count = mean / 2
     if account.pure:
         cov, mean, count = left * Fraction(8, 10), left * Fraction(1, 10), left * Fraction(1, 10)
-    routes, centered = tree.routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    options = {"executor": ONE_THREAD}
-    answers.append(release_leaf_counts(account, rows, routes, name="counts", cost=count, **options).value)
-    options["radii"] = [4.0, 2.0, 7.0]
-    answers.append(
-        release_leaf_second_moments(account, rows, routes, centered, name="moments", cost=cov, **options).value
-    )
-    answers.append(release_leaf_sums(account, rows, routes, centered, name="means", cost=mean, **options).value)
+    routes = tree.routes(LEAVES)
+    answers.append(leaf_counts(account, rows, routes, name="counts", cost=count).value)
+    options = {"radii": [4.0, 2.0, 7.0]}
+    answers.append(leaf_second_moments(account, rows, routes, CENTERED, name="moments", cost=cov, **options).value)
+    answers.append(leaf_sums(account, rows, routes, CENTERED, name="means", cost=mean, **options).value)
     assert account.charged <= account.allowance
     return answers
 
@@ -320,13 +322,11 @@ DOWN = CENTERS[2] - [0.0, FAR, 0.0]
 
 def leaf_stage(x):
     """Counts, second moments and means alone, by the formula with counts at their free limit."""
-    rows, account = private_rows(x), opened(ZCDP(1))
-    routes, centered = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    options, mean = {"executor": ONE_THREAD}, Fraction(1, 2)
-    counts = release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
-    options["radii"] = [3.0] * 3
-    moments = release_leaf_second_moments(account, rows, routes, centered, name="moments", cost=1 - mean, **options)
-    sums = release_leaf_sums(account, rows, routes, centered, name="means", cost=mean, **options)
+    account, rows, routes = stage(x, ZCDP(1))
+    options, mean = {"radii": [3.0] * 3}, Fraction(1, 2)
+    counts = leaf_counts(account, rows, routes, name="counts", cost=mean / 2)
+    moments = leaf_second_moments(account, rows, routes, CENTERED, name="moments", cost=1 - mean, **options)
+    sums = leaf_sums(account, rows, routes, CENTERED, name="means", cost=mean, **options)
     return [counts.value, moments.value, sums.value]
 
 
@@ -343,15 +343,15 @@ def test_a_crafted_stay_nearly_reaches_the_cost():
 
     def moments_then_sums(x):
         """Each with a map under which the two rows are extreme for it: orthogonal, then opposite."""
-        rows, account, routes = private_rows(x), opened(ZCDP(1)), three_leaves().routes(LEAVES)
+        account, rows, routes = stage(x, ZCDP(1))
         turned = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
         between = np.array([[1.0, -1.0, 0.0]])
-        options = {"radii": [3.0] * 3, "executor": ONE_THREAD, "cost": Fraction(1, 2)}
+        options = {"radii": [3.0] * 3, "cost": Fraction(1, 2)}
         orthogonal = [AffineMap(dim=DIM, center=center, matrix=turned) for center in CENTERS]
         opposite = [AffineMap(dim=DIM, center=center, matrix=between) for center in CENTERS]
         return [
-            release_leaf_second_moments(account, rows, routes, orthogonal, name="moments", **options).value,
-            release_leaf_sums(account, rows, routes, opposite, name="means", **options).value,
+            leaf_second_moments(account, rows, routes, orthogonal, name="moments", **options).value,
+            leaf_sums(account, rows, routes, opposite, name="means", **options).value,
         ]
 
     report = record_replay(moments_then_sums, *far_rows(UP, CENTERS[1] + [FAR, 1.0, 0.0]), budget=ZCDP(1))
@@ -365,9 +365,8 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
         for level, node in enumerate(chain(tree)[:depth]):
             affine, cost = AffineMap(dim=DIM), scope.share
             answers.append(
-                release_second_moment(
-                    scope.node(level), rows, affine, name=f"gram {node}", radius=0.5, cost=cost,
-                    executor=ONE_THREAD, only=tree.only(node),
+                second_moment(
+                    scope.node(level), rows, affine, name=f"gram {node}", radius=0.5, cost=cost, only=tree.only(node),
                 ).value
             )  # fmt: skip
         return answers
@@ -407,12 +406,10 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
         return replace(grid, event=replace(grid.event, clusters=Clusters(stay, stay // 2, lineage)))
 
     def no_means(x):
-        rows, account = private_rows(x), opened(ZCDP(1))
-        routes, centered = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
-        moments = release_leaf_second_moments(
-            account, rows, routes, centered, name="moments", cost=Fraction(1), radii=[3.0] * 3, executor=ONE_THREAD
-        )
-        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
+        account, rows, routes = stage(x, ZCDP(1))
+        given = {"name": "moments", "cost": Fraction(1), "radii": [3.0] * 3}
+        moments = leaf_second_moments(account, rows, routes, CENTERED, **given)
+        counts = leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2))
         return [moments.value, counts.value]
 
     monkeypatch.setattr(leaves_module, "cluster_gram_grid", cheap)
@@ -452,14 +449,11 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
     monkeypatch.setattr(tree_kernels, "tree_assign", drifting)
 
     def no_moments(x):
-        rows, account = private_rows(x), opened(ZCDP(1))
-        routes, centered = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+        account, rows, routes = stage(x, ZCDP(1))
         passes[0] = 0
-        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
+        counts = leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2))
         sums = [
-            release_leaf_sums(
-                account, rows, routes, centered, name="means", radii=[3.0] * 3, cost=Fraction(1, 2), executor=ONE_THREAD
-            ).value
+            leaf_sums(account, rows, routes, CENTERED, name="means", radii=[3.0] * 3, cost=Fraction(1, 2)).value
             for _ in range(2)
         ]
         return [counts.value, *sums]
@@ -473,9 +467,7 @@ def test_catches_a_tree_that_private_rows_grew():
     def run(x):
         account, rows = opened(ZCDP(1)), private_rows(x)
         tree = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=x[:2])
-        return release_leaf_counts(
-            account, rows, tree.routes(), name="counts", cost=Fraction(1), executor=ONE_THREAD
-        ).value
+        return leaf_counts(account, rows, tree.routes(), name="counts", cost=Fraction(1)).value
 
     raises(ReplayError, "depends on private rows", record_replay, run, *far_rows(UP, DOWN), budget=ZCDP(1))
 
@@ -484,11 +476,8 @@ def test_catches_private_sizes():
     """A private size in a divisor (P2) shows as a result that differs under the same released values."""
 
     def run(x):
-        account, rows = opened(ZCDP(1)), private_rows(x)
-        routes = three_leaves().routes(LEAVES)
-        sums = release_leaf_sums(
-            account, rows, routes, maps(), name="means", radii=[3.0] * 3, cost=Fraction(1), executor=ONE_THREAD
-        )
+        account, rows, routes = stage(x, ZCDP(1))
+        sums = leaf_sums(account, rows, routes, maps(), name="means", radii=[3.0] * 3, cost=Fraction(1))
         return sums.value / np.array([max(1, (three_leaves().assign(x) == leaf).sum()) for leaf in LEAVES])[:, None]
 
     raises(ReplayError, "leaked past release", record_replay, run, *far_rows(UP, DOWN), budget=ZCDP(1))
