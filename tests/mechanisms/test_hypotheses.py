@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from helpers.errors import raises
-from hypothesis_cases import cdf, exponential_law, random_list
+from helpers.hypotheses import cdf, exponential_law, random_list
 from releases import release_choice_of
 from scipy import stats
 from twins import hypotheses as twin

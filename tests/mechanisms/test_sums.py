@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from helpers.errors import raises
-from hypothesis_cases import exponential_law
+from helpers.hypotheses import exponential_law
 from releases import (
     release_second_moment,
     release_shell_counts,

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from helpers.errors import raises
-from hypothesis_cases import cdf, random_list
+from helpers.hypotheses import cdf, random_list
 
 from fastpubpriv import InputError
 from fastpubpriv.mechanisms import selection as mechanism

@@ -445,17 +445,6 @@ def test_no_row_is_longer_than_the_radius(known_std):
     assert np.isfinite(found).all()
 
 
-def test_rows_do_not_see_each_other_nor_their_place():
-    rng = np.random.default_rng(2)
-    at, radii = parameters(rng, dim=5), Radii.of(5, known_std=False)
-    rows = rng.normal(size=(1003, 5))
-    whole = row_statistic(rows, at, radii)
-    for size in (1, 3, 7, 64, 1000):
-        parts = [row_statistic(rows[i : i + size], at, radii) for i in range(0, len(rows), size)]
-        assert np.array_equal(np.concatenate(parts), whole)
-    assert np.array_equal(row_statistic(np.asfortranarray(rows), at, radii), whole)
-
-
 def test_a_row_that_is_not_finite_counts_for_nothing():
     at, radii = parameters(np.random.default_rng(3)), Radii.of(4, known_std=False)
     rows = np.array([[np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [1.0, 2.0, 3.0, 4.0], [0, 0, 0, -np.inf], [1e308] * 4])

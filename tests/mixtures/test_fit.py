@@ -123,17 +123,6 @@ def test_cautions_stay():
     assert replace(fitted, outer=np.ones(1)).word(0, "mean") == "not_gaussian"
 
 
-def test_coordinates_do_not_depend_on_the_rows_beside():
-    rng = np.random.default_rng(6)
-    rows = rows_of(rng, 500) * 10.0 ** rng.integers(-3, 8, size=(500, 1))
-    rows[3], rows[4, 0] = np.nan, np.inf
-    axes = fit.leading_axes(TRUTH)
-    (together,) = fit.cell_codes(rows, at=TRUTH, axes=axes)
-    alone = [int(fit.cell_codes(rows[i : i + 1], at=TRUTH, axes=axes)[0][0]) for i in range(500)]
-    assert together.tolist() == alone
-    assert together[3] == together[4] == -1
-
-
 def test_cells_that_were_counted_anyway_say_the_same():
     rng = np.random.default_rng(8)
     edges = np.concatenate([[-np.inf], np.linspace(-6.0, 12.0, 181), [np.inf]])

@@ -103,32 +103,34 @@ def test_catches_equal_iterations(monkeypatch):
     place = public_mixtures.PLACES[-2]
 
     monkeypatch.setattr(dp_em, "iteration_shares", lambda steps: [Fraction(1, steps)] * steps)
-    with seeded_quietly():
-        equal = np.median([public_mixtures.one_run(place, run)[0] for run in range(10)])
+    equal = median(public_mixtures.one_run, place, runs=10)
     monkeypatch.undo()
-    with seeded_quietly():
-        growing = np.median([public_mixtures.one_run(place, run)[0] for run in range(10)])
-    assert growing < 0.9 * equal
+    assert median(public_mixtures.one_run, place, runs=10) < 0.9 * equal
 
 
 # ---- How often the searches find the components, and how close whole fits come (spec of paper A's mixtures, oracles 14 to 18).
 # Searches are run alone where the estimation of the leaves would change nothing. Each test has a planted fault that it must catch.
-def search_in(rows, public, k, min_weight, rho, method, depth):
-    """Run one search whose private queries cost `rho` in all."""
+def search_in(rows, public, k, rho, method, depth):
+    """Run one search for k equal components, whose private queries cost `rho` in all."""
     run = opened(rows, ZCDP(1), threads=None)
-    search = Search(run, public, k, min_weight)
+    search = Search(run, public, k, 1.0 / k)
     if depth:
         search.scope = run.account.tree(Fraction(rho).limit_denominator(10**6), depth)
     return method(search)
 
 
-def tree_accuracy(seed, *, n_pub=119, dim=100, k=4, n=40_000, separation=8.0, rho=0.1, scales=None):
+def accuracy(seed, k, dim, separation, n, n_pub, search, *, scales=None, public_labels=None):
+    """Share of the rows that a search sends where their component goes; `search` has the cost, the method and its depth."""
     rng = np.random.default_rng(seed)
     mixture = separated(rng, dim, k, separation, scales=scales)
     rows, labels = mixture.draw(rng, n)
-    public, _ = mixture.draw(rng, n_pub)
-    found = search_in(rows, public, k, 1.0 / k, rho, searches.tree_search, searches.practical_depth(k))
-    return matched(found.tree.assign(rows), labels)
+    public = mixture.of(rng, public_labels(rng)) if public_labels else mixture.draw(rng, n_pub)[0]
+    return matched(search_in(rows, public, k, *search).tree.assign(rows), labels)
+
+
+def tree_accuracy(seed, *, n_pub=119, separation=8.0, scales=None):
+    search = 0.1, searches.tree_search, searches.practical_depth(4)
+    return accuracy(seed, 4, 100, separation, 40_000, n_pub, search, scales=scales)
 
 
 def good_seeds(accuracy, least, **options):
@@ -161,7 +163,7 @@ def false_splits(seeds):
         rng = np.random.default_rng(1000 + seed)
         mixture = separated(rng, 100, 1, 0.0)
         rows, public = mixture.draw(rng, 40_000)[0], mixture.draw(rng, 119)[0]
-        found = search_in(rows, public, 4, 0.25, 0.1, searches.tree_search, searches.practical_depth(4))
+        found = search_in(rows, public, 4, 0.1, searches.tree_search, searches.practical_depth(4))
         splits += len(found.leaves) > 1
     return splits
 
@@ -183,12 +185,12 @@ def test_null_test_notices_a_search_that_asks_nobody(monkeypatch):
 
 def one_shot_accuracy(seed, method=searches.one_shot):
     """Eight public rows in 200 columns, at least one of each of four components."""
-    rng = np.random.default_rng(2000 + seed)
-    mixture = separated(rng, 200, 4, 8.0)
-    rows, labels = mixture.draw(rng, 40_000)
-    public = mixture.of(rng, np.concatenate([np.arange(4), rng.integers(4, size=4)]))
-    found = search_in(rows, public, 4, 0.25, 0.1, method, int(method is searches.one_shot))
-    return matched(found.tree.assign(rows), labels)
+    search = 0.1, method, int(method is searches.one_shot)
+
+    def some_of_each(rng):
+        return np.concatenate([np.arange(4), rng.integers(4, size=4)])
+
+    return accuracy(2000 + seed, 4, 200, 8.0, 40_000, 8, search, public_labels=some_of_each)
 
 
 def test_one_shot_succeeds_where_public_rows_alone_fail():
@@ -205,12 +207,7 @@ def test_one_shot_test_notices_directions_of_noise(monkeypatch):
 
 
 def theory_accuracy(seed):
-    rng = np.random.default_rng(3000 + seed)
-    mixture = separated(rng, 50, 3, 250.0)
-    rows, labels = mixture.draw(rng, 50_000)
-    public, _ = mixture.draw(rng, 96)
-    found = search_in(rows, public, 3, 1.0 / 3.0, 0.5, searches.hard_search, searches.proof_depth(3))
-    return matched(found.tree.assign(rows), labels)
+    return accuracy(3000 + seed, 3, 50, 250.0, 50_000, 96, (0.5, searches.hard_search, searches.proof_depth(3)))
 
 
 def test_least_radius_as_printed_fails_where_the_fixed_rule_works(monkeypatch):
@@ -230,10 +227,10 @@ def test_public_search_of_the_theory():
     mixture = separated(rng, 50, 3, 60.0)
     rows, labels = mixture.draw(rng, 20_000)
     public, _ = mixture.draw(rng, 510)
-    found = search_in(rows, public, 3, 1.0 / 3.0, 0.5, searches.easy_search, 0)
+    found = search_in(rows, public, 3, 0.5, searches.easy_search, 0)
     assert matched(found.tree.assign(rows), labels) > 0.99
     single = Mixture(mixture.means[:1], mixture.factors[:1], np.ones(1))
-    alone = search_in(rows, single.draw(rng, 510)[0], 3, 1.0 / 3.0, 0.5, searches.easy_search, 0)
+    alone = search_in(rows, single.draw(rng, 510)[0], 3, 0.5, searches.easy_search, 0)
     assert len(alone.leaves) == 1
 
 

@@ -201,21 +201,16 @@ def test_what_it_cannot_do_is_refused():
 
 
 # ---- How close it comes ---------------------------------------------------------------------------------------------
-def test_nested_components_are_learned():
-    for seed in range(3):
-        mixture = nested(np.random.default_rng(seed))
-        result = learned(mixture, seed, n=30_000, n_pub=80, budget=ApproxDP(1, 1e-6))
+@pytest.mark.parametrize(("made", "seeds", "n", "budget", "bound"), [
+    (nested, 3, 30_000, ApproxDP(1, 1e-6), 0.05), (overlapping, 2, 50_000, ZCDP(0.5), 0.06),
+])  # fmt: skip
+def test_nested_and_overlapping_components_are_learned(made, seeds, n, budget, bound):
+    for seed in range(seeds):
+        mixture = made(np.random.default_rng(seed))
+        result = learned(mixture, seed, n=n, n_pub=80, budget=budget)
         answer = result.weights, result.means, result.covariances
-        assert total_variation(mixture, answer, np.random.default_rng(0)) < 0.05
-        assert result.status == ("ok",) * 3
-
-
-def test_overlapping_components_are_learned():
-    for seed in range(2):
-        mixture = overlapping(np.random.default_rng(seed))
-        result = learned(mixture, seed, n=50_000, n_pub=80, budget=ZCDP(0.5))
-        answer = result.weights, result.means, result.covariances
-        assert total_variation(mixture, answer, np.random.default_rng(0)) < 0.06
+        assert total_variation(mixture, answer, np.random.default_rng(0)) < bound
+        assert result.status == ("ok",) * len(mixture[0])
 
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):

@@ -9,12 +9,16 @@ from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.release import choice_weights
 
 
-def random_list(rng, size, components, dim):
-    return Hypotheses.from_arrays(
+def random_arrays(rng, size, components, dim):
+    return (
         rng.dirichlet(np.ones(components), size),
         2.0 * rng.normal(size=(size, components, dim)),
         np.exp(0.5 * rng.normal(size=(size, components, dim))),
     )
+
+
+def random_list(rng, size, components, dim):
+    return Hypotheses.from_arrays(*random_arrays(rng, size, components, dim))
 
 
 def cdf(listed, index, points):
