@@ -110,11 +110,11 @@ def test_best_radius_in_hindsight_of_columns_that_can_be_worked_by_hand():
 
 
 def test_scores_of_answers():
-    answers = [contestants.Answer(1.0, 0.0, 2.0, "resolved"), contestants.Answer(5.0, 4.5, 5.5, "faint")]
+    answers = [contestants.Answer(1.0, 0.0, 2.0), contestants.Answer(5.0, 4.5, 5.5, "heavy_tail")]
     found = means.score(answers, truth=0.5, best=1.0)
     assert found["rmse"] == pytest.approx(np.sqrt((0.25 + 20.25) / 2.0))
     assert (found["plain"], found["covered_plain"], found["coverage"]) == (1, 1, 0.5)
-    assert found["statuses"]["faint"] == {"answers": 1, "covered": 0, "rmse": 4.5}
+    assert found["reasons"]["heavy_tail"] == {"answers": 1, "covered": 0, "rmse": 4.5}
 
 
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path):
@@ -144,7 +144,7 @@ def test_error_against_the_best_radius_in_hindsight(cells, n, median, decile):
     assert np.quantile(found, 0.9) <= decile
 
 
-def test_a_large_error_has_a_status(cells):
+def test_a_large_error_has_a_reason(cells):
     assert report.ratios(cells, "estimate_mean", "plain_ratio").max() <= 5.0
 
 

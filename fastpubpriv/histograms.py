@@ -26,6 +26,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.privacy.stable_histogram_accounting import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 
 # Bins over an unbounded domain, fixed in public.
@@ -252,6 +253,7 @@ def stable_histogram(
             cost=run.account.approx_left,
         )
         return HistogramResult(
+            reasons=() if any(len(item.counts) for item in released.histograms) else (Reason.UNRESOLVED,),
             histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
             noise_law=released.event.law,
             noise_std=released.noise_std,

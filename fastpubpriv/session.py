@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Generic, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
@@ -18,6 +18,7 @@ from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodePayer
+from fastpubpriv.results.reasons import PartReasons, unreliable_parts
 from fastpubpriv.sources import Executor, Rows, private_rows, refuse_shared_memory
 from fastpubpriv.sources.open import public_table_of, require_numbers
 from fastpubpriv.sources.person_table import warn_of_persons
@@ -188,6 +189,12 @@ def warn_after(text: str) -> None:
     """Warn about released numbers. They are paid for, so the result must not be lost where the user turns warnings into errors."""
     with contextlib.suppress(Warning):
         warn(text)
+
+
+def warn_if_unreliable(name: str, labels: Sequence[str], parts: PartReasons) -> None:
+    """Warn, from released numbers, about the parts of a result that are unreliable; `labels` name its parts."""
+    if text := unreliable_parts(labels, parts):
+        warn_after(f"{name}: {text}")
 
 
 class _AfterDebit(np.errstate):

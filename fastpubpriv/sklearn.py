@@ -280,7 +280,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
     mean_ : (d,) float64
     covariance_ : (d, d) float64
     result_ : GaussianResult
-        The released result, with its status and its record of what was spent.
+        The released result, with its reasons and its record of what was spent.
 
     Examples
     --------
@@ -330,7 +330,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     ----------
     weights_, means_, covariances_ : (k,), (k, d), (k, d, d) float64
     result_ : MixtureResult
-        The released result, with the status of each component.
+        The released result, with the reasons of each component.
 
     Examples
     --------

@@ -46,7 +46,7 @@ def unlisted(docs: Path) -> set[str]:
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-# A status such as "faint" is a matter of noise; the pages tell their readers to look at it.
+# A status is a matter of noise; the pages tell their readers to look at it.
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 @pytest.mark.parametrize("page", ["start.md", "which_function.md", "guide/recipes.md", "guide/gallery.md"])
 def test_page_runs(page, tmp_path, monkeypatch):

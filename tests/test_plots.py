@@ -9,6 +9,7 @@ from helpers.errors import raises
 from spies import seeded
 
 from fastpubpriv import ZCDP, InputError, MeanResult, estimate_gaussian
+from fastpubpriv.results import Reason
 from fastpubpriv.results import plots as plotting
 from fastpubpriv.results.gaussians import clipped, ellipse
 from fastpubpriv.results.mixture import MixtureResult
@@ -220,13 +221,13 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
 
 
 # ---- Pictures of a mixture: what is in them, and that nothing private could be --------------------------------------
-def mixture(dim, balls=(), columns=None, status=("ok", "low_count", "ok")):
+def mixture(dim, balls=(), columns=None, reasons=((), (Reason.FALLBACK,), ())):
     rng = np.random.default_rng(dim)
     return MixtureResult(
         n_priv=100, n_pub=30, dim=dim, spent=ZCDP(0.5), private=True, weights=np.array([0.5, 0.3, 0.2]),
         means=rng.normal(size=(3, dim)) * 20.0,
-        covariances=np.array([np.eye(dim) * scale for scale in (1.0, 4.0, 0.25)]), status=status, method="tree",
-        diagnostics={"balls": list(balls)}, columns=columns,
+        covariances=np.array([np.eye(dim) * scale for scale in (1.0, 4.0, 0.25)]), part_reasons=reasons, method="tree",
+        structure=("full",) * 3, diagnostics={"balls": list(balls)}, columns=columns,
     )  # fmt: skip
 
 
@@ -238,7 +239,7 @@ def test_one_column_shows_densities(tmp_path):
     result = mixture(1, columns=("length",))
     figure = result.plot(tmp_path / "one.png", x_pub=np.zeros((30, 1)))
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
-    assert labels(figure) == ["0: 50.0%", "1: 30.0% (low count)", "2: 20.0%", "mixture", "public rows"]
+    assert labels(figure) == ["0: 50.0%", "1: 30.0% (fallback)", "2: 20.0%", "mixture", "public rows"]
     axes = figure.axes[0]
     assert axes.get_xlabel() == "length"
     steps, height = axes.get_lines()[3].get_data()

@@ -77,7 +77,7 @@ def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
-    """One cut: coverage and status of each coefficient, width over sampling, and errors."""
+    """One cut: coverage and reasons of each coefficient, width over sampling, and errors."""
     x, y = labeled(table)
     order = np.random.default_rng([zlib.crc32(table.encode()), seed]).permutation(len(y))[: MOST_ROWS + m]
     x, y = x[order], y[order]
@@ -89,14 +89,16 @@ def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         exact, light = (fpp.train(x[m:], y[m:], tails=tails, **given) for tails in ("any", "light"))
     wanted, deviations = likeliest(x[m:], y[m:])
+    kinds = exact.coefficients.shape[0]
+    own = [each for place, each in enumerate(exact.part_reasons) if place % (len(exact.part_reasons) // kinds)]
     lower, upper = exact.confidence_interval()
 
     def error(coefficients: np.ndarray) -> float:
         return float(np.sqrt(np.mean(((coefficients - wanted) / deviations) ** 2)))
 
     return {
-        "covered": ((lower <= wanted) & (wanted <= upper)).ravel()[: len(exact.status)],
-        "status": exact.status, "width": float(np.median((upper - lower) / (3.92 * deviations))),
+        "covered": ((lower <= wanted) & (wanted <= upper)).ravel()[: len(own)],
+        "reasons": [", ".join(each) or "ok" for each in own], "width": float(np.median((upper - lower) / (3.92 * deviations))),
         "errors": [error(each) for each in (exact.coefficients, light.coefficients, exact.public_coefficients)],
     }  # fmt: skip
 
@@ -104,7 +106,7 @@ def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
 def line(table: str, m: int, budget: str, draws: int) -> str:
     """A setting as a line of the table."""
     found = [draw(table, m, budget, seed) for seed in range(draws)]
-    words = np.concatenate([each["status"] for each in found])
+    words = np.concatenate([each["reasons"] for each in found])
     covered = np.concatenate([each["covered"] for each in found])
     shares = [f"{covered[places].mean():.2f}" if places.any() else "-" for places in (words == "ok", words != "ok")]
     width = np.nanmedian([each["width"] for each in found]) if len(words) else np.nan
@@ -130,7 +132,7 @@ def main() -> None:
         "error",
         "semi_dp",
         "public",
-        "status",
+        "reasons",
     )
     sys.stdout.write(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n")
     for table in options.table:

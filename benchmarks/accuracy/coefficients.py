@@ -100,7 +100,7 @@ class Setting:
 
 
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
-    """One cut: per term coverage, status and width over sampling, and the excess of the private and of the public fit."""
+    """One cut: per term coverage, reasons and width over sampling, and the excess of the private and of the public fit."""
     data = labeled(setting.table)
     order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(data.y))
     order = order[: setting.n + setting.n_pub]
@@ -116,7 +116,8 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         public = LeastSquares.of(x[:m][:, kept], y[:m])
         lower, upper = result.confidence_interval(0.95)
     return {
-        "terms": [data.names[j] for j in kept], "status": list(result.status), "method": result.method,
+        "terms": [data.names[j] for j in kept], "method": result.method,
+        "reasons": [", ".join(own) or "ok" for own in result.part_reasons[1:]],
         "covered": ((lower <= truth.coefficients) & (truth.coefficients <= upper)).tolist(),
         "width": ((upper - lower) / (3.92 * np.maximum(truth.deviations, 1e-300))).tolist(),
         "excess": truth.excess(result.coefficients), "public excess": truth.excess(public.coefficients),
@@ -130,12 +131,12 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     flagged: list[bool] = []
     widths, words = [], Counter[str]()
     for one in found:
-        for term, status, covered, width in zip(one["terms"], one["status"], one["covered"], one["width"], strict=True):
-            words[status] += 1
+        for term, word, covered, width in zip(one["terms"], one["reasons"], one["covered"], one["width"], strict=True):
+            words[word] += 1
             if np.isnan(width):  # no interval is given
                 continue
             widths.append(width)
-            if status == "ok":
+            if word == "ok":
                 tally.setdefault(term, []).append(covered)
             else:
                 flagged.append(covered)
@@ -149,7 +150,7 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
         "flagged": len(flagged), "flagged coverage": float(np.mean(flagged)) if flagged else None,
         "width": float(np.median(widths)) if widths else None,
         "excess": float(np.median(excess)), "public excess": float(np.median(public)),
-        "status": ", ".join(f"{count} {word}" for word, count in words.items()),
+        "reasons": ", ".join(f"{count} {word}" for word, count in words.items()),
     }  # fmt: skip
 
 

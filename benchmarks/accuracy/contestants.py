@@ -17,9 +17,9 @@ import fastpubpriv as fpp
 from benchmarks.accuracy.hindsight import Cell, equivalent_pure
 from fastpubpriv.privacy import Budget
 
-# Words of a status that promises nothing less than an ordinary result. "unseen" takes back the interval where rows lie far from
-# all others, and no column of the tables has so many: its intervals are judged as those of "resolved" are.
-PLAIN_STATUSES = ("", "ok", "resolved", "unseen")
+# Reasons of an ordinary answer. "few_rows" takes back the interval where rows lie far from all others, and no column of the tables
+# has so many: its intervals are judged as those without a reason are.
+PLAIN = ("", "few_rows")
 LOOSE_CENTER, LOOSE_VARIANCE = 10.0, 9.0
 
 
@@ -43,29 +43,21 @@ class Sample:
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate, its 95 % interval where there is one, and its status; "" where the estimator has none."""
+    """An estimate, its 95 % interval where there is one, and its reasons; "" where there are none."""
 
     value: float
     lower: float = math.nan
     upper: float = math.nan
-    status: str = ""
+    reasons: str = ""
 
 
 Contestant = Callable[[Sample], Answer | None]
 
 
-def statuses(result: Any) -> tuple[str, ...]:
-    """The statuses of a result's columns, empty words where it has none."""
-    found = getattr(result, "status", None)
-    if found is None:
-        return ("",) * result.dim
-    return (found,) * result.dim if isinstance(found, str) else tuple(found) or ("",) * result.dim
-
-
 def from_result(result: Any) -> Answer:
     """What one of our results says about its only column."""
     lower, upper = result.confidence_interval(0.95)
-    return Answer(float(result.mean[0]), float(lower[0]), float(upper[0]), statuses(result)[0])
+    return Answer(float(result.mean[0]), float(lower[0]), float(upper[0]), ", ".join(result.reasons))
 
 
 def options(sample: Sample) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.nda
     of = population(setting.table)
     lower, upper = result.confidence_interval(0.95, of=kind)
     truth, unit = of.truth[kind], 3.92 * of.deviations[kind] / np.sqrt(setting.n)
-    plain = np.array([word == "ok" for word in result.reasons])
+    plain = np.array([not own for own in result.part_reasons])
     covered = (lower <= truth) & (truth <= upper)
     if truth.ndim == 1:
         return covered, plain, (upper - lower) / unit
@@ -148,7 +148,7 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
             float(covered[plain[:, j], j].mean()) for j in range(plain.shape[1]) if plain[:, j].sum() >= draws / 2.0
         ]
         line[f"{kind} lowest"] = min(each, default=None)
-    words = Counter(word for result, *_ in found for word in result.reasons)
+    words = Counter(", ".join(own) or "ok" for result, *_ in found for own in result.part_reasons)
     line["reasons"] = ", ".join(f"{count} {word}" for word, count in words.items())
     return line
 

@@ -15,7 +15,6 @@ from scipy.stats import special_ortho_group
 
 import fastpubpriv as fpp
 from benchmarks.accuracy import tables
-from benchmarks.accuracy.contestants import statuses
 from benchmarks.accuracy.keeping import Task, results
 
 BUDGETS = {"rho 0.05": fpp.ZCDP(0.05), "rho 0.5": fpp.ZCDP(0.5), "epsilon 1": fpp.PureDP(1)}
@@ -149,9 +148,8 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
         found["public"].append(errors(problem, *public_alone(public)))
         found["estimate_gaussian"].append(errors(problem, ours.mean, ours.covariance))
         found["paper"].append(errors(problem, paper.mean, paper.covariance))
-        status = statuses(ours)[0] or ("under_resolved" if ours.under_resolved else "ok")
-        told.append(status)
-        if status == "ok":
+        told.append(", ".join(ours.reasons) or "ok")
+        if ours.status == "ok":
             silent.append(found["estimate_gaussian"][-1][0])
     scores = {name: tuple(np.median(np.array(list_), axis=0)) for name, list_ in found.items() if list_}
     if not scores:
@@ -171,7 +169,7 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
         }
     line["samples"] = len(found["public"])
     line["worst silent covariance"] = max(silent, default=float("nan"))
-    line["status"] = ", ".join(f"{count} {word}" for word, count in Counter(told).items())
+    line["reasons"] = ", ".join(f"{count} {word}" for word, count in Counter(told).items())
     return line
 
 
@@ -205,7 +203,7 @@ def targets(lines: list[dict[str, Any]]) -> list[str]:
         above = [line["problem"] + ", " + line["budget"] for line in lines if line[f"{word} ratio"] > 1.1]
         told.append(f"{word} at most 1.1 of the better: {len(lines) - len(above)} of {len(lines)}; above: {above}")
     loud = [line["problem"] for line in lines if (line["worst silent covariance"] or 0.0) > 2.0]
-    told.append(f"covariance errors above 2 without a status: {loud or 'none'}")
+    told.append(f"covariance errors above 2 without a reason: {loud or 'none'}")
     beyond = [line["problem"] for line in lines if line["covariance"] > 2.0 and line["public covariance"] < 1.0]
     told.append(f"covariance errors above 2 where the public rows give less than 1: {beyond or 'none'}")
     return told

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.accuracy.contestants import OURS, PEERS, PLAIN_STATUSES, Answer, Contestant, Sample
+from benchmarks.accuracy.contestants import OURS, PEERS, PLAIN, Answer, Contestant, Sample
 from benchmarks.accuracy.hindsight import Cell, best_radius_error, non_private_error, public_error
 from benchmarks.accuracy.keeping import Task, results
 from benchmarks.accuracy.tables import Column
@@ -23,7 +23,7 @@ from benchmarks.accuracy.tables import Column
 SIZES = (300, 2_000, 20_000)
 PUBLIC_SIZES = (1, 5, 50, 200)
 BUDGETS = (("rho", 0.05), ("rho", 0.5), ("epsilon", 1.0))
-# Below this many resamples without a status, nothing is said about them.
+# Below this many resamples without a reason, nothing is said about them.
 FEWEST = 10
 
 
@@ -99,9 +99,9 @@ def _student_quantile(degrees: int) -> float:
 
 
 def score(answers: list[Answer], truth: float, best: float) -> dict[str, Any]:
-    """Errors and coverage of one contestant, over all answers and over those without a status."""
+    """Errors and coverage of one contestant, over all answers and over those of `PLAIN` reasons."""
     errors = np.array([answer.value - truth for answer in answers])
-    plain = np.array([answer.status in PLAIN_STATUSES for answer in answers])
+    plain = np.array([answer.reasons in PLAIN for answer in answers])
     inside = np.array([answer.lower <= truth <= answer.upper for answer in answers])
     said = np.array([not math.isnan(answer.lower) for answer in answers])
     result: dict[str, Any] = {
@@ -110,10 +110,10 @@ def score(answers: list[Answer], truth: float, best: float) -> dict[str, Any]:
         "ratio": _rms(errors) / best if best > 0.0 else None,
         "median_error": float(np.median(np.abs(errors))),
         "bias": float(errors.mean()),
-        "statuses": {
+        "reasons": {
             word: {"answers": int(mine.sum()), "covered": int(inside[mine].sum()), "rmse": _rms(errors[mine])}
-            for word in dict.fromkeys(answer.status for answer in answers)
-            if (mine := np.array([answer.status == word for answer in answers])).any()
+            for word in dict.fromkeys(answer.reasons for answer in answers)
+            if (mine := np.array([answer.reasons == word for answer in answers])).any()
         },
         "plain": int(plain.sum()),
     }

@@ -100,7 +100,10 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
             private, x_pub=public, n_components=k, budget=BUDGETS[setting.budget], random_state=seed, threads=1, progress=False,
         )  # fmt: skip
         shift = -float(np.log(scale).sum())
-        line: dict[str, Any] = {"ours": float(np.mean(ours.log_prob(test))), "status": list(ours.status)}
+        line: dict[str, Any] = {
+            "ours": float(np.mean(ours.log_prob(test))),
+            "reasons": [", ".join(own) or "ok" for own in ours.part_reasons],
+        }
         labels = {"ours": ours.predict(rows)}
         for word, some in (("public", public), ("all rows", np.vstack([public, private]))):
             fit = fitted(some)
@@ -114,7 +117,7 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
 def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     """All draws of one setting, in one line: medians of gains over the public fit, and of indices."""
     found = [draw(setting, seed) for seed in range(draws)]
-    told = Counter(word for one in found for word in one["status"])
+    told = Counter(word for one in found for word in one["reasons"])
     gain, most = (
         np.array([one[word] - one["public"] for one in found]) for word in ("ours", "all rows")
     )  # fmt: skip
@@ -126,4 +129,4 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     for word in ("ours", "public", "all rows"):
         indices = [one[f"{word} index"] for one in found if f"{word} index" in one]
         line[f"Rand, {word}"] = float(np.median(indices)) if indices else None
-    return line | {"status": ", ".join(f"{count} {word}" for word, count in told.most_common())}
+    return line | {"reasons": ", ".join(f"{count} {word}" for word, count in told.most_common())}

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.accuracy import coefficients, covariances, gaussians, regressions
 
 Cells = list[dict[str, Any]]
-# Against the best radius in hindsight: median, ninth decile, and worst without a status, for n >= 2,000; the median at n = 300.
+# Against the best radius in hindsight: median, ninth decile, and worst without a reason, for n >= 2,000; the median at n = 300.
 MEDIAN, DECILE, WORST, SMALL_MEDIAN = 1.1, 1.5, 3.0, 1.3
 COVERAGE, ONE_IN = 0.93, 30
 OBVIOUS = 1.1  # times the better of two simple answers
@@ -34,7 +34,7 @@ def ratios(cells: Cells, name: str, key: str = "ratio") -> np.ndarray:
 
 
 def coverage(cells: Cells, name: str) -> float:
-    """Share of the intervals without a status that hold the truth; NaN if there are none."""
+    """Share of the intervals without a reason that hold the truth; NaN if there are none."""
     scores = [cell["contestants"][name] for cell in cells if name in cell["contestants"]]
     plain = sum(score["plain"] for score in scores if "covered_plain" in score)
     covered = sum(score.get("covered_plain", 0) for score in scores)
@@ -42,7 +42,7 @@ def coverage(cells: Cells, name: str) -> float:
 
 
 def flagged(cells: Cells, name: str) -> float:
-    """Share of the answers that carry a status."""
+    """Share of the answers that carry a reason."""
     scores = [cell["contestants"][name] for cell in cells if name in cell["contestants"]]
     total = sum(score["answers"] for score in scores)
     return 1.0 - sum(score["plain"] for score in scores) / total if total else math.nan
@@ -66,18 +66,18 @@ def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
     return lines
 
 
-def by_status(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
-    """One line for each n and status: how often it was given, and whether the interval and the error were in need of it."""
+def by_reason(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
+    """One line for each n and reason: how often it was given, and whether the interval and the error were in need of it."""
     lines = []
     for (n,), group in grouped(cells, "n").items():
         scores = [(cell, cell["contestants"][name]) for cell in group if name in cell["contestants"]]
         total = sum(score["answers"] for _, score in scores)
-        for word in sorted({word for _, score in scores for word in score["statuses"]}):
-            mine = [(cell, score["statuses"][word]) for cell, score in scores if word in score["statuses"]]
+        for word in sorted({word for _, score in scores for word in score["reasons"]}):
+            mine = [(cell, score["reasons"][word]) for cell, score in scores if word in score["reasons"]]
             count = sum(part["answers"] for _, part in mine)
             found = [part["rmse"] / cell["best_radius"] for cell, part in mine if cell["best_radius"] > 0.0]
             lines.append({
-                "n": n, "status": word or "none", "share": count / total,
+                "n": n, "reason": word or "none", "share": count / total,
                 "coverage": sum(part["covered"] for _, part in mine) / count,
                 "median": float(np.median(found)), "most": float(max(found)),
             })  # fmt: skip
@@ -173,7 +173,7 @@ def mean_report(cells: Cells) -> str:
     parts += [f"- {sentence}" for sentence in targets(cells)]
     parts += ["", "RMSE over that of the best radius in hindsight, over the columns (estimate_mean):", ""]
     parts += [table(settings(cells)), "", "By column, n >= 2,000:", "", table(by_column(cells))]
-    parts += ["", "By status (ratio of the answers that have it):", "", table(by_status(cells))]
+    parts += ["", "By reason (ratio of the answers that have it):", "", table(by_reason(cells))]
     parts += ["", "All contestants:", "", table(peers(cells))]
     return "\n".join(parts) + "\n"
 
@@ -212,7 +212,7 @@ def mean_table(cells: Cells) -> str:
     return (
         f"Root mean squared error over that of the best clip radius in hindsight: median / ninth decile over {columns} columns and "
         f"{asked}\nsettings ({budgets}; {public} public rows), {most} samples each{fewer}.\n"
-        f"Coverage of the 95 % interval at n >= {LARGE:,}, where no status says otherwise; estimate_mean below {COVERAGE:.0%}: "
+        f"Coverage of the 95 % interval at n >= {LARGE:,}, where no reason says otherwise; estimate_mean below {COVERAGE:.0%}: "
         f"{', '.join(low) or 'none'}.\nPeers that take a range get the true one, or that of the public rows.\n\n"
         f"{table(lines)}"
     )
@@ -363,9 +363,9 @@ def gaussians_table(lines: list[dict[str, Any]]) -> str:
             f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}. "
             f"The largest ratio, with its standard error: {_with_error(worst, word)}."
         )
-    # A case where every answer has a status has none without: NaN, or null where a file of JSON was read.
+    # A case where every answer has a reason has none without: NaN, or null where a file of JSON was read.
     loud = np.nanmax([line["worst silent covariance"] or 0.0 for line in lines])
-    told.append(f"Largest relative covariance error without a status: {loud:.2f}.")
+    told.append(f"Largest relative covariance error without a reason: {loud:.2f}.")
     return (
         "Median error over that of the better of the public rows alone and the paper's method: median / ninth decile / worst of\n"
         "the cases.\n\n" + table(text) + "\n\n" + "\n".join(told)
@@ -380,10 +380,10 @@ def mixtures_table(found: dict[str, list[dict[str, Any]]]) -> str:
     return (
         "Median error of a component's mean, in standard deviations of a column:\n\n"
         f"{table(lines)}\n\n"
-        f"Means without a status are off by at most {max(line['worst silent'] for line in found['separated']):.2f} deviations. "
+        f"Means without a reason are off by at most {max(line['worst silent'] for line in found['separated']):.2f} deviations. "
         f"Axis-aligned mixtures of {len(found['tables'])} real tables:\n"
         "distance of distribution functions over that of a fit to the public rows, median / ninth decile / worst "
         f"{_spread(line['ratio to public'] for line in found['tables'])}.\n"
-        f"Absurd components without a status, on them and on {len(found['counts'])} columns of counts: "
+        f"Absurd components without a reason, on them and on {len(found['counts'])} columns of counts: "
         f"{sum(line['absurd and ok'] for line in both)}."
     )

@@ -48,6 +48,7 @@ OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarnin
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6
 LOUD = "NO: "  # a fact that begins so is red
+STATUS_COLORS = {"caution": "bold yellow", "unreliable": "bold red"}
 
 
 def is_stdout(path: Path | None) -> bool:
@@ -218,7 +219,7 @@ def show(*things: Any) -> None:
 
 
 def print_table(table: Table, *, title: str) -> None:
-    """The table of a value in a frame; words of a status that is not "ok" stand out."""
+    """The table of a value in a frame; a status that is not "ok" stands out."""
     lines, more = base.cells(table, rounded=True, where="--json FILE")
     show(f"[bold]{escape(title)}[/]")
     streams.emit(_frames(lines, list(range(1, len(lines[0])))) + "".join(f"{text}\n" for text in more))
@@ -228,12 +229,12 @@ def _frames(lines: list[list[str]], places: list[int]) -> str:
     """The columns at these places behind the first one, in several frames where one would be too wide for its numbers."""
     framed = Framed()
     for name in (lines[0][place] for place in (0, *places)):
-        left = name in ("column", "meaning", "status")
+        left = name in ("column", "meaning", "status", "reasons")
         framed.add_column(escape(name), justify="left" if left else "right", no_wrap=name == "status")
     for line in lines[1:]:
-        bad = [name == "status" and cell not in ("ok", "resolved") for name, cell in zip(lines[0], line, strict=True)]
         marked = [
-            f"[bold yellow]{escape(cell)}[/]" if wrong else escape(cell) for cell, wrong in zip(line, bad, strict=True)
+            f"[{STATUS_COLORS[cell]}]{cell}[/]" if name == "status" and cell in STATUS_COLORS else escape(cell)
+            for name, cell in zip(lines[0], line, strict=True)
         ]
         framed.add_row(*(marked[place] for place in (0, *places)))
     text, half = rendered(framed), (len(places) + 1) // 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,10 @@ from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.reasons import Reason, Reasons, ordered
 
 # No deviation is made smaller than this part of the distance between the bounds; the factor only keeps it from being zero.
 LEAST_WIDTH, LEAST_FACTOR = 1e-3, 1e-100
-# Words that promise nothing less than an ordinary result: only they give way to "clipped".
-ORDINARY = ("ok", "diagonal", "mean", "public", "shifted", "rescaled")
 
 Box = tuple[FloatArray, FloatArray]
 
@@ -49,31 +49,30 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
 
 
 def _within(
-    means: FloatArray, covariances: FloatArray, words: tuple[str, ...], box: Box, *, known_covariance: bool = False
-) -> tuple[FloatArray, FloatArray, tuple[str, ...], dict[str, Any]]:
-    """Means (k, dim) moved into the bounds, covariances narrowed to them unless known, a word about each, and diagnostics.
+    means: FloatArray, covariances: FloatArray, box: Box, *, known_covariance: bool = False
+) -> tuple[FloatArray, FloatArray, list[Reasons], dict[str, Any]]:
+    """Means (k, dim) moved into the bounds, covariances narrowed to them unless known, a reason of each, and diagnostics.
 
-    The word is "clipped" where a mean lay more than one deviation outside and nothing worse is known.
+    The reason is CLIPPED where a mean lay more than one deviation outside.
     """
     inside = np.clip(means, *box)
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     outside = np.any(np.abs(means - inside) > spreads, axis=1).tolist()
-    status = tuple("clipped" if out and word in ORDINARY else word for out, word in zip(outside, words, strict=True))
+    reasons: list[Reasons] = [(Reason.CLIPPED,) if out else () for out in outside]
     # None where an end bounds nothing.
     ends = [[each if math.isfinite(each) else None for each in end.tolist()] for end in box]
     kept = covariances if known_covariance else narrowed(covariances, inside, box)
-    return frozen(inside), frozen(kept), status, {"bounds": ends, "outside_bounds": outside}
+    return frozen(inside), frozen(kept), reasons, {"bounds": ends, "outside_bounds": outside}
 
 
 def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
     """The Gaussian within bounds; it says "clipped" if its mean lay more than one deviation outside."""
     if box is None:
         return result
-    (mean,), (covariance,), (status,), found = _within(
-        result.mean[None], result.covariance[None], (result.status,), box
-    )
+    (mean,), (covariance,), (reasons,), found = _within(result.mean[None], result.covariance[None], box)
     diagnostics = {**result.diagnostics, **found, "outside_bounds": found["outside_bounds"][0]}
-    return replace(result, mean=mean, covariance=covariance, status=status, diagnostics=diagnostics)
+    reasons += result.reasons
+    return replace(result, mean=mean, covariance=covariance, reasons=reasons, diagnostics=diagnostics)
 
 
 def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = False) -> MixtureResult:
@@ -83,8 +82,7 @@ def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = 
     """
     if box is None:
         return result
-    means, covariances, status, found = _within(
-        result.means, result.covariances, result.status, box, known_covariance=known_covariance
-    )
+    means, covariances, more, found = _within(result.means, result.covariances, box, known_covariance=known_covariance)
     diagnostics = {**result.diagnostics, **found}
-    return replace(result, means=means, covariances=covariances, status=status, diagnostics=diagnostics)
+    reasons = tuple(ordered(chain(*pair)) for pair in zip(result.part_reasons, more, strict=True))
+    return replace(result, means=means, covariances=covariances, part_reasons=reasons, diagnostics=diagnostics)

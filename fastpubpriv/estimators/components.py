@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv import session as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import OUTER, parts_of, tail_of
@@ -24,6 +24,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grid
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
+from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import shared_docs
 
@@ -77,10 +78,10 @@ def private_pca(
     -------
     PCAResult
         `components` (n_components, dim), orthonormal rows, and `eigenvalues` (n_components,) of the noisy second moment
-        about `center`, algebraically largest first, in squared data units; `status` says of each direction whether its eigenvalue
-        stands out from the next by more than the noise ("resolved" or "unresolved"), or does so by the public rows ("public"). With
-        a radius from a count, `confidence_interval` is of the mean square of the private rows along each, and `reasons` say of
-        which few rows far out decide it.
+        about `center`, algebraically largest first, in squared data units; `part_reasons` names the directions whose
+        eigenvalue does not stand out from the next by more than the noise, and `structure` is "public" where they do so by the
+        public rows. With a radius from a count, `confidence_interval` is of the mean square of the private rows along each, and
+        `part_reasons` says also where few rows far out decide it.
 
     Raises
     ------
@@ -146,10 +147,12 @@ def private_pca(
             released = run.release(asked, name="second moment", cost=run.account.allowance, clip_radius=ball)
             private, std = released.value / rows.n, released.spectral_std / rows.n
         moment = _with_public(private, std, rows.n, public, middle)
-        found = _directions(moment, count)
+        found, lost = _directions(moment, count)
+        along, reasons = ({}, []) if pieces is None else _along(pieces, found["components"])
         return PCAResult(
             **found,
-            **({} if pieces is None else _along(pieces, found["components"])),
+            **along,
+            part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
             center=frozen(middle),
             columns=rows.columns,
             provenance={
@@ -172,8 +175,8 @@ def _in_pieces(
     return pieces, unpacked(pieces.mean + added * pieces.outer, dim), math.hypot(1.0, added) * pieces.noise_std
 
 
-def _along(pieces: RadialMean, components: FloatArray) -> dict[str, Any]:
-    """What the pieces say of the mean square of private rows along each direction, and why it may not hold."""
+def _along(pieces: RadialMean, components: FloatArray) -> tuple[dict[str, Any], list[tuple[Any, Reason | None]]]:
+    """What the pieces say of the mean square of private rows along each direction, and why it may not hold: the first that does."""
     dim = components.shape[1]
     inside, outer = (
         np.einsum("ij,jk,ik->i", components, unpacked(each, dim), components) for each in (pieces.mean, pieces.outer)
@@ -184,11 +187,10 @@ def _along(pieces: RadialMean, components: FloatArray) -> dict[str, Any]:
     sampling = np.sqrt((2.0 * inside**2 + share * pieces.norms.rms**2) / pieces.n)
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
     heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
-    word = "unresolved" if pieces.reason in ("unresolved", "point_mass") else "heavy_tail"
-    return {
-        **parts_of("along", known),
-        "reasons": tuple(word if flag else "ok" for flag in (heavy | (word == "unresolved")).tolist()),
-    }
+    return parts_of("along", known), [
+        (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),
+        (heavy, Reason.HEAVY_TAIL),
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,21 +232,21 @@ def _far_apart(private: FloatArray, public: FloatArray) -> float:
     return float(np.sum(np.square(private - public)))
 
 
-def _directions(moment: Moment, count: int) -> dict[str, Any]:
-    """Principal directions of a released second moment, with a fixed sign, so that equal answers look equal."""
+def _directions(moment: Moment, count: int) -> tuple[dict[str, Any], BoolArray]:
+    """Principal directions of a released second moment, with a fixed sign, so that equal answers look equal; and which are lost."""
     values, vectors = spectrum(moment.matrix)
     order = np.argsort(values)[::-1]
     # Beyond the last direction there is nothing: its eigenvalue stands for itself.
     gaps = values[order] - np.append(values[order][1:], 0.0)
     components = vectors[:, order[:count]].T
-    word = "public" if moment.weight > MOSTLY_PUBLIC else "resolved"
     largest = np.take_along_axis(components, np.argmax(np.abs(components), axis=1)[:, None], axis=1)
-    return {
+    found = {
         "components": frozen(components * np.where(largest < 0.0, -1.0, 1.0)),
         "eigenvalues": frozen(values[order[:count]]),
         "noise_norm": moment.error,
-        "status": tuple(word if gap > moment.error else "unresolved" for gap in gaps[:count]),
+        "structure": "public" if moment.weight > MOSTLY_PUBLIC else "full",
     }
+    return found, ~(gaps[:count] > moment.error)
 
 
 def _ball(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from fastpubpriv.estimators.columns.learn import (
     Seen,
     count,
     sum_up,
-    warn_about,
     warn_before,
     warn_if_bounds_are_wrong,
 )
@@ -42,6 +42,8 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.describe import Description
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.ranks import QuantileResult
+from fastpubpriv.results.reasons import PartReasons, Reason, ordered
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
@@ -168,7 +170,7 @@ def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fracti
         "variance_std": np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2),
         "variance_tail": tail / rows / unit,
     }
-    known = np.isin(mean.status, ["unresolved", "point_mass"], invert=True)
+    known = np.array([not {Reason.CONSTANT, Reason.UNRESOLVED}.intersection(own) for own in mean.part_reasons])
     worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
     return {
         name: frozen(np.where(known, np.nan_to_num(each * absolute**2, nan=largest, posinf=largest), worst[name]))
@@ -303,10 +305,21 @@ def describe(
         order = [*of_numbers, *(str(each.name) for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
         shares = {name: float(part / run.account.allowance) for name, part in _shares(parts).items()}
-        result = Description(**found, texts=of_texts, shares=shares, columns=tuple(order), **fields)
-    if result.means is not None:
-        warn_about("describe", result.means)
+        reasons = (*_reasons(**found), *(each.reasons for each in of_texts))
+        result = Description(
+            **found, texts=of_texts, shares=shares, part_reasons=reasons, columns=tuple(order), **fields
+        )
+    running.warn_if_unreliable("describe", result.labels, result.part_reasons)
     return result
+
+
+def _reasons(means: MeanResult | None = None, quantiles: QuantileResult | None = None, **others: Any) -> PartReasons:
+    """The reasons of each column of numbers, from those of its mean and of its quantiles."""
+    if means is None or quantiles is None:
+        return ()
+    k = len(quantiles.q)
+    of_quantiles = (chain(*quantiles.part_reasons[k * j : k * j + k]) for j in range(means.dim))
+    return tuple(ordered(chain(*pair)) for pair in zip(means.part_reasons, of_quantiles, strict=True))
 
 
 def _shares(parts: Parts) -> dict[str, Fraction]:

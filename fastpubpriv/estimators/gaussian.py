@@ -24,6 +24,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
@@ -114,10 +115,10 @@ def estimate_gaussian(
     Returns
     -------
     GaussianResult
-        `mean` (dim,), `covariance` (dim, dim) positive definite, in (squared) data units, with predicted errors; `structure` and
-        `status` say which rung it is, `diagnostics` what was predicted for the others. With structure "full" of the ladder,
-        `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `reasons` a
-        word for each column: "ok", "heavy_tail", "few_rows" or "unresolved".
+        `mean` (dim,), `covariance` (dim, dim) positive definite, in (squared) data units, with predicted errors; `structure`
+        says which rung it is, `diagnostics` what was predicted for the others. With structure "full" of the ladder,
+        `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `part_reasons`
+        say of each column why they may not hold.
 
     Raises
     ------
@@ -259,7 +260,7 @@ def coinpress_covariance(
     -------
     CovarianceResult
         `covariance` (dim, dim), positive semi-definite, in squared data units; `correlation`; `predicted_error` from public
-        numbers; `status` "clipped" where `scale` was seen to be too small, "under_resolved" where noise could have made the
+        numbers; `reasons` has "clipped" where `scale` was seen to be too small, "unresolved" where noise could have made the
         smallest eigenvalues.
 
     Raises
@@ -331,19 +332,19 @@ def coinpress_covariance(
             relative_noise_std=released.spectral_std / n,
             steps=steps,
             predicted_error=predicted,
-            status=_status(released, n, clip),
+            reasons=_reasons(released, n, clip),
             columns=rows.columns,
             provenance=provenance,
             **run.fields(0),
         )
 
 
-def _status(released: Released, n: int, clip: float) -> str:
+def _reasons(released: Released, n: int, clip: float) -> Reasons:
     """What the last round shows of itself, in its own coordinates."""
     second = released.value / n
     dim, std = len(second), released.spectral_std / n
     if float(np.trace(second)) - 3.0 * std * math.sqrt(dim) > FILLED * clip * clip:
-        return "clipped"
+        return (Reason.CLIPPED,)
     ratio = math.sqrt(dim / n)
     least = float(spectrum(second)[0][0])
-    return "ok" if least > math.sqrt(2.0 * dim) * std + ratio * ratio / 2.0 else "under_resolved"
+    return () if least > math.sqrt(2.0 * dim) * std + ratio * ratio / 2.0 else (Reason.UNRESOLVED,)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, 
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
+from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Run
 from fastpubpriv.sources.labeled import Taken, labeled_rows, public_labeled
 from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
@@ -294,25 +296,27 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     sides = [side for side in clip.sides if side is not None]
     whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
-    slow = any(side.heavy for side in sides) or TAIL * max(clip.hidden) > DECIDES * whole
+    slow = seen.scale.outlying or any(side.heavy for side in sides) or TAIL * max(clip.hidden) > DECIDES * whole
     words = [
         (np.full(len(n), not seen.scale.anchored or not sides), unplaced(seen)),
-        (moments.count[:, j] < FEW_STDS * moments.count_std, "few_rows"),
-        ((doubt > half) | seen.scale.outlying | any(side.faint for side in sides), "faint"),
-        ((far > half) | (np.maximum(*tails) > half) | slow, "heavy_tail"),
+        (moments.count[:, j] < FEW_STDS * moments.count_std, Reason.UNRESOLVED),
+        ((doubt > half) | (far > half) | (np.maximum(*tails) > half) | slow, Reason.HEAVY_TAIL),
     ]
-    status = np.select([holds for holds, _ in words], [word for _, word in words], default="resolved")
-    unknown = np.isin(status, ["unresolved", "point_mass", "few_rows"])
+    reasons = first_of(words, len(n))
+    constant, unknown = (
+        np.array([bool(lost.intersection(own)) for own in reasons])
+        for lost in ({Reason.CONSTANT}, {Reason.CONSTANT, Reason.UNRESOLVED})
+    )
     largest = np.finfo(np.float64).max
-    placed = np.clip(line.center + np.where(status == "point_mass", 0.0, line.absolute(mean)), -largest, largest)
+    placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
     return {
-        "mean": np.where(unknown & (status != "point_mass"), np.nan, placed),
+        "mean": np.where(unknown & ~constant, np.nan, placed),
         "noise_std": line.absolute(noise),
         "sampling_std": line.absolute(sampling),
         "clipping_std": line.absolute(clipping),
         "tail_below": np.where(unknown, math.inf, line.absolute(tails[0])),
         "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
-        "status": status,
+        "reasons": reasons,
     }
 
 
@@ -357,14 +361,15 @@ def learn(
         cost=cost,
     )
     told = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
+    reasons = zip(*(each.pop("reasons") for each in told), strict=True)
     found: dict[str, Any] = {name: np.stack([each[name] for each in told], axis=1) for name in told[0]}
-    status, mean = found.pop("status").tolist(), found["mean"]
+    mean = found["mean"]
     return {
         **{name: frozen(each) for name, each in found.items()},
         "mean": frozen(mean if bounds is None else np.clip(mean, *bounds)),
         "count": frozen(moments.count),
         "count_noise_std": moments.count_std,
-        "status": tuple(tuple(line) for line in status),
+        "part_reasons": tuple(chain(*reasons)),
     }
 
 

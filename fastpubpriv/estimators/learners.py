@@ -247,7 +247,6 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
     step = lifted.mean_clip(dim) * whole.vector(dim, lifted.MEAN_SHARE) / problem.n
     return Prepared(
         rounds=total,
-        status="ok",
         covariance_error=lifted.covariance_error(dim, n, last),
         mean_error=lifted.mean_error(dim, problem.n, step),
     )
@@ -391,7 +390,6 @@ def prepare_selection(run: Run, problem: Problem, rounds: int | None) -> Prepare
     # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
     return Prepared(
         rounds=len(_DIRECTIONS[problem.dim]),
-        status="ok",
         covariance_error=2.0 * accuracy / SCALE_SLOPE,
         mean_error=accuracy / MEAN_SLOPE,
     )

@@ -33,6 +33,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, Vecto
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Method, Noise, Run, allowance_of
 
 MEAN_SHARE = Fraction(1, 10)
@@ -244,7 +245,7 @@ class Prepared:
     """What a learner will do, decided from public numbers before anything is paid."""
 
     rounds: int
-    status: str  # "ok" or "under_resolved"
+    reasons: Reasons = ()  # UNRESOLVED, or none
     covariance_error: float
     mean_error: float
 
@@ -255,8 +256,8 @@ def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepar
     if rounds is None:
         rounds, _ = choose_rounds(problem, gram)
     covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
-    status = "ok" if resolves(problem, rounds, gram) else "under_resolved"
-    return Prepared(rounds=rounds, status=status, covariance_error=covariance, mean_error=mean)
+    reasons = () if resolves(problem, rounds, gram) else (Reason.UNRESOLVED,)
+    return Prepared(rounds=rounds, reasons=reasons, covariance_error=covariance, mean_error=mean)
 
 
 def prepare(
@@ -273,7 +274,7 @@ def prepare(
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
     found = rule(problem, Noise(run.account.pure, allowance), rounds)
     check_grids(run, problem.lifted, problem, found.rounds, allowance)
-    if found.status == "ok":
+    if not found.reasons:
         return found
     # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
     return replace(found, covariance_error=math.inf, mean_error=math.inf)
@@ -404,7 +405,8 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
                 learned.mean_noise_std * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1)
             ),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            status=prepared.status,
+            reasons=prepared.reasons,
+            part_reasons=((),) * dim,
             predicted_covariance_error=prepared.covariance_error,
             predicted_mean_error=prepared.mean_error,
             method=method.name,
@@ -418,7 +420,7 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
 
 def _doubts(prepared: Prepared, n: int) -> tuple[str, ...]:
     """What is bad about a prediction."""
-    if prepared.status != "ok":
+    if prepared.reasons:
         trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
     elif prepared.covariance_error > 1.0:
         trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
@@ -460,7 +462,7 @@ def forecast(
     found = rule(problem, Noise(*allowance_of(budget, draws(dim))))
     return found.covariance_error, {
         "rounds": float(found.rounds),
-        "under_resolved": float(found.status == "under_resolved"),
+        "unresolved": float(bool(found.reasons)),
         "mean_error": found.mean_error,
         "condition": condition,
         "mean_radius": mean_radius,

@@ -265,8 +265,8 @@ def coinpress_mean(
         costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
         `center`, and the ball reaches as far as rows stand out of its noise. Without a variance or covariance, every step counts
         again about its own center and clips where the predicted error is least: no deviation has to be known, and the interval
-        allows each column that of whole rows, so that it is wide for columns in small units, and several columns have the status
-        "one_scale". The result has a `report`.
+        allows each column that of whole rows, so that it is wide for columns in small units, and several columns have the reason
+        "wide". The result has a `report`.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
         standard deviations are taken to be the largest that the bounds allow: half the range.
@@ -467,8 +467,8 @@ def estimate_mean(
     -------
     MeanResult
         `mean` (dim,), noise level and intervals in data units, the releases with their radii, and where each came from; from
-        counts also `report`: a status for each column, rows that are missing, and how many rows may lie where nothing can be seen.
-        With `by` a GroupMeans: means, counts, intervals and a status for each group and column.
+        counts also reasons for each column and `report`: rows that are missing, and how many may lie where nothing can be seen.
+        With `by` a GroupMeans: means, counts, intervals and reasons for each group and column.
 
     Raises
     ------

@@ -49,6 +49,7 @@ from fastpubpriv.mechanisms.sums import (
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.row_maps import RowMap
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources.base import Chunk
@@ -117,7 +118,7 @@ class Norms:
     """What a count shows: the clip radius of least predicted error, how far a sum may be off for rows beyond it, the norm where
     rows end, and the root of the mean squared norm.
 
-    `status` is that of the norms as of a column of numbers. Beyond the radius rows add up to at most `tail`, as far as the counts
+    `reason` is that of the norms as of a column of numbers. Beyond the radius rows add up to at most `tail`, as far as the counts
     and the tail that they show can tell; `doubt` is what rows that do not stand out, but may be there, add up to; up to `unseen`
     rows may lie anywhere. `law` says how norms fall off, and `shells` how many rows have which, None where nothing stands out.
     """
@@ -126,7 +127,7 @@ class Norms:
     bias: float
     end: float
     rms: float
-    status: str = "resolved"
+    reason: Reason | None = None
     doubt: float = 0.0
     tail: float = 0.0
     unseen: float = 0.0
@@ -298,8 +299,8 @@ class NormCount:
             # Rows at the center need no ball; where nothing can be told, the public rows are all there is.
             seen = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
             radius = 2.0 * float(public.max()) if seen else float(EDGES[0]) if column.zero else 1.0
-            status = "point_mass" if column.zero > n / 2.0 else "unresolved"
-            return Norms(radius=radius, bias=0.0, end=radius, rms=radius, status=status, unseen=unseen)
+            reason = Reason.CONSTANT if column.zero > n / 2.0 else Reason.UNRESOLVED
+            return Norms(radius=radius, bias=0.0, end=radius, rms=radius, reason=reason, unseen=unseen)
         edges = edges_of(LOG2_PARTS)[last + 2 - OCTAVES * self.shares.parts : last + 2]
         inside = column.above[last + 2 - len(edges) : last + 1]
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
@@ -307,12 +308,12 @@ class NormCount:
         end = float(edges[-1])
         squares = float((np.maximum(inside, 0.0) * (edges[1:] / end) ** 2).sum())
         rms = end * min(1.0, (squares / n) ** 0.5)
-        root, heavy, faint = _side_of(column, last, self.shares)
+        root, heavy = _side_of(column, last, self.shares)
+        heavy = heavy or scale.outlying
         law = self._law(column.above, last)
         return Norms(
             radius=ball.radius, bias=ball.bias, end=end, rms=max(rms, root),
-            status=("faint" if scale.outlying or faint else "heavy_tail" if heavy else "resolved")
-            if scale.anchored else "unresolved",
+            reason=Reason.UNRESOLVED if not scale.anchored else Reason.HEAVY_TAIL if heavy else None,
             doubt=doubtful_sum(column, scale, self.shares), tail=law.most(ball.radius) + law.far(ball.radius),
             unseen=unseen, law=law,
             shells=Shells(edges=EDGES[: last + 2 - _FIRST], counts=column.above[_FIRST : last + 1], n=n)
@@ -334,8 +335,8 @@ class NormCount:
         )  # fmt: skip
 
 
-def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool, bool]:
-    """Root of the mean square of all norms, and whether their tail is heavy or faint; `last` is the last cell that stands out."""
+def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool]:
+    """Root of the mean square of all norms, and whether their tail is heavy; `last` is the last cell that stands out."""
     edges = edges_of(LOG2_PARTS)
     exponent = math.frexp(edges[last + 1])[1]
     sides = sides_of([column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent]))
@@ -343,7 +344,7 @@ def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool, bo
     (side,) = sides.each()
     assert side is not None
     rms = min(math.sqrt(max(whole_sq / shares.n, 0.0)), math.ldexp(1.0, 1000))
-    return math.ldexp(rms, exponent), side.heavy, side.faint
+    return math.ldexp(rms, exponent), side.heavy
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
@@ -547,13 +548,13 @@ class RadialMean:
         return 0.0 if self.norms.law is None else self.norms.law.far(self.radius) / self.n
 
     @property
-    def reason(self) -> str:
-        """Why intervals may not hold: "unresolved", "point_mass", "heavy_tail", or nothing."""
-        status, (expected, most) = self.norms.status, self.ratios
-        if status in ("unresolved", "point_mass"):
-            return status
-        heavy = status in ("heavy_tail", "faint") or expected > HEAVY or most > HEAVY_AT_MOST
-        return "heavy_tail" if heavy or self.kurtosis > KURTOSIS else ""
+    def reason(self) -> Reason | None:
+        """Why intervals may not hold: UNRESOLVED, HEAVY_TAIL, or None."""
+        reason, (expected, most) = self.norms.reason, self.ratios
+        if reason in (Reason.UNRESOLVED, Reason.CONSTANT):
+            return Reason.UNRESOLVED
+        heavy = reason is not None or expected > HEAVY or most > HEAVY_AT_MOST
+        return Reason.HEAVY_TAIL if heavy or self.kurtosis > KURTOSIS else None
 
     def functional(self, rows: FloatArray) -> Functional:
         """What is known of rows (k, D) of linear maps of the mean of all z."""

@@ -35,6 +35,7 @@ from fastpubpriv.mechanisms.cells import CellCounts, SignedCells, count_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, QuantileResult
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 
@@ -333,13 +334,13 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
     return float(edges[first] / 2.0 + edges[last] / 2.0)
 
 
-def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
-    """The q-quantile, the noise of its rank in rows, and its status."""
+def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, Reasons]:
+    """The q-quantile, the noise of its rank in rows, what the rows around it are, and why it needs care."""
     edges, below, masses, target = ranks.edges, ranks.below, ranks.masses, q * ranks.total
     i = int(np.searchsorted(below, target, side="left"))
     noise = float(ranks.std[max(i - 1, 0) : i + 1].max(initial=0.0))
     if i in (0, len(edges)):
-        return float(edges[min(i, len(edges) - 1)]), noise, "edge"
+        return float(edges[min(i, len(edges) - 1)]), noise, "continuous", (Reason.CLIPPED,)
 
     inner = position(ranks, ranks.total * np.array(MIDDLE)) / 2.0
     spread = inner[1] - inner[0]
@@ -359,12 +360,12 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str]:
     light = _light_atom(below, target, ranks.std, atom, i)
     i = i if light is None else light
     if atom(i):
-        return shortest_decimal(float(edges[i - 1]), float(edges[i])), noise, "atom"
+        return shortest_decimal(float(edges[i - 1]), float(edges[i])), noise, "atom", ()
     middle = _gap(ranks, q)
     if middle is not None:
-        return middle, noise, "gap"
+        return middle, noise, "gap", ()
     part = (target - below[i - 1]) / masses[i] if masses[i] > 0.0 else 0.5
-    return float(edges[i - 1] * (1.0 - part) + edges[i] * part), noise, "resolved"
+    return float(edges[i - 1] * (1.0 - part) + edges[i] * part), noise, "continuous", ()
 
 
 def close_in(
@@ -452,7 +453,7 @@ def quantiles(
     Returns
     -------
     QuantileResult
-        `quantile` (dim, k), the noise of its rank in rows, intervals that count sampling, and a status for each.
+        `quantile` (dim, k), the noise of its rank in rows, intervals that count sampling, and reasons for each.
 
     Raises
     ------
@@ -500,9 +501,7 @@ def quantiles(
         places = locate(counted, scales_of(counted, every), every)
         ranks, std = close_in(run, places, run.account.allowance - shares.cells, shares, qs)
         result = result_of(run, places, ranks, std, qs, limits, len(public))
-    unresolved = [label for label, line in zip(result.labels, result.status, strict=True) if "unresolved" in line]
-    if unresolved:
-        running.warn_after(f"quantiles: the counts cannot show where {', '.join(unresolved[:10])} lie")
+    running.warn_if_unreliable("quantiles", [label for label in result.labels for _ in qs], result.part_reasons)
     return result
 
 
@@ -512,15 +511,19 @@ def result_of(
     """The result of all columns."""
     lowest, highest = (np.full(len(places), -math.inf), np.full(len(places), math.inf)) if limits is None else limits
     said = [
-        [answer(mine, q, std) if place.located else (math.nan, 0.0, "unresolved") for q in qs.tolist()]
+        [
+            answer(mine, q, std) if place.located else (math.nan, 0.0, "continuous", (Reason.UNRESOLVED,))
+            for q in qs.tolist()
+        ]
         for mine, place in zip(ranks, places, strict=True)
     ]
-    quantile = np.array([[value for value, _, _ in line] for line in said])
+    quantile = np.array([[value for value, *_ in line] for line in said])
     return QuantileResult(
         q=frozen(qs),
         quantile=frozen(np.maximum.accumulate(np.clip(quantile, lowest[:, None], highest[:, None]), axis=1)),
-        noise_rows=frozen([[noise for _, noise, _ in line] for line in said]),
-        status=tuple(tuple(word for _, _, word in line) for line in said),
+        noise_rows=frozen([[noise for _, noise, *_ in line] for line in said]),
+        structure=tuple(tuple(word for _, _, word, _ in line) for line in said),
+        part_reasons=tuple(reasons for line in said for *_, reasons in line),
         noise_law="laplace" if run.account.pure else "gaussian",
         ranks=tuple(ranks),
         lowest=frozen(lowest),

@@ -24,6 +24,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
+from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
@@ -185,15 +186,21 @@ def _count_known(
         return count_result(run, keys, released.value, released.noise_std, top)
 
 
+LEAST_STDS = 2.0  # deviations of its noise within which a count may be that of no row
+
+
 def count_result(run: Run, keys: Sequence[Keys], value: FloatArray, noise_std: float, top: int | None) -> CountResult:
     """The result for released counts of all combinations of keys."""
-    cells = len(value)
+    cells, words = len(value), tuple(product(*(each.words for each in keys)))
+    # Every row has one key: the excess of the sum over the number of rows is noise.
+    counts, noise_std = value + (run.rows.n - float(value.sum())) / cells, noise_std * math.sqrt(1.0 - 1.0 / cells)
+    named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     return CountResult(
         by=tuple(str(each.name or "x0") for each in keys),
-        keys=tuple(product(*(each.words for each in keys))),
-        # Every row has one key: the excess of the sum over the number of rows is noise.
-        counts=frozen(value + (run.rows.n - float(value.sum())) / cells),
-        noise_std=noise_std * math.sqrt(1.0 - 1.0 / cells),
+        keys=words,
+        counts=frozen(counts),
+        part_reasons=first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], cells),
+        noise_std=noise_std,
         noise_law="laplace" if run.account.pure else "gaussian",
         top=top,
         provenance={"keys": "public"},
@@ -245,6 +252,7 @@ def _count_unknown(
             by=(column,),
             keys=tuple((texts[place],) for place in order),
             counts=frozen(bins.counts[order]),
+            part_reasons=((),) * len(order),
             noise_std=released.noise_std,
             noise_law=released.event.law,
             threshold=released.threshold,
@@ -293,7 +301,7 @@ def value_counts(
     Returns
     -------
     CountResult
-        `keys`, `counts`, intervals, ranks and a status for each.
+        `keys`, `counts`, intervals, ranks and reasons for each.
 
     Raises
     ------
@@ -367,7 +375,7 @@ def crosstab(
     Returns
     -------
     CountResult
-        `keys`, `counts`, intervals, ranks and a status for each; `to_table()` has an axis for each column.
+        `keys`, `counts`, intervals, ranks and reasons for each; `to_table()` has an axis for each column.
 
     Raises
     ------

@@ -258,7 +258,7 @@ def weighted_mean(
         quarter or more, buys a private count of the distances, helped by the public ones, for the radius of least predicted error.
         With several columns, two public rows or more and no `variance`, distances are in standard deviations of the public columns
         (the least of them for a column that is constant there), so that columns in small units do not get the noise of others.
-        Otherwise all columns have one unit, and the status "one_scale": noise and interval are those of whole rows.
+        Otherwise all columns have one unit, and the reason "wide": noise and interval are those of whole rows.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold. Rows are clipped around the middle, in units of half the range of each column, so that columns of
         very different scale do not share their noise. Replaces `norm_bound`, `center` and `variance`.
@@ -281,7 +281,7 @@ def weighted_mean(
     Returns
     -------
     MeanResult
-        With norm_bound="auto" it has a `report`: a status for each column, and an interval that counts clipping and the tail.
+        With norm_bound="auto" it has a `report`: reasons for each column, and an interval that counts clipping and the tail.
 
     Raises
     ------

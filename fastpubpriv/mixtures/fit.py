@@ -21,6 +21,7 @@ from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Run
 from fastpubpriv.sources.views import interleave_rows
 
@@ -121,8 +122,6 @@ CHANCE, CHANCE_STD = 0.5 * 0.1666, 0.5 * 0.3506
 # BLIND, the count can say nothing.
 POOR, POOR_STDS, BLIND = 0.005, 2.5, 0.03
 LEAST_SHARE = 1e-3  # of a component: gaps of lighter ones are not told in their own unit
-# Words that a poor fit takes the place of; all others are cautions already.
-TESTED = frozenset({"ok", "diagonal", "mean"})
 
 
 def leading_axes(at: Gaussians) -> FloatArray:
@@ -187,16 +186,16 @@ class Fit:
         """Whether the mixture fits worse than chance explains."""
         return self.gap - self.null > max(self.floor, POOR_STDS * self.spread)
 
-    def word(self, place: int, word: str) -> str:
-        """The status of a component whose status without the count is `word`."""
-        if word not in TESTED:
-            return word
+    def reasons(self, place: int, before: Reasons) -> Reasons:
+        """The reasons of a component that has those of `before` without the count, which looks only at what has none."""
+        if before:
+            return before
         if self.null > BLIND:
-            return "under_resolved"
+            return (Reason.FEW_ROWS,)
         excess = self.gaps[place] - self.nulls[place]
         if not (self.poor and excess > self.floor * self.shares[place]):
-            return word
-        return "not_gaussian" if self.outer[place] > 0.5 * self.gaps[place] else "poor_fit"
+            return ()
+        return (Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,)
 
     def facts_in(self, order: Any = slice(None)) -> dict[str, Any]:
         """For the diagnostics of a result whose components are in this order."""
@@ -279,11 +278,11 @@ def measure(run: Run, weights: FloatArray, means: FloatArray, covariances: Float
 
 
 def with_fit(run: Run, result: MixtureResult, public: FloatArray) -> MixtureResult:
-    """The result with what a count says of its fit, in its status and its diagnostics."""
+    """The result with what a count says of its fit, in its reasons and its diagnostics."""
     fit = measure(run, result.weights, result.means, result.covariances, public=public)
     return replace(
         result,
-        status=tuple(fit.word(place, word) for place, word in enumerate(result.status)),
+        part_reasons=tuple(fit.reasons(place, own) for place, own in enumerate(result.part_reasons)),
         diagnostics={**result.diagnostics, **fit.facts_in()},
         **run.fields(result.n_pub),
     )

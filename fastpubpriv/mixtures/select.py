@@ -19,6 +19,7 @@ from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, prepa
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 
@@ -123,7 +124,7 @@ def select_hypothesis(
         How the choice is made; "auto" takes permute-and-flip where epsilon is the price (it is never worse there), and the
         exponential mechanism under ZCDP (where it is four times cheaper).
     fallback : one mixture, in the form of a list with one entry, optional
-        Returned with status "fallback", for nothing, when every hypothesis was left out.
+        Returned with the reason "fallback", for nothing, when every hypothesis was left out.
     cells : int
         Most cells of "cells": 2 to 4096.
     draws : int, optional
@@ -203,10 +204,10 @@ def select_hypothesis(
                 "every hypothesis was left out for non-finite parameters or variances that are not positive: pass a usable list, "
                 "or fallback="
             )
-        return _result(run, spare, 0, index=None, status="fallback", left_out=listed.given)
+        return _result(run, spare, 0, index=None, left_out=listed.given)
     left_out = listed.given - listed.size
     if listed.size == 1:
-        return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
+        return _result(run, listed, 0, index=int(listed.positions[0]), left_out=left_out)
     used_law = selection.law_for(run.account, law)
     epsilon = epsilon_of(Fraction(run.account.allowance), used_law, pure=run.account.pure)
     if accuracy is not None:
@@ -222,7 +223,6 @@ def select_hypothesis(
             listed,
             chosen,
             index=int(listed.positions[chosen]),
-            status="ok",
             left_out=left_out,
             score=score,
             method=used_method,
@@ -275,7 +275,6 @@ def _result(
     chosen: int,
     *,
     index: int | None,
-    status: str,
     left_out: int,
     **facts: Any,
 ) -> SelectionResult:
@@ -289,8 +288,8 @@ def _result(
         weights=listed.weights[chosen][present],
         means=listed.means[chosen][present],
         covariances=covariances,
-        status=status,
-        candidates=0 if status == "fallback" else listed.size,
+        part_reasons=((Reason.FALLBACK,) if index is None else (),) * len(covariances),
+        candidates=0 if index is None else listed.size,
         left_out=left_out,
         columns=run.rows.columns,
         provenance={"hypotheses": "argument"},

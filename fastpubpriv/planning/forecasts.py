@@ -224,6 +224,6 @@ def plan_gaussian(
         details["without_privacy"] = math.sqrt(dim * (dim + 1) / n_priv)
         # Pinsker, with the divergence of two close Gaussians.
         details["total_variation"] = min(1.0, 0.5 * math.sqrt(0.5 * covariance**2 + details["mean_error"] ** 2))
-        return math.inf if details.get("under_resolved") else covariance, details
+        return math.inf if details.get("unresolved") else covariance, details
 
     return Forecast(predict=predict, unit="relative Frobenius error of the covariance")

@@ -63,7 +63,7 @@ MEANINGS = {
     "throw_away": "error of the public rows alone",
     "gaussian": "error of one Gaussian on all rows",
     "rounds": "rounds of the covariance",
-    "under_resolved": "rounds are too few (1: yes)",
+    "unresolved": "rounds are too few (1: yes)",
     **{f"takes_{name}": f"takes {words} (1: yes)" for name, (words, _) in _RUNGS.items()},
     **{f"{name}_covariance_error": f"error of the covariance, {words}" for name, (_, words) in _RUNGS.items()},
     **{f"{name}_mean_error": f"error of the mean, {words}" for name, (_, words) in _RUNGS.items()},

@@ -1,1 +1,5 @@
 """Frozen results."""
+
+from fastpubpriv.results.reasons import Reason
+
+__all__ = ["Reason"]

@@ -9,9 +9,10 @@ import json
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -25,6 +26,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.reasons import READERS, PartReasons, Reason, Reasons, Status, explained, ordered, status_of
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
 
@@ -107,14 +109,6 @@ def read_values(kind: type[_AnyValue], value: Any) -> tuple[_AnyValue, ...]:
     if type(value) is not list:
         raise InputError(f"this JSON text cannot be read: a field must be a list, each entry of it a {kind.__name__}")
     return tuple(read_value(kind, item) for item in value)
-
-
-def read_lines(known: Container[str], value: Any) -> tuple[tuple[str, ...], ...]:
-    """The statuses of a table, from a list of lists of words."""
-    lists = type(value) is list and all(type(line) is list for line in value)
-    if not lists or not all(type(word) is str and word in known for line in value for word in line):
-        raise InputError("this JSON text cannot be read: status must be lists of known words")
-    return tuple(tuple(line) for line in value)
 
 
 def read_array(
@@ -236,9 +230,12 @@ def with_ends(
     return [Column(each, of, scale) for each, of in zip((name, *names), (values, *ends), strict=True)]
 
 
-def explained(words: Iterable[str], meanings: Mapping[str, str], usual: str = "resolved") -> list[tuple[str, str]]:
-    """Each word, but for the usual one, once with its meaning."""
-    return [(word, meanings[word]) for word in dict.fromkeys(words) if word != usual]
+def with_reasons(parts: PartReasons) -> list[Column]:
+    """The columns of a table that say of each part whether it needs care, and why; none without parts."""
+    if not parts:
+        return []
+    statuses, words = [status_of(each) for each in parts], [", ".join(each) for each in parts]
+    return [Column("status", statuses), Column("reasons", words)]
 
 
 def number(value: float, scale: float) -> str:
@@ -295,12 +292,6 @@ def explain(
     return f"{short(budget)} (pure DP)"
 
 
-def tally(status: Iterable[str]) -> str:
-    """Count each word: "2 ok, 1 low_count"."""
-    found = list(status)
-    return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found)) or "none"
-
-
 def percent(level: float) -> str:
     """A confidence level in words: "95 %", and above 99.99 % the number itself."""
     return f"{level:.12g}" if level > 0.9999 else f"{100 * level:.4g} %"
@@ -335,7 +326,7 @@ def _entry(column: Column, row: int) -> str:
 
 def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
     """The cells that are shown, with the line of names first; and a text on what was left out and where it can be found."""
-    columns = table.parts(rounded=rounded)
+    columns = [each for each in table.parts(rounded=rounded) if each.name != "reasons" or any(each.values)]
     most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
     shown = columns[:most]
     lines = [[table.index, *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown)]]
@@ -461,6 +452,8 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
+    if isinstance(value, Reason):
+        return value.value
     if isinstance(value, Fraction):
         return {"exact": f"{value.numerator}/{value.denominator}", "value": float(value)}
     if hasattr(value, "to_dict"):
@@ -559,7 +552,8 @@ class Value:
         found = {}
         for name in fields:  # in this order, so that a wrong dim is found before it is used
             if name in data:
-                found[name] = read_field(name, str(fields[name].type), data[name], cls._forms.get(name), sizes)
+                kind = str(fields[name].type)
+                found[name] = read_field(name, kind, data[name], cls._forms.get(name, READERS.get(kind)), sizes)
         return found
 
     @abstractmethod
@@ -612,6 +606,10 @@ class Result(Value):
         Draws of noise and the distance of the samplers from their ideal laws.
     columns : tuple of str or None
         Names of the columns when the source had names.
+    reasons : tuple of Reason
+        Why the result needs care, for itself and for any of its parts; none where `status` is "ok".
+    part_reasons : tuple of tuples of Reason
+        The same for each part, if it has any: a line of `to_frame()`, unless the class says what a part is.
     """
 
     n_priv: int
@@ -624,6 +622,22 @@ class Result(Value):
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     columns: tuple[str, ...] | None = None
+    reasons: Reasons = ()
+    part_reasons: PartReasons = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reasons", ordered(chain(self.reasons, *self.part_reasons)))
+        Value.__post_init__(self)
+
+    @property
+    def status(self) -> Status:
+        """The worst level of `reasons`: "ok" without any, "caution" or "unreliable"."""
+        return status_of(self.reasons)
+
+    @property
+    def part_status(self) -> tuple[Status, ...]:
+        """The same for each part."""
+        return tuple(map(status_of, self.part_reasons))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -641,14 +655,17 @@ class Result(Value):
         return public_table_of(x_pub, columns=columns, dim=self.dim, names=self.columns, finite=not gaps)[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain lists, numbers and strings, ready for JSON."""
-        return {"kind": type(self).__name__, **Value.to_dict(self)}
+        """Return the result as plain lists, numbers and strings, ready for JSON; `kind` and `status` come first."""
+        return {"kind": type(self).__name__, "status": self.status, **Value.to_dict(self)}
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
         if data.pop("kind", None) != cls.__name__:
             raise InputError(f"this JSON text is not a {cls.__name__}")
+        status = data.pop("status", None)
         found = super(Result, cls)._fields_of(data)
+        if status != status_of(chain(found.get("reasons", ()), *found.get("part_reasons", ()))):
+            raise InputError(f"this JSON text is not a {cls.__name__}: its status does not follow from its reasons")
         found["spent"] = read_price(found["spent"])
         if found["dim"] < 1:
             raise InputError(f"this JSON text is not a {cls.__name__}: it has no columns")
@@ -666,6 +683,7 @@ class Result(Value):
         return [
             ("Rows", f"{self.n_priv:,} private, {public} public"),
             *self._details(),
+            *explained(self.reasons, self.part_reasons),
             ("Spent", explain(self.spent, self.releases)),
             ("Neighbors", self.relation),
             *([("Ranges", ranges)] if ranges else []),
@@ -688,7 +706,7 @@ class Result(Value):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class IntervalResult(Result):
-    """A result whose table has intervals, and a status for each estimate."""
+    """A result whose table has intervals."""
 
     @abstractmethod
     def _table(self, level: float = LEVEL) -> Table:
@@ -696,7 +714,7 @@ class IntervalResult(Result):
 
     @abstractmethod
     def _about(self, level: float) -> list[tuple[str, str]]:
-        """What the intervals count, and what the statuses mean; told behind the numbers of rows."""
+        """What the intervals count; told behind the numbers of rows."""
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         rows, *facts = self._facts()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,21 +19,18 @@ from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
 Key = tuple[Part, ...]
-COUNT_STATUSES = {
-    "resolved": "the count stands out of its noise",
-    "faint": "the count is within two deviations of its noise: perhaps no row has this key",
-}
-FAINT_STDS = 2.0
 
 
 def _label(part: Part) -> str:
     return part if isinstance(part, str) else f"{part:g}"
 
 
+def _is_part(value: Any) -> bool:
+    return type(value) is str or (type(value) in (int, float) and abs(value) < 2**1023)
+
+
 def _read_keys(value: Any) -> tuple[Key, ...]:
-    fine = type(value) is list and all(
-        type(key) is list and key and all(type(part) in (str, int, float) for part in key) for key in value
-    )
+    fine = type(value) is list and all(type(key) is list and key and all(map(_is_part, key)) for key in value)
     if not fine or len({len(key) for key in value}) > 1:
         raise InputError("this JSON text cannot be read: keys must be lists of texts and numbers, of one length")
     return tuple(tuple(part if type(part) is str else float(part) for part in key) for key in value)
@@ -44,6 +39,8 @@ def _read_keys(value: Any) -> tuple[Key, ...]:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CountResult(IntervalResult):
     """Released counts of keys.
+
+    A part is a key: a named one has "few_rows" where its count is within two deviations of its noise: perhaps no row has it.
 
     Attributes
     ----------
@@ -86,9 +83,8 @@ class CountResult(IntervalResult):
     _forms: ClassVar[Mapping[str, Form]] = {"keys": _read_keys, "counts": ("keys",)}
 
     def _refuse_nonsense(self) -> None:
-        fine = (
-            len(self.keys) == len(self.counts) and self.noise_law in ("gaussian", "laplace") and self.noise_std >= 0.0
-        )
+        fine = len(self.keys) == len(self.counts) == len(self.part_reasons) and self.noise_std >= 0.0
+        fine = fine and self.noise_law in ("gaussian", "laplace")
         if not fine or any(len(key) != len(self.by) for key in self.keys):
             raise InputError(
                 "this JSON text is not a CountResult: it needs a count for each key, and a name for each of its parts"
@@ -105,11 +101,6 @@ class CountResult(IntervalResult):
     def share(self) -> FloatArray:
         """counts / n_priv, (k,)."""
         return np.asarray(self.counts / max(self.n_priv, 1))
-
-    @property
-    def status(self) -> tuple[str, ...]:
-        """For each key "resolved", or "faint" where the count is within two deviations of its noise."""
-        return tuple(np.where(self.counts > FAINT_STDS * self.noise_std, "resolved", "faint").tolist())
 
     @property
     def named(self) -> IntArray:
@@ -182,7 +173,7 @@ class CountResult(IntervalResult):
         if self.top is not None:
             first, last = self.rank_interval(level)
             columns += [Column("rank_from", first[shown]), Column("rank_to", last[shown])]
-        columns.append(Column("status", np.array(self.status)[shown].tolist()))
+        columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
         if len(self.by) == 1:
             return Table(self.by[0], [self.keys[place][0] for place in shown], columns)
         parts = [Column(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
@@ -207,24 +198,14 @@ class CountResult(IntervalResult):
         return [noise, hidden] if self.threshold > 0.0 else [noise]
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        interval = ("Interval", f"{base.percent(level)} each, of the counts of these rows")
-        return [interval, ("Status", base.tally(self.status)), *base.explained(self.status, COUNT_STATUSES)]
+        return [("Interval", f"{base.percent(level)} each, of the counts of these rows")]
 
 
 # Means of the groups of a column.
 
-GROUP_STATUSES = {
-    "resolved": "the counts show where the numbers of the group lie and end",
-    "heavy_tail": "one more row as far out as some are would leave the interval, or the column falls off slowly",
-    "faint": "few rows far from all others decide it: the interval holds if nothing lies further out",
-    "few_rows": "the number of rows is within four deviations of its noise: no mean",
-    "point_mass": "the column is constant, or the rows that differ are fewer than can be seen: no interval without bounds",
-    "unresolved": "the counts cannot show where the column lies: no mean",
-}
-
 
 def _read_groups(value: Any) -> tuple[Part, ...]:
-    if type(value) is not list or not all(type(key) in (str, int, float) for key in value):
+    if type(value) is not list or not all(map(_is_part, value)):
         raise InputError("this JSON text cannot be read: groups must be texts or numbers")
     return tuple(key if type(key) is str else float(key) for key in value)
 
@@ -232,6 +213,9 @@ def _read_groups(value: Any) -> tuple[Part, ...]:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GroupMeans(IntervalResult):
     """Released means of groups; arrays are (groups, dim), in data units.
+
+    A part is a group and column, all columns of a group after each other. There is no mean where it is "unresolved": the number of
+    rows is within four deviations of its noise, or the counts cannot show where the column lies.
 
     Attributes
     ----------
@@ -250,8 +234,6 @@ class GroupMeans(IntervalResult):
     tail_below, tail_above : float64
         How far rows that could not be seen may move the mean, if tails continue as the counts of all rows show them; infinite where
         nothing is known (null in JSON).
-    status : tuple of tuples of str
-        For each group and column: "resolved", "heavy_tail", "faint", "few_rows", "point_mass" or "unresolved".
     noise_law : str
         "gaussian" or "laplace".
     lowest, highest : (dim,) float64
@@ -280,7 +262,6 @@ class GroupMeans(IntervalResult):
     clipping_std: FloatArray
     tail_below: FloatArray
     tail_above: FloatArray
-    status: tuple[tuple[str, ...], ...]
     noise_law: str
     lowest: FloatArray
     highest: FloatArray
@@ -290,14 +271,13 @@ class GroupMeans(IntervalResult):
         "mean": OrNull(("groups", "dim"), math.nan),
         **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std"), ("groups", "dim")),
         **dict.fromkeys(("tail_below", "tail_above"), OrNull(("groups", "dim"), math.inf)),
-        "status": partial(base.read_lines, GROUP_STATUSES),
         "lowest": OrNull(("dim",), -math.inf),
         "highest": OrNull(("dim",), math.inf),
     }
 
     def _refuse_nonsense(self) -> None:
         fine = len(self.mean) == len(self.groups) and self.noise_law in ("gaussian", "laplace")
-        if not fine or [len(line) for line in self.status] != [self.dim] * len(self.groups):
+        if not fine or len(self.part_reasons) != self.mean.size:
             raise InputError("this JSON text is not a GroupMeans: it needs a mean for each group and column")
 
     def __getitem__(self, group: Part) -> Any:
@@ -353,7 +333,7 @@ class GroupMeans(IntervalResult):
             *([] if self.dim == 1 else [Column("column", list(self.labels) * len(self.groups))]),
             *base.with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
             Column("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
-            Column("status", [*chain(*self.status)]),
+            *base.with_reasons(self.part_reasons),
         ]
         return Table(self.by, [group for group in self.groups for _ in range(self.dim)], columns)
 
@@ -361,6 +341,4 @@ class GroupMeans(IntervalResult):
         return [("Rows of a group", f"released with noise of {self.count_noise_std:.3g}")]
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        words = [*chain(*self.status)]
-        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping")
-        return [interval, ("Status", base.tally(words)), *base.explained(words, GROUP_STATUSES)]
+        return [("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping")]

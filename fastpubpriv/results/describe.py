@@ -7,7 +7,6 @@ import html
 import math
 from collections.abc import Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,8 +18,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.results import base
 from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table
 from fastpubpriv.results.by_key import CountResult
-from fastpubpriv.results.estimates import STATUSES, MeanResult
-from fastpubpriv.results.ranks import QUANTILE_STATUSES, QuantileResult
+from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.ranks import QuantileResult
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -30,7 +29,7 @@ class Description(IntervalResult):
     Attributes
     ----------
     means : MeanResult or None
-        Means, missing numbers and statuses of the columns of numbers; None where there are none.
+        Means and missing numbers of the columns of numbers; None where there are none.
     quantiles : QuantileResult or None
         Their quantiles.
     variance, variance_std, variance_tail : (d,) float64 or None
@@ -72,7 +71,7 @@ class Description(IntervalResult):
     def _refuse_nonsense(self) -> None:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
         dims = {None if each is None else each.dim if isinstance(each, Result) else len(each) for each in numbers}
-        known = self.means is None or self.means.report is not None
+        known = len(self.part_reasons) == self.dim and (self.means is None or self.means.report is not None)
         if not known or len(dims) != 1 or self.dim != (dims.pop() or 0) + len(self.texts):
             raise InputError("this JSON text is not a Description: its parts do not fit together")
 
@@ -135,7 +134,6 @@ class Description(IntervalResult):
         first: list[Column] = []
         last: list[Column] = []
         absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
-        status = [""] * self.dim
 
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
             """A column for the estimates, and further right one for each end."""
@@ -147,7 +145,6 @@ class Description(IntervalResult):
 
         if self.means is not None and self.quantiles is not None and self.means.report is not None:
             absent = [*self.means.report.missing.tolist(), *absent]
-            status[: self.numbers] = self.means.status
             add("mean", self.means.mean, self.means.confidence_interval(level))
             add("std", self.standard_deviation, self.confidence_interval(level))
             lower, upper = self.quantiles.confidence_interval(level)
@@ -155,7 +152,7 @@ class Description(IntervalResult):
                 add(f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k]))
         gone, rows = np.array(absent), np.ones(self.dim)
         tops = [""] * self.numbers + [self._commonest(place) for place in range(len(self.texts))]
-        words = [Column("status", status), Column("top", tops)]
+        words = [*base.with_reasons(self.part_reasons), Column("top", tops)]
         count = Column("count", self.n_priv - gone, rows)
         return Table("column", self.labels, [Column("missing", gone, rows), *first, *words, count, *last])
 
@@ -163,10 +160,7 @@ class Description(IntervalResult):
         return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        told = [] if self.means is None else base.explained(self.means.status, STATUSES)
-        odd = [] if self.quantiles is None else base.explained(chain(*self.quantiles.status), QUANTILE_STATUSES)
-        told += [(f"Quantiles: {word}", meaning) for word, meaning in odd if word != "unresolved"]
-        return [("Interval", f"{base.percent(level)} each"), *told]
+        return [("Interval", f"{base.percent(level)} each")]
 
 
 # The page of a description, which opens from disk: a card with a small picture for each column, reasons, and what was spent.
@@ -238,9 +232,8 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
         each.append(float(own[j]))
     facts = [(name, _with_ends(*each)) for name, *each in zip(names, *ends, strict=True)]
     facts.append(("missing", f"{means.report.missing[j]:,.0f} of {described.n_priv:,}"))
-    word, label = means.status[j], f"quantiles above, mean below, with {base.percent(level)} intervals"
-    note = "" if word == "resolved" else f'<p class="note">{html.escape(f"{word}: {STATUSES[word]}")}</p>'
-    return _picture(parts, 70, label) + base.listed_facts(facts) + note
+    label = f"quantiles above, mean below, with {base.percent(level)} intervals"
+    return _picture(parts, 70, label) + base.listed_facts(facts)
 
 
 def _at(values: FloatArray, begin: float, end: float) -> FloatArray:
@@ -276,6 +269,9 @@ def page(described: Any, level: float = LEVEL) -> str:
     """The page as HTML."""
     cards = [_of_numbers(described, j, level) for j in range(described.numbers)]
     cards += [_of_texts(described, place, level) for place in range(len(described.texts))]
+    for place, own in enumerate(described.part_reasons):
+        notes = (html.escape(f"{reason.value}: {reason.sentence}") for reason in own)
+        cards[place] += "".join(f'<p class="note">{note}</p>' for note in notes)
     named = zip(described.labels, cards, strict=True)
     sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}</section>" for name, card in named)
     told = dict(described._facts())

@@ -18,20 +18,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results import base, gaussians
 from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table, Value
-from fastpubpriv.results.gaussians import KINDS, REASONS, GaussianReport
+from fastpubpriv.results.gaussians import KINDS, GaussianReport
 
-# What released counts say about each column of a mean: a status, what could not be seen, and how far clipping may mislead.
-
-STATUSES = {
-    "resolved": "the counts show its scale and where it ends",
-    "heavy_tail": "it falls off slowly: there may be more beyond what can be seen than the interval allows for",
-    "faint": "few rows far from all others decide it: the interval holds if nothing lies further out",
-    "unseen": "more than one row in fifty may lie far away unseen: the interval holds if none does, or with bounds",
-    "wide": "the public rows alone do about as well",
-    "one_scale": "its own scale is not known: noise and interval are those of whole rows, too wide for a column in a small unit",
-    "point_mass": "constant, or the rows that differ are fewer than can be seen: no interval without bounds",
-    "unresolved": "the counts cannot show its scale: no interval without bounds",
-}
+# What released counts say about each column of a mean: what could not be seen, and how far clipping may mislead.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -40,8 +29,6 @@ class ColumnReport(Value):
 
     Attributes
     ----------
-    status : tuple of str
-        "resolved", "heavy_tail", "faint", "unseen", "wide", "one_scale", "point_mass" or "unresolved".
     missing : float64
         Released number of rows without a number here; zero where it is within its noise. NaN (null in JSON) where whole rows were
         counted by their norm, and those without a number as rows at the center.
@@ -60,7 +47,6 @@ class ColumnReport(Value):
         Bounds of the mean that the caller gave; infinite without (null in JSON; `lowest` as the negative of it).
     """
 
-    status: tuple[str, ...]
     missing: FloatArray
     resolved_from: FloatArray
     resolved_to: FloatArray
@@ -83,8 +69,8 @@ class ColumnReport(Value):
 
     def _refuse_nonsense(self) -> None:
         lengths = {len(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        if len(lengths) != 1 or not set(self.status) <= STATUSES.keys():
-            raise InputError("this JSON text cannot be read: a report has one known status for each column")
+        if len(lengths) != 1:
+            raise InputError("this JSON text cannot be read: a report says as much of each column")
 
     def interval(self, mean: FloatArray, width: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of an interval around `mean` whose noise, sampling and clipping reach `width` to each side."""
@@ -92,25 +78,13 @@ class ColumnReport(Value):
         upper = mean + np.hypot(width, self.tail_above) + self.worst_above
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
-    def flagged(self, labels: tuple[str, ...]) -> dict[str, list[str]]:
-        """Labels of the columns of each status but "resolved"."""
-        found: dict[str, list[str]] = {}
-        for label, status in zip(labels, self.status, strict=True):
-            if status != "resolved":
-                found.setdefault(status, []).append(label)
-        return found
-
     def __repr__(self) -> str:
-        return (
-            f"ColumnReport(status={self.status})"
-            if len(self.status) <= 6
-            else f"ColumnReport({base.tally(self.status)})"
-        )
+        return f"ColumnReport(dim={len(self.missing)})"
 
     def _table(self) -> Table:
-        names = ("status", "missing", "resolved_from", "resolved_to", "undetected_rows")
+        names = ("missing", "resolved_from", "resolved_to", "undetected_rows")
         numbers = [Column(name, getattr(self, name)) for name in names]
-        return Table("column", [str(place) for place in range(len(self.status))], numbers)
+        return Table("column", [str(place) for place in range(len(self.missing))], numbers)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -131,7 +105,7 @@ class MeanResult(IntervalResult):
         Allowance for what rows beyond a given norm bound lose, from public rows; None where they do not tell.
     report : ColumnReport or None
         What released counts say about each column, or of whole rows; None where the clip radius came from a covariance or the
-        caller.
+        caller. Only with it are there `part_reasons`, of each column.
 
     Examples
     --------
@@ -157,13 +131,9 @@ class MeanResult(IntervalResult):
     }
 
     def _refuse_nonsense(self) -> None:
-        if self.report is not None and len(self.report.status) != self.dim:
+        known = 0 if self.report is None else self.dim
+        if len(self.part_reasons) != known or (self.report is not None and len(self.report.missing) != known):
             raise InputError("this JSON text cannot be read: the report must say something of every column")
-
-    @property
-    def status(self) -> tuple[str, ...]:
-        """A word for each column, "resolved" where there is no problem; empty without a report."""
-        return () if self.report is None else self.report.status
 
     @property
     def standard_error(self) -> FloatArray:
@@ -223,22 +193,22 @@ class MeanResult(IntervalResult):
     def _table(self, level: float = LEVEL) -> Table:
         columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
         columns.append(Column("noise_std", self.noise_std, self.noise_std))
-        if self.report is not None:
-            if not np.isnan(self.report.missing).all():
-                columns.append(Column("missing", self.report.missing.round()))
-            columns.append(Column("status", self.report.status))
-        return Table("column", self.labels, columns)
+        if self.report is not None and not np.isnan(self.report.missing).all():
+            columns.append(Column("missing", self.report.missing.round()))
+        return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)])
 
     def _about(self, level: float) -> list[tuple[str, str]]:
         told = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if told else "noise and sampling"
-        interval = ("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")
-        return [interval, *base.explained(self.status, STATUSES)]
+        return [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CovarianceResult(Result):
     """A released covariance in squared data units.
+
+    `reasons` has "clipped" where rows were seen to fill the ball that they are clipped to: the bound is too small, and the
+    covariance with it; and "unresolved" where noise could have made the smallest eigenvalues.
 
     Attributes
     ----------
@@ -250,9 +220,6 @@ class CovarianceResult(Result):
         Rounds.
     predicted_error : float
         Relative Frobenius error predicted from public numbers, for a bound and a center that are right.
-    status : str
-        "ok"; "clipped" when rows were seen to fill the ball that they are clipped to: the bound is too small, and the covariance
-        with it; "under_resolved" when noise could have made the smallest eigenvalues.
 
     Examples
     --------
@@ -268,7 +235,6 @@ class CovarianceResult(Result):
     relative_noise_std: float
     steps: int
     predicted_error: float = math.nan
-    status: str = "ok"
 
     _forms: ClassVar[Mapping[str, Form]] = {"covariance": ("dim", "dim")}
 
@@ -285,16 +251,15 @@ class CovarianceResult(Result):
 
     def _details(self) -> list[tuple[str, str]]:
         noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
-        return [
-            ("Noise", noise),
-            ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
-            ("Status", self.status),
-        ]
+        return [("Noise", noise), ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class PCAResult(Result):
     """Released principal directions.
+
+    A component is "unresolved" where its eigenvalue is not above the next by more than `noise_norm`, or where no interval holds; it
+    has a "heavy_tail" where rows beyond the radius may decide its interval.
 
     Attributes
     ----------
@@ -307,11 +272,8 @@ class PCAResult(Result):
     noise_norm : float
         Expected spectral norm of the noise on the second moment, and of what the share of public rows in it may be off: eigenvalue
         gaps below it are not resolved.
-    status : tuple of str
-        For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that; "public" where it
-        is because of the public rows, which weigh more than the private ones.
-    reasons : tuple of str
-        For each component "ok", or why its interval may not hold: "heavy_tail" or "unresolved". Empty where the radius was given.
+    structure : str
+        "public" where the directions are because of the public rows, which weigh more than the private ones, else "full".
     along, along_std, along_below, along_above : (n_components,) float64 or None
         Mean square of the private rows along each component, without the public ones; its deviation by noise and sampling; and how
         far rows beyond the radius may move it down and up. `confidence_interval` is made of them.
@@ -330,8 +292,7 @@ class PCAResult(Result):
     eigenvalues: FloatArray
     center: FloatArray
     noise_norm: float
-    status: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    structure: str = "full"
     along: FloatArray | None = None
     along_std: FloatArray | None = None
     along_below: FloatArray | None = None
@@ -344,8 +305,8 @@ class PCAResult(Result):
 
     def _refuse_nonsense(self) -> None:
         parts = [getattr(self, f"along{part}") for part in ("", "_std", "_below", "_above")]
-        told = len({part is None for part in parts}) == 1 and len(self.reasons) in {0, len(self.eigenvalues)}
-        if not told or (parts[0] is None) != (not self.reasons) or not {*self.reasons} <= REASONS.keys():
+        told = len({part is None for part in parts}) == 1 and self.structure in ("public", "full")
+        if not told or len(self.part_reasons) != len(self.eigenvalues):
             raise InputError("this JSON text cannot be read: intervals and reasons of directions do not fit together")
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -375,18 +336,24 @@ class PCAResult(Result):
 
     def _table(self) -> Table:
         columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
-        columns = columns[:1] if self.along is None else [*columns, Column("reason", self.reasons)]
-        columns += [Column("status", self.status)] if self.status else []
+        columns = [*columns[: 1 if self.along is None else 3], *base.with_reasons(self.part_reasons)]
         columns += [Column(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         return Table("component", range(len(self.components)), columns)
 
     def _details(self) -> list[tuple[str, str]]:
-        return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]
+        mostly = [("Directions", "those of the public rows, mostly")] if self.structure == "public" else []
+        return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"), *mostly]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GaussianResult(IntervalResult):
     """A released Gaussian: mean and covariance in data units.
+
+    A part is a column. "unresolved": the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be
+    far off, or (ladder) noise could have made them, or the counts cannot show where rows of a column lie. "clipped": the private
+    mean was seen at the edge of the ball around the public rows that rows are clipped to, which held it back, or lay outside
+    `bounds`. "shifted": it lies farther from theirs than chance explains, or the private rows have another scale; both were allowed
+    for. "heavy_tail" and "few_rows" of a column: its intervals may not hold; "few_rows" also where the ladder has no `report`.
 
     Attributes
     ----------
@@ -397,15 +364,9 @@ class GaussianResult(IntervalResult):
         Standard deviation of the privacy noise in each coordinate of the mean.
     rounds : int
         Rounds of the covariance recursion.
-    status : str
-        "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
-        off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure. What released
-        numbers say against the public rows comes before the structure: "clipped" when the private mean was seen at the edge of the
-        ball around them that rows are clipped to, which held it back, or lay outside `bounds`; "shifted" when it lies farther from
-        theirs than chance explains; "rescaled" when the private rows have another scale. The last two were allowed for.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve. A guess where
+        (null in JSON) when the whole is "unresolved", unless the method shrinks what it cannot resolve. A guess where
         `diagnostics["guess"]` is true: a column has a reason, or (without a private covariance) fewer than five public rows, or no
         more than columns, do not show correlations; the error of the covariance may be many times that.
     method : str
@@ -419,8 +380,8 @@ class GaussianResult(IntervalResult):
         of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
         public scale was multiplied after a private count; 1 where it was near).
     report : GaussianReport or None
-        What releases say about each mean, covariance and correlation, with a reason for each column; of structure "public" what
-        ten public rows or more say of themselves; None otherwise. `confidence_interval` and `reasons` are made of it.
+        What releases say about each mean, covariance and correlation; of structure "public" what ten public rows or more say of
+        themselves; None otherwise. `confidence_interval` is made of it.
 
     Examples
     --------
@@ -436,7 +397,6 @@ class GaussianResult(IntervalResult):
     covariance: FloatArray
     mean_noise_std: FloatArray
     rounds: int
-    status: str
     predicted_covariance_error: float
     predicted_mean_error: float
     method: str
@@ -448,11 +408,6 @@ class GaussianResult(IntervalResult):
         "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",),
         "report": partial(base.read_value, GaussianReport),
     }  # fmt: skip
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Of each column why its intervals may not hold, or "ok"; "few_rows" for all where there is no `report`."""
-        return ("few_rows",) * self.dim if self.report is None else self.report.reasons
 
     def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
@@ -528,13 +483,13 @@ class GaussianResult(IntervalResult):
             note = f"{LEVEL:.0%} intervals: ±{half:.2g} in the median"
         if self.structure in ("public", "mean"):
             note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
-        elif self.status != "ok":
-            note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
+        elif self.status == "unreliable":
+            note = "; ".join(reason.sentence for reason in self.reasons if reason.level == "unreliable")
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
     def _refuse_nonsense(self) -> None:
         gaussians.refuse_no_covariances(self.covariance[None])
-        if self.report is not None and len(self.report.mean) != self.dim:
+        if len(self.part_reasons) != self.dim or (self.report is not None and len(self.report.mean) != self.dim):
             raise InputError("this JSON text cannot be read: the report must say something of every column")
 
     def _estimate(self) -> tuple[str, Any]:
@@ -546,27 +501,25 @@ class GaussianResult(IntervalResult):
         noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         if self.report is None:
             alone = [Column("mean", self.mean, error), noise, Column("standard_deviation", spread)]
-            return Table("column", self.labels, alone)
+            return Table("column", self.labels, [*alone, *base.with_reasons(self.part_reasons)])
         means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
         least, most = self.confidence_interval(level, of="standard_deviation")
         names = "deviation_lower", "deviation_upper"
         spreads = base.with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
-        return Table("column", self.labels, [*means, noise, *spreads, Column("reason", self.report.reasons)])
+        return Table("column", self.labels, [*means, noise, *spreads, *base.with_reasons(self.part_reasons)])
 
     def _about(self, level: float) -> list[tuple[str, str]]:
         if self.report is None:
             return []
         parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
-        return [("Interval", f"{base.percent(level)}: {parts}"), *base.explained(self.reasons, REASONS, "ok")]
+        return [("Interval", f"{base.percent(level)}: {parts}")]
 
     def _details(self) -> list[tuple[str, str]]:
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        flagged = self.status == "ok" and self.report is not None and set(self.reasons) != {"ok"}
-        status = "ok, but for the columns with a reason" if flagged else self.status
-        found = [("Predicted error", text), ("Status", status), ("Method", self.method)]
+        found = [("Predicted error", text), ("Method", f"{self.method}, structure {self.structure}")]
         told = self.diagnostics
         if told.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"

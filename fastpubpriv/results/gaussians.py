@@ -13,26 +13,18 @@ from scipy.linalg import solve_triangular
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import Form, Table, Value, tally
+from fastpubpriv.results.base import Form, Table, Value
 
-# What intervals are of, and why they may not hold.
+# What intervals are of.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
-REASONS = {
-    "ok": "the counts and both pieces show its scale and where it ends",
-    "heavy_tail": "rows far out decide its variance: there may be more of them than the interval allows for",
-    "few_rows": "noise and sampling are as large as half of its variance",
-    "unresolved": "the counts cannot show where rows lie: no interval holds",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GaussianReport(Value):
-    """What releases say about each mean, covariance and correlation, before shrinkage, and a reason for each column.
+    """What releases say about each mean, covariance and correlation, before shrinkage.
 
     Attributes
     ----------
-    reasons : tuple of str
-        One for each column: "ok", "heavy_tail", "few_rows" or "unresolved".
     mean, covariance, correlation : (dim,) or (dim, dim) float64
         Estimates without shrinkage or public rows; half of the tail that the counts expect is in them.
     mean_std, covariance_std, correlation_std
@@ -41,7 +33,6 @@ class GaussianReport(Value):
         How far rows beyond the clip radius may move them down and up.
     """
 
-    reasons: tuple[str, ...]
     mean: FloatArray
     mean_std: FloatArray
     mean_below: FloatArray
@@ -61,10 +52,6 @@ class GaussianReport(Value):
         for part in ("", "_std", "_below", "_above")
     }
 
-    def _refuse_nonsense(self) -> None:
-        if len(self.reasons) != len(self.mean) or not set(self.reasons) <= REASONS.keys():
-            raise InputError("this JSON text cannot be read: a report has one known reason for each column")
-
     def interval(self, kind: str, point: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         """Ends of intervals of this level, wide enough to hold the estimate `point`, which may be shrunk or pooled."""
         if kind == "standard_deviation":
@@ -82,16 +69,12 @@ class GaussianReport(Value):
         return lower, upper
 
     def __repr__(self) -> str:
-        return (
-            f"GaussianReport(reasons={self.reasons})"
-            if len(self.reasons) <= 6
-            else f"GaussianReport({tally(self.reasons)})"
-        )
+        return f"GaussianReport(dim={len(self.mean)})"
 
     def _table(self) -> Table:
         deviations = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-        numbers = [("mean", self.mean), ("standard_deviation", deviations), ("reason", self.reasons)]
-        return Table("column", [str(place) for place in range(len(self.reasons))], numbers)
+        numbers = [("mean", self.mean), ("standard_deviation", deviations)]
+        return Table("column", [str(place) for place in range(len(self.mean))], numbers)
 
 
 def refuse_no_covariances(covariances: FloatArray) -> None:

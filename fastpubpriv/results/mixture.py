@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,8 +16,10 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.results.base import Column, Form, Result, Table, tally
+from fastpubpriv.results.base import Column, Form, Result, Table, with_reasons
 from fastpubpriv.results.gaussians import factor_of, log_density, refuse_no_covariances, told_bounds
+
+STRUCTURES = ("full", "diagonal", "mean", "public")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -93,16 +94,12 @@ class Mixture(Result):
             rows[mine] = self.means[index] + normals[mine] @ factor_of(covariance).T
         return rows, labels
 
-    @abstractmethod
-    def _status_of_components(self) -> tuple[str, ...]:
-        """One word for what happened to each component."""
-
     def _refuse_nonsense(self) -> None:
         weights = self.weights
         whole = np.all(weights > 0.0) and abs(weights.sum() - 1.0) < 1e-6
-        if not whole or len(self._status_of_components()) != len(weights):
+        if not whole or len(self.part_reasons) != len(weights):
             raise InputError(
-                f"this JSON text is not a {type(self).__name__}: its weights must be above 0, of sum 1, each with a status"
+                f"this JSON text is not a {type(self).__name__}: its weights must be above 0, of sum 1, each with its reasons"
             )
         refuse_no_covariances(self.covariances)
 
@@ -116,16 +113,21 @@ class Mixture(Result):
             for j, name in enumerate(self.labels)
         ]
         sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
-        heads: list[Column | tuple[str, Any]] = [
-            Column("weight", self.weights, sampling),
-            ("status", self._status_of_components()),
-        ]
+        heads = [Column("weight", self.weights, sampling), *with_reasons(self.part_reasons)]
         return Table("component", range(self.n_components), [*heads, *numbers])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MixtureResult(Mixture):
     """A released mixture of Gaussians in data units.
+
+    A part is a component. "clipped": its mean was held back by the ball around its public rows, or lay outside `bounds`. "shifted":
+    its mean lies farther from theirs than chance explains. "fallback": too few rows, and a public summary stands in, or a stage
+    found nothing and a coarser answer does. "unresolved": noise leaves its mean or width open, or hides its covariance in some
+    direction. "few_public_rows": it has a single one, or all are equal in some column, so that the spread of others stands in.
+    "ties": it stands for values that many rows share, or is so narrow that it may. "shortlist": the choice was among the heaviest
+    of more candidates than can be compared. A noisy count of the fit finds "poor_fit"; "not_gaussian", where rows and answer differ
+    mostly by the shells around the component's mean; and "few_rows" where the count could say nothing.
 
     Attributes
     ----------
@@ -134,19 +136,9 @@ class MixtureResult(Mixture):
     means : (n_components, dim) float64
     covariances : (n_components, dim, dim) float64
         Positive definite; diagonal for an axis-aligned mixture.
-    status : tuple of str
-        For each component "ok", or what else it is: "diagonal", "mean" or "public" (that structure was predicted to be best:
-        private variances along the axes of the public covariance, a private mean only, the public rows alone), "clipped" (its mean
-        was held back by the ball around its public rows, or lay outside `bounds`), "shifted" (its mean lies farther from theirs
-        than chance explains); what a noisy count of the fit found ("poor_fit": rows and answer differ by more than noise and chance
-        explain; "not_gaussian": they do so mostly by the shells around the component's mean; no "ok" is left where the count could
-        say nothing), or why it is a substitute ("low_count": too few rows, a public summary stands in; "under_resolved":
-        its covariance is lost in noise in some direction; "rough": it has a single public row, and the spread of those around
-        stands in for its covariance; "borrowed": all public rows are equal in some column, whose scale is that of the others;
-        "atoms": it stands for values that
-        many rows share; "narrow": it may stand for one value; "empty": a stage found nothing and a coarser answer stands in;
-        "shortlist": the choice was among the heaviest of more candidates than can be compared; "fallback"). Decided from released
-        and public values only.
+    structure : tuple of str
+        What of each component is private: "full"; "diagonal", variances along the axes of the public covariance, or of the columns
+        for an axis-aligned mixture; "mean" with a public or known covariance; "public", nothing but its weight.
     method : str
         The algorithm that ran.
     tree : ClusterTree or None
@@ -166,7 +158,7 @@ class MixtureResult(Mixture):
     ([-50.0, 20.0], True)
     """
 
-    status: tuple[str, ...]
+    structure: tuple[str, ...]
     method: str
     tree: Any = None
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -183,19 +175,26 @@ class MixtureResult(Mixture):
 
         level = validation.confidence_level(level)
         rows = None if x_pub is None else self._public(x_pub)
-        words = [f" ({status.replace('_', ' ')})" if status != "ok" else "" for status in self.status]
+        words = [f" ({', '.join(own).replace('_', ' ')})" if own else "" for own in self.part_reasons]
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
         balls = self.diagnostics.get("balls", ())
         bounds = told_bounds(self.diagnostics) if bounds is None else bounds
         return plotting.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
-    def _status_of_components(self) -> tuple[str, ...]:
-        return self.status
+    def _refuse_nonsense(self) -> None:
+        super(MixtureResult, self)._refuse_nonsense()
+        if len(self.structure) != len(self.weights) or not {*self.structure} <= {*STRUCTURES}:
+            raise InputError("this JSON text is not a MixtureResult: it needs a known structure for each component")
+
+    def _table(self) -> Table:
+        table = super(MixtureResult, self)._table()
+        weight, *others = table.columns
+        return dataclasses.replace(table, columns=[weight, Column("structure", self.structure), *others])
 
     def _details(self) -> list[tuple[str, str]]:
         asked = self.diagnostics.get("n_components_asked", self.n_components)
         found = f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
-        details = [("Found", found), ("Status", tally(self.status))]
+        details = [("Found", found)]
         if (gap := self.diagnostics.get("fit_gap")) is not None:
             null, unexplained = self.diagnostics["fit_null"], self.diagnostics["unexplained"]
             fit = f"total variation from the rows at least about {max(gap - null, 0.0):.3g} (chance alone: {null:.3g})"
@@ -206,7 +205,7 @@ class MixtureResult(Mixture):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SelectionResult(Mixture):
-    """The mixture chosen from a public list.
+    """The mixture chosen from a public list; "fallback" where no hypothesis of it was usable.
 
     Attributes
     ----------
@@ -214,10 +213,8 @@ class SelectionResult(Mixture):
         Its position in the list as it was given; None for the fallback.
     weights, means, covariances : (k,), (k, dim), (k, dim, dim) float64
         The mixture itself, without components of weight 0.
-    status : str
-        "ok"; "only one" when one usable hypothesis was left and nothing was spent; "fallback" when none was.
     candidates, left_out : int
-        Hypotheses chosen from, and those without finite parameters and positive variances.
+        Hypotheses chosen from, and those without finite parameters and positive variances. Of a single one nothing is spent.
     score, method, law : str
         What was compared, how it was evaluated, and how the choice was made.
     epsilon : float
@@ -239,7 +236,6 @@ class SelectionResult(Mixture):
     """
 
     index: int | None
-    status: str
     candidates: int
     left_out: int
     score: str
@@ -256,18 +252,14 @@ class SelectionResult(Mixture):
             weights=self.weights,
             means=self.means,
             covariances=self.covariances,
-            status=self._status_of_components(),
+            structure=("public",) * len(self.weights),
             method="hypothesis selection",
             **fields,
         )
-
-    def _status_of_components(self) -> tuple[str, ...]:
-        return (self.status,) * len(self.weights)
 
     def _details(self) -> list[tuple[str, str]]:
         place = "the fallback" if self.index is None else f"number {self.index}"
         return [
             ("Chosen", f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}"),
-            ("Status", self.status),
             ("Slack", f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis"),
         ]

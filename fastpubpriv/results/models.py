@@ -19,7 +19,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import LEVEL, Form, Result, Table, percent
+from fastpubpriv.results.base import LEVEL, Form, IntervalResult, Result, Table, percent, with_reasons
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy, is_series, places
@@ -114,17 +115,6 @@ def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str]
 
 # Released linear and logistic models.
 
-_REASONS = {
-    "heavy_tail": (
-        "Heavy tail",
-        "a few rows far out decide: noisy counts do not show all of them, so intervals may miss",
-    ),
-    "shifted": ("Shifted", "public rows are from somewhere else than private ones: they were not pooled"),
-    "few_rows": ("Few rows", "least squares rests on few rows: intervals may be too short"),
-    "unresolved": ("Unresolved", "the noise hides how long the scores of rows are: intervals mean little"),
-}
-STATUSES = ("ok", "heavy_tail", "shifted", "few_rows", "unresolved", "few_public_rows")
-
 
 def _ends_about(
     result: TrainingResult | DescentResult, known: FloatArray, std: FloatArray, level: float
@@ -136,8 +126,16 @@ def _ends_about(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class TrainingResult(Result):
+class TrainingResult(IntervalResult):
     """A released linear model: of a label, or of the log-odds of the second of two classes.
+
+    A part is the intercept or a coefficient. "heavy_tail": a few rows far out decide, and no noisy count can show all of them.
+    "shifted": public rows are from somewhere else (`public_drift` above 2, a released mean outside their range, categories that
+    none of them has), and were not pooled. "few_rows": too few public rows for so many coefficients, or directions in which private
+    rows hardly vary; with tails="light", and for the Huber loss, a term with few public rows behind it. "unresolved": the noise
+    hides how long the scores of rows are. "few_public_rows" for all where there are fewer than two public rows for each coefficient
+    (five, of classes): the size of residuals and how much of the way a step covers are then hardly known, and there are no
+    intervals (NaN). "wide": the public rows alone were predicted to be closer.
 
     Attributes
     ----------
@@ -164,14 +162,6 @@ class TrainingResult(Result):
         the public rows has none.
     rows_behind : (terms,) float64
         About how many public rows a least-squares coefficient would rest on: a third of them for normal columns.
-    status : tuple of str
-        "ok", or why an interval may not hold. "heavy_tail": a few rows far out decide, and no noisy count can show all of them.
-        "shifted": public rows are from somewhere else (`public_drift` above 2, a released mean outside their range, categories
-        that none of them has), and were not pooled. "few_rows": too few public rows for so many coefficients, or directions in
-        which private rows hardly vary; with tails="light", and for the Huber loss, a term with few public rows behind it.
-        "unresolved": the noise hides how long the scores of rows are. "few_public_rows" for all terms where there are fewer than
-        two public rows for each coefficient (five, of classes): the size of residuals and how much of the way a step covers are
-        then hardly known, and there are no intervals (NaN).
     predicted_excess, public_excess : float
         Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
         spent, for the method and for the public rows alone. Where there are no more public rows than coefficients, a line goes
@@ -215,7 +205,6 @@ class TrainingResult(Result):
     loss: str
     terms: tuple[str, ...]
     rows_behind: FloatArray
-    status: tuple[str, ...]
     predicted_excess: float
     public_excess: float
     residual_std: float
@@ -234,9 +223,8 @@ class TrainingResult(Result):
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
         fine = (
-            len(self.coefficients) == len(self.status) == p
-            and {*self.status} <= {*STATUSES}
-            and len(self.covariance) == len(self.interval_center) == p + 1
+            len(self.coefficients) == p
+            and len(self.covariance) == len(self.interval_center) == len(self.part_reasons) == p + 1
             and bool(np.all(self.tail_below >= 0.0) and np.all(self.tail_above >= 0.0))
             and len(self.classes) in (0, 2)
             and bool(np.all(np.diff(self.label_quantiles) >= 0.0))
@@ -251,16 +239,16 @@ class TrainingResult(Result):
     @property
     def _known(self) -> float:
         """1, or NaN where there are too few public rows for intervals."""
-        return np.nan if "few_public_rows" in self.status else 1.0
+        return np.nan if Reason.FEW_PUBLIC_ROWS in self.reasons else 1.0
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of each coefficient, (terms,); NaN where `status` says "few_public_rows"."""
+        """Standard deviation of each coefficient, (terms,); NaN where there are "few_public_rows"."""
         return np.sqrt(np.diag(self.covariance)[1:]) * self._known
 
     @property
     def intercept_error(self) -> float:
-        """Standard deviation of the intercept, the bias of clipping included; NaN where `status` says "few_public_rows"."""
+        """Standard deviation of the intercept, the bias of clipping included; NaN where there are "few_public_rows"."""
         return float(np.sqrt(self.covariance[0, 0]) * self._known)
 
     @property
@@ -277,7 +265,7 @@ class TrainingResult(Result):
         noise leaves enough of these, and else (always under `PureDP`) that of residuals whose variance is the same everywhere:
         where it goes with a column, that column's interval may then be a seventh too short for the population. With
         tails="light" and for the Huber loss they count what public and private rows leave open and the known noise, under a normal
-        law; labels that are skewed move the intercept most, which `intercept_error` counts. NaN where `status` says
+        law; labels that are skewed move the intercept most, which `intercept_error` counts. NaN where there are
         "few_public_rows".
         """
         lower, upper = self._ends(validation.confidence_level(level))
@@ -321,7 +309,7 @@ class TrainingResult(Result):
         Labels with long tails or skew are covered as the public ones show: on either side the same share of them is outside, each
         left out of its own prediction. That takes 39 public rows for .95, 199 for .99; with fewer, and beyond .99, the ends are as
         far out as a normal law says, and as the farthest of `label_quantiles`. For new rows that are like the public ones. NaN
-        where `status` says "few_public_rows".
+        where there are "few_public_rows".
         """
         if self.loss == "logistic":
             raise InputError("prediction_interval is for labels that are numbers: use predict_proba")
@@ -381,12 +369,10 @@ class TrainingResult(Result):
             ("upper", upper.tolist()),
             ("public only", [self.public_intercept, *self.public_coefficients]),
         ]
-        return Table("term", ("intercept", *self.terms), numbers)
+        return Table("term", ("intercept", *self.terms), [*numbers, *with_reasons(self.part_reasons)])
 
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        rows, *facts = self._facts()
-        interval = ("Interval", f"{percent(level)}: sampling, noise, and what the clip of rows far out may hide")
-        return self._table(level), [rows, interval, *facts]
+    def _about(self, level: float) -> list[tuple[str, str]]:
+        return [("Interval", f"{percent(level)}: sampling, noise, and what the clip of rows far out may hide")]
 
     @property
     def _odds(self) -> str:
@@ -426,7 +412,6 @@ class TrainingResult(Result):
                     f"step covers are hardly known, so that there are no intervals: these need {needed} for each{guessed}",
                 )
             )
-        found += [(title, text) for word, (title, text) in _REASONS.items() if word in self.status]
         if self.public_drift > 1.0:
             found.append(
                 (
@@ -444,7 +429,8 @@ class TrainingResult(Result):
 class DescentResult(Result):
     """A released linear model of one prediction or of several; of classes by the softmax loss, with intervals.
 
-    Noisy gradients alone have none: how far their coefficients are from the best ones is predicted, not measured.
+    Noisy gradients alone have none: how far their coefficients are from the best ones is predicted, not measured. With intervals a
+    part is an intercept or a coefficient, of one class after the other, as for `TrainingResult`; without there are no parts.
 
     Attributes
     ----------
@@ -459,8 +445,6 @@ class DescentResult(Result):
         likelihood of the private rows, with public rows where they agree, and count sampling. Scores of classes are known up to a
         common number: coefficients of all classes add up to zero for each term. Empty for a gradient method and for public rows
         alone.
-    status : tuple of str
-        Of the coefficients of one class after the other, as for `TrainingResult`; empty where there are no intervals.
     method, loss : str
         What was used; "newton" for the softmax loss is its exact coefficients.
     terms : tuple of str
@@ -505,7 +489,6 @@ class DescentResult(Result):
     interval_center: FloatArray
     tail_below: FloatArray
     tail_above: FloatArray
-    status: tuple[str, ...]
     method: str
     loss: str
     terms: tuple[str, ...]
@@ -533,8 +516,8 @@ class DescentResult(Result):
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
         fine = self.coefficients.shape[1] == p and len(self.coefficients) in (1, len(self.classes))
-        fine = fine and len(self.status) in (0, self.coefficients.size) and {*self.status} <= {*STATUSES}
-        fine = fine and len(self.interval_center) == (len(self.coefficients) * (p + 1) if self.status else 0)
+        parts = len(self.part_reasons)
+        fine = fine and parts in (0, len(self.coefficients) * (p + 1)) and len(self.interval_center) == parts
         fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
         fine = fine and ("source" in self.design or p == self.dim)
         if not fine:
@@ -550,7 +533,7 @@ class DescentResult(Result):
     def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Of [intercept, coefficients]."""
         known = np.column_stack([self.intercept, self.coefficients])
-        if not self.status:
+        if not self.part_reasons:
             return np.full_like(known, np.nan), np.full_like(known, np.nan)
         lower, upper = _ends_about(self, known.ravel(), self.standard_error, level)
         return lower.reshape(known.shape), upper.reshape(known.shape)
@@ -597,7 +580,7 @@ class DescentResult(Result):
                 ("public only", [*self.public_intercept, *self.public_coefficients[0]]),
             ]
             return Table("term", names, columns)
-        if self.status:
+        if self.part_reasons:
             return self._table_of_intervals(names)
         shown = [f"class {shown_class(label, index, self.design)}" for index, label in enumerate(self.classes)]
         numbers = np.column_stack([self.intercept, self.coefficients]).tolist()
@@ -611,7 +594,8 @@ class DescentResult(Result):
             ("coefficient", np.column_stack([self.intercept, self.coefficients])), ("lower", lower), ("upper", upper),
             ("public only", np.column_stack([self.public_intercept, self.public_coefficients])),
         ]  # fmt: skip
-        return Table("class: term", tuple(each), [(title, found.ravel().tolist()) for title, found in columns])
+        numbers = [(title, found.ravel().tolist()) for title, found in columns]
+        return Table("class: term", tuple(each), [*numbers, *with_reasons(self.part_reasons)])
 
     def _details(self) -> list[tuple[str, str]]:
         batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
@@ -619,7 +603,6 @@ class DescentResult(Result):
         if self.method == "exponential":  # has no steps and no gradients
             made = "one choice among models that public rows suggest"
         found = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
-        found += [(title, text) for word, (title, text) in _REASONS.items() if word in self.status]
         if self.steps and self.method not in ("exponential", "newton"):
             weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
             found.append(("Weights", weights))

@@ -18,13 +18,18 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.results import base
 from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Table, Value
 
-QUANTILE_STATUSES = {
-    "resolved": "the rank of the answer is known up to noise_rows",
+STRUCTURES = {
+    "continuous": "",
     "atom": "many rows have this very number, the one with fewest decimal digits where they are",
     "gap": "no rows are seen around the answer, which is the middle of the gap",
-    "edge": "so many rows lie beyond what can be seen that the answer is the last number known, and the interval has no end there",
-    "unresolved": "the counts cannot show where the column lies: no answer",
 }
+
+
+def _read_structure(value: Any) -> tuple[tuple[str, ...], ...]:
+    lists = type(value) is list and all(type(line) is list for line in value)
+    if not lists or not all(type(word) is str and word in STRUCTURES for line in value for word in line):
+        raise InputError("this JSON text cannot be read: structure must be lists of known words")
+    return tuple(map(tuple, value))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -85,6 +90,9 @@ class EdgeRanks(Value):
 class QuantileResult(IntervalResult):
     """Released quantiles of columns.
 
+    A part is a column and q, one column after the other: "clipped" where so many rows lie beyond what can be seen that the answer
+    is the last number known, and the interval has no end there; "unresolved" where the counts cannot show where the column lies.
+
     Attributes
     ----------
     q : (k,) float64
@@ -93,8 +101,9 @@ class QuantileResult(IntervalResult):
         The estimates, which never fall along q; NaN where the column is unresolved (null in JSON).
     noise_rows : (dim, k) float64
         Standard deviation of the privacy noise in the rank of each estimate, in rows.
-    status : tuple of tuples of str
-        For each column and q: "resolved", "atom", "gap", "edge" or "unresolved".
+    structure : tuple of tuples of str
+        What the rows around the answer are, for each column and q: "continuous"; an "atom", where many rows have this very number;
+        or a "gap" without rows, whose middle it is.
     noise_law : str
         "gaussian" or "laplace".
     ranks : tuple of EdgeRanks
@@ -109,14 +118,14 @@ class QuantileResult(IntervalResult):
     >>> ages = np.random.default_rng(0).integers(18, 90, size=20_000)
     >>> result = fpp.quantiles(ages[1:], x_pub=ages[:1], q=(0.5,), budget=fpp.ZCDP(rho=0.5))
     >>> lower, upper = result.confidence_interval(0.999999)
-    >>> bool(lower[0, 0] <= 53 <= upper[0, 0]), result.status
-    (True, (('atom',),))
+    >>> bool(lower[0, 0] <= 53 <= upper[0, 0]), result.structure, result.status
+    (True, (('atom',),), 'ok')
     """
 
     q: FloatArray
     quantile: FloatArray
     noise_rows: FloatArray
-    status: tuple[tuple[str, ...], ...]
+    structure: tuple[tuple[str, ...], ...]
     noise_law: str
     ranks: tuple[EdgeRanks, ...]
     lowest: FloatArray
@@ -126,7 +135,7 @@ class QuantileResult(IntervalResult):
         "q": ("q",),
         "noise_rows": ("dim", "q"),
         "quantile": OrNull(("dim", "q"), math.nan),
-        "status": partial(base.read_lines, QUANTILE_STATUSES),
+        "structure": _read_structure,
         "ranks": partial(base.read_values, EdgeRanks),
         "lowest": OrNull(("dim",), -math.inf),
         "highest": OrNull(("dim",), math.inf),
@@ -134,7 +143,8 @@ class QuantileResult(IntervalResult):
 
     def _refuse_nonsense(self) -> None:
         fine = len(self.ranks) == self.dim and self.noise_law in ("gaussian", "laplace")
-        if not fine or [len(line) for line in self.status] != [len(self.q)] * self.dim:
+        fine = fine and len(self.part_reasons) == self.quantile.size
+        if not fine or [len(line) for line in self.structure] != [len(self.q)] * self.dim:
             raise InputError("this JSON text is not a QuantileResult: it needs one estimate for each column and q")
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -179,11 +189,12 @@ class QuantileResult(IntervalResult):
             Column("q", np.tile(self.q, self.dim)),
             *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
             Column("noise_rows", noise, noise),
-            Column("status", [*chain(*self.status)]),
+            Column("structure", [*chain(*self.structure)]),
+            *base.with_reasons(self.part_reasons),
         ]
         return Table("column", [label for label in self.labels for _ in self.q], columns)
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        words = [*chain(*self.status)]
         interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise and sampling")
-        return [interval, ("Status", base.tally(words)), *base.explained(words, QUANTILE_STATUSES)]
+        words = {*chain(*self.structure)}
+        return [interval, *((word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words)]

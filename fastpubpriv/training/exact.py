@@ -22,6 +22,7 @@ from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
@@ -407,7 +408,7 @@ class ExactStep:
             self.found.dim * self.m * (self.m - self.found.dim)
         )
         known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
-        lean = known if self._reason(shifted=shifted) else 0.0
+        lean = known if shifted or self._few_for_many or self.found.reason is not None else 0.0
 
         def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
             """The exact coefficients and the estimate, each with the public fit, in the coordinates of the arguments."""
@@ -439,32 +440,26 @@ class ExactStep:
                 center=center,
                 below=(1.0 - worth) * (tail - np.minimum(given.extra, 0.0)),
                 above=(1.0 - worth) * (tail + np.maximum(given.extra, 0.0)),
-                status=self._status(tail + np.abs(given.extra), std, shifted=shifted),
+                reasons=self._reasons(tail + np.abs(given.extra), std, shifted=shifted),
             ),
         )
 
-    def _status(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> tuple[str, ...]:
+    def _reasons(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> PartReasons:
         """Of each estimate: the first reason why all intervals may not hold, else whether few rows or its tail are most of it."""
-        reason = self._reason(shifted=shifted)
-        if reason not in ("", "heavy_tail"):
-            return (reason,) * len(tail)
-        heavy = (tail > _MOSTLY_TAIL * std) | bool(reason)
+        reason = self.found.reason
+        heavy = (tail > _MOSTLY_TAIL * std) | (reason == Reason.HEAVY_TAIL)
         # Estimates that rest on so few rows that what noise hides in a count of norms may decide them.
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
         few = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
         few |= self.curvature.rests_on_unseen(self.to_user)
-        return tuple(np.where(few, "few_rows", np.where(heavy, "heavy_tail", "ok")).tolist())
+        few |= self._few_for_many
+        first = [(reason == Reason.UNRESOLVED, reason), (shifted, Reason.SHIFTED)]
+        return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
 
-    def _reason(self, *, shifted: bool) -> str:
-        """The first reason why no interval may hold, or nothing."""
-        dim = self.found.dim
-        if self.found.reason in ("unresolved", "point_mass"):
-            return "unresolved"
-        if shifted:
-            return "shifted"
-        if dim > _MANY and self.m < _FEW_FOR_MANY * dim:
-            return "few_rows"
-        return self.found.reason
+    @property
+    def _few_for_many(self) -> bool:
+        """Whether there are many coefficients, and few public rows for each."""
+        return self.found.dim > _MANY and self.m < _FEW_FOR_MANY * self.found.dim
 
     @property
     def _public_sq(self) -> float:

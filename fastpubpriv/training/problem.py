@@ -19,6 +19,7 @@ from fastpubpriv.columns import NUMBER
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.reasons import PartReasons
 from fastpubpriv.session import Method
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import Design, Importance, Stated, usable_rows, with_labels
@@ -129,7 +130,7 @@ class Ends:
     center: FloatArray
     below: FloatArray
     above: FloatArray
-    status: tuple[str, ...]  # (p + 1,), words of `TrainingResult.status`
+    reasons: PartReasons  # (p + 1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

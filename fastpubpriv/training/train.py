@@ -18,6 +18,7 @@ from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
+from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
 from fastpubpriv.training.gradient.descents import SEMI_DP
@@ -190,7 +191,7 @@ def linear_regression(
     The target is least squares of all private rows. Newton steps with clipped residuals, at a fifth of the budget, are the start.
     Then come the second moment of the private rows, and the sum of their scores at the start: a private count of how long these
     are chooses where they are clipped, an outer piece of each says which way the tail pulls, and what may be hidden beyond widens
-    the interval to that side. Public rows are pooled where they agree. Where few rows far out decide, `status` says "heavy_tail"
+    the interval to that side. Public rows are pooled where they agree. Where few rows far out decide, `reasons` has "heavy_tail"
     and intervals are wide. For a slope that such rows do not move, take the Huber loss (`train`). Of two public rows, "auto"
     takes these alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for
     `train`.
@@ -365,7 +366,8 @@ def _training_result(
         loss=problem.loss.name,
         terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
-        status=_status(problem, fitted),
+        reasons=(Reason.WIDE,) if plan.predicted > problem.posterior.excess else (),
+        part_reasons=_reasons(problem, fitted),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=residual_std(problem),
@@ -377,15 +379,15 @@ def _training_result(
     )
 
 
-def _status(problem: Problem, fitted: Fitted) -> tuple[str, ...]:
-    """Of each term, see `TrainingResult.status`."""
-    terms = len(problem.design.terms)
+def _reasons(problem: Problem, fitted: Fitted) -> PartReasons:
+    """Of the intercept and each term."""
+    parts = 1 + len(problem.design.terms)
     least = FEW_OF_CLASSES if problem.loss.classes else FEW
     if len(problem.posterior.labels) < least * problem.dim:
-        return ("few_public_rows",) * terms
+        return ((Reason.FEW_PUBLIC_ROWS,),) * parts
     if fitted.ends is not None:
-        return fitted.ends.status[1:]
-    return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
+        return fitted.ends.reasons
+    return first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], parts)
 
 
 def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str, str]:
@@ -408,11 +410,11 @@ def _descent_result(
     coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
     public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
     everything, ends = np.column_stack([intercept, coefficients]), found.ends
-    status: tuple[str, ...] = ()
+    reasons: PartReasons = ()
     center, below, above, deviation = (np.zeros(0) for _ in range(4))
     if ends is not None and found.deviation is not None:
         center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
-        status = tuple(np.array(ends.status).reshape(everything.shape)[:, 1:].ravel().tolist())
+        reasons = ends.reasons
         everything = ends.estimate.reshape(everything.shape)
     return DescentResult(
         coefficients=frozen(everything[:, 1:]),
@@ -421,7 +423,8 @@ def _descent_result(
         interval_center=frozen(center),
         tail_below=frozen(below),
         tail_above=frozen(above),
-        status=status,
+        reasons=() if plan.beats(1.0) or plan.predicted == plan.public_excess else (Reason.WIDE,),
+        part_reasons=reasons,
         public_coefficients=frozen(public),
         public_intercept=frozen(alone),
         loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,

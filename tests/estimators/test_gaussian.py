@@ -68,7 +68,7 @@ def test_rounds_of_the_public_rule(dim, n, rounds):
 def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
     with pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):
         result, few, _ = fit(10, 20_000, 1.0, 1, rounds=3)
-    assert result.status == "under_resolved"
+    assert result.reasons == ("unresolved",)
     assert result.predicted_covariance_error == np.inf
     assert GaussianResult.from_json(result.to_json()).predicted_covariance_error == np.inf
     with pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):

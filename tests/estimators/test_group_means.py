@@ -1,4 +1,4 @@
-"""Means of groups: the joint release of counts, sums and squares, every source of groups, statuses, neighbors, coverage."""
+"""Means of groups: the joint release of counts, sums and squares, every source of groups, reasons, neighbors, coverage."""
 
 import math
 from functools import partial
@@ -119,7 +119,7 @@ def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
     result = means(rows[9:], x_pub=np.column_stack([np.zeros(3), [0.0, 1.0, 7.0]]), by=-1)
     assert result.groups == (0.0, 1.0, 7.0, "(other)")
     assert result.by == "group"
-    assert result.status[2] == ("few_rows",)
+    assert result.part_reasons[2] == ("unresolved",)
     assert math.isnan(result[7.0])
     assert abs(result[1.0] - rows[9:][group[9:] == 1, 0].mean()) < 0.02
     assert abs(result["(other)"] - rows[9:][group[9:] > 1, 0].mean()) < 0.02
@@ -134,7 +134,7 @@ def test_a_column_far_from_zero_and_one_that_is_constant():
     rows = np.column_stack([rng.normal(1e6 + group, 1.0), np.full(9000, 7.0), group])
     result = means(rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], budget=ZCDP(1), random_state=1)
     np.testing.assert_allclose(result.mean[:3, 0], 1e6 + np.arange(3), atol=0.3)
-    assert [line[1] for line in result.status[:3]] == ["point_mass"] * 3
+    assert result.part_reasons[1:6:2] == (("constant",),) * 3
     assert np.all(result.mean[:3, 1] == 7.0)
     _lower, upper = result.confidence_interval()
     assert np.all(np.isfinite(upper[:3, 0]))
@@ -148,7 +148,7 @@ def test_a_group_with_rows_far_out_says_so():
     group = rng.integers(0, 20, 40_000)
     rows = np.column_stack([rng.pareto(1.1, 40_000), group])
     result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(20), budget=ZCDP(0.1), random_state=1)
-    assert all(line == ("heavy_tail",) for line in result.status[:20])
+    assert set(result.part_reasons[:20]) == {("heavy_tail",)}
 
 
 # ---- arguments and results ------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def test_a_result_is_read_back_shown_and_drawn(tmp_path):
     result = means(survey(), **BY_STATE, budget=ZCDP(0.2), random_state=3)
     again = GroupMeans.from_json(result.to_json())
     assert again.to_dict() == result.to_dict()
-    assert again.status == result.status
+    assert again.part_reasons == result.part_reasons
     frame = result.to_frame()
-    assert list(frame.columns) == ["column", "mean", "lower", "upper", "rows", "status"]
+    assert list(frame.columns) == ["column", "mean", "lower", "upper", "rows", "status", "reasons"]
     assert frame.index.name == "state"
     assert len(frame) == 8
     assert "ME" in result.summary()

@@ -139,13 +139,13 @@ def test_intervals_hold_the_mean_and_need_the_outer_piece(monkeypatch):
 
 def test_reasons():
     rng = np.random.default_rng(3)
-    assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), seed=1).reason == ""
+    assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), seed=1).reason is None
     assert radial_mean(rng.standard_cauchy(size=(20_000, 2)), ZCDP(0.5), seed=1).reason == "heavy_tail"
-    assert radial_mean(np.zeros((2000, 2)), ZCDP(0.5), seed=1).reason == "point_mass"
-    assert radial_mean(rng.normal(size=(20, 2)), ZCDP(1e-4), seed=1).reason in ("unresolved", "point_mass")
+    assert radial_mean(np.zeros((2000, 2)), ZCDP(0.5), seed=1).reason == "unresolved"
+    assert radial_mean(rng.normal(size=(20, 2)), ZCDP(1e-4), seed=1).reason == "unresolved"
     public = np.abs(rng.standard_cauchy(size=200))
     assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), public=public, seed=1).reason == "heavy_tail"
-    assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), public=public[:49] / 1e3, seed=1).reason == ""
+    assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), public=public[:49] / 1e3, seed=1).reason is None
 
 
 def test_units_of_the_rows_change_nothing_but_units():

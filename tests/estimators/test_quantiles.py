@@ -65,7 +65,7 @@ KINDS = [
     "normal", "lognormal", "Cauchy", "counts", "ages", "mostly zero", "prices", "two groups", "tiny", "huge",
     "one number",
 ]  # fmt: skip
-EXPECTED = {"ages": "atom", "counts": "atom", "one number": "atom", "normal": "resolved", "Cauchy": "resolved"}
+EXPECTED = {"ages": "atom", "counts": "atom", "one number": "atom", "normal": "continuous", "Cauchy": "continuous"}
 
 
 # ---- without noise --------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_without_noise_the_ranks_are_exact(kind, seed):
     values[1::10] = np.nan
     result = asked(values, q=Q)
     assert rank_error(values, result.quantile[0]).max() <= 8.0
-    assert kind not in EXPECTED or set(result.status[0]) == {EXPECTED[kind]}
+    assert kind not in EXPECTED or set(result.structure[0]) == {EXPECTED[kind]}
     assert result.ranks[0].total == pytest.approx(np.isfinite(values).sum(), abs=1.0)
     lower, upper = result.confidence_interval()
     assert np.all((lower <= result.quantile) & (result.quantile <= upper))
@@ -120,7 +120,7 @@ def test_rows_beyond_what_is_seen_are_not_forgotten():
 
 def test_all_missing_or_nowhere_is_unresolved():
     result = asked(np.full(500, np.nan), np.ones(1), ZCDP(0.1))
-    assert result.status == (("unresolved",) * 3,)
+    assert result.part_reasons == (("unresolved",),) * 3
     assert np.isnan(result.quantile).all()
     assert np.isinf(result.confidence_interval()).all()
     assert len(result.releases) == 1
@@ -198,7 +198,7 @@ def test_several_columns_bounds_and_simultaneous_intervals():
     assert result.quantile[1, 0] >= 20.0
     assert result.quantile[1, -1] == 60.0 == wider[1][1, -1]
     frame = result.to_frame()
-    assert frame.shape == (15, 6)
+    assert frame.shape == (15, 8)
     assert "quantile" in result.summary()
     assert QuantileResult.from_json(result.to_json()).to_dict() == result.to_dict()
     broken = result.to_json().replace('"atom"', '"atomic"')

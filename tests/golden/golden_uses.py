@@ -10,7 +10,9 @@ import numpy as np
 Use = Callable[[Any], Any]
 
 # These say in other words what the fields say, which `golden_values` reads.
-WORDS_ONLY = {"to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "labeled_sample"}
+WORDS_ONLY = {
+    "to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "labeled_sample", "status", "part_status",
+}  # fmt: skip
 
 
 def points(mean: np.ndarray) -> np.ndarray:
@@ -27,7 +29,6 @@ GAUSSIAN: dict[str, Use] = {
     "confidence_interval": lambda result: [
         list(result.confidence_interval(0.9, of=kind)) for kind in ("mean", "standard_deviation", "correlation")
     ],
-    "reasons": lambda result: list(result.reasons),
 }
 MIXTURE: dict[str, Use] = {
     "n_components": lambda result: result.n_components,
@@ -37,9 +38,8 @@ MIXTURE: dict[str, Use] = {
     "predict": lambda result: result.predict(result.means),
     "sample": lambda result: result.sample(4, random_state=3),
 }
-LISTS: dict[str, Use] = {"status": lambda result: "ok" if set(result.status) == {"ok"} else "empty"}
-# A result with a mixture does with it what MixtureResult does, which is recorded; the status of a mean is in its report.
-SAME = {"SelectionResult": MIXTURE.keys(), "MeanResult": {"status"}}
+# A result with a mixture does with it what MixtureResult does, which is recorded.
+SAME = {"SelectionResult": MIXTURE.keys()}
 
 # Class -> public property or method -> what it gives.
 USES: dict[str, dict[str, Use]] = {
@@ -50,7 +50,6 @@ USES: dict[str, dict[str, Use]] = {
     },
     "CountResult": {
         "share": lambda result: result.share,
-        "status": lambda result: list(result.status),
         "named": lambda result: result.named,
         "levels": lambda result: [list(each) for each in result.levels],
         "to_table": lambda result: result.to_table(),
@@ -99,10 +98,7 @@ USES: dict[str, dict[str, Use]] = {
             [] if len(result.classes) else list(result.prediction_interval(points(np.zeros(result.dim)), 0.9))
         ),
     },
-    "ScaleLists": LISTS,
-    "MeanLists": LISTS,
     "AxisAlignedLists": {
-        **LISTS,
         "coarse": lambda result: [list(result.coarse(column)) for column in range(result.dim)],
         "net": lambda result: [result.net(column, 0.5)[:1000] for column in range(result.dim)],
         "net_size": lambda result: [result.net_size(column, 0.3) for column in range(result.dim)],

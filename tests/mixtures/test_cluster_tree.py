@@ -16,6 +16,7 @@ from fastpubpriv.estimators.bounded import bounded
 from fastpubpriv.mixtures.separated import public_shapes, searches
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling
 from fastpubpriv.mixtures.separated.search_state import ClusterTree, column_variances, shrunken
+from fastpubpriv.results import Reason
 from fastpubpriv.results.plots import _outline
 
 
@@ -332,7 +333,7 @@ COVARIANCES = np.array([[[1.0, 500.0], [500.0, 1e6]], [[4.0, 0.0], [0.0, 1e4]]])
 def mixture():
     return MixtureResult(
         n_priv=100, n_pub=3, dim=2, spent=ZCDP(0.5), private=True, weights=WEIGHTS, means=MEANS,
-        covariances=COVARIANCES, status=("ok", "low_count"), method="test",
+        covariances=COVARIANCES, part_reasons=((), (Reason.FALLBACK,)), structure=("full", "public"), method="test",
     )  # fmt: skip
 
 
@@ -375,11 +376,11 @@ def test_bounds_keep_means_inside_and_components_no_wider_than_they_can_be():
     assert np.array_equal(result.variances[:, 1], [1e6, 1e4])
     correlations = [each[0, 1] / np.sqrt(each[0, 0] * each[1, 1]) for each in (result.covariances[0], COVARIANCES[0])]
     assert correlations[0] == pytest.approx(correlations[1])
-    assert result.status == ("ok", "low_count")  # one deviation is no more than a mean may be off
+    assert result.part_reasons == ((), ("fallback",))  # one deviation is no more than a mean may be off
     assert result.diagnostics["bounds"] == ((1.0, None), (7.0, None))
     assert MixtureResult.from_json(result.to_json()).diagnostics == result.diagnostics
     away = bounded(mixture(), (np.array([2.0, -2e6]), np.array([3.0, 2e6])))
-    assert away.status == ("clipped", "low_count")
+    assert away.part_reasons == (("clipped",), ("fallback",))
     assert away.diagnostics["outside_bounds"] == (True, False)
 
 

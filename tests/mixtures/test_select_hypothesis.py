@@ -27,7 +27,7 @@ def draw(rng, arrays, index, n):
 def as_mixture(weights, means, covariances):
     return MixtureResult(
         n_priv=1, n_pub=0, dim=means.shape[1], spent=PureDP(1), private=True, weights=weights, means=means,
-        covariances=covariances, status=("ok",) * len(weights), method="test",
+        covariances=covariances, part_reasons=((),) * len(weights), structure=("full",) * len(weights), method="test",
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_one_hypothesis_costs_nothing_and_reads_nothing():
     arrays[2][0] = np.nan
     ledger = SpyLedger(PureDP(2), log)
     result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(1), ledger=ledger, **COMMON)
-    assert (result.index, result.status, result.left_out, result.epsilon) == (1, "only one", 1, 0.0)
+    assert (result.index, result.status, result.left_out, result.epsilon) == (1, "ok", 1, 0.0)
     assert result.spent.is_zero
     assert log == []
 
@@ -163,7 +163,7 @@ def test_no_hypothesis_gives_the_fallback_for_nothing():
     none = ([[1.0], [1.0]], [[[np.inf]], [[0.0]]], [[[1.0]], [[0.0]]])
     spare = ([[1.0]], [[[5.0]]], [[[4.0]]])
     result = select_hypothesis(rows, hypotheses=none, budget=PureDP(1), fallback=spare, **COMMON)
-    assert (result.index, result.status, result.candidates, result.left_out) == (None, "fallback", 0, 2)
+    assert (result.index, result.reasons, result.candidates, result.left_out) == (None, ("fallback",), 0, 2)
     assert result.means.tolist() == [[5.0]]
     raises(InputError, "fallback=", select_hypothesis, rows, hypotheses=none, budget=PureDP(1), **COMMON)
     assert log == []

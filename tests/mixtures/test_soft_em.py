@@ -210,7 +210,7 @@ def test_nested_and_overlapping_components_are_learned(made, seeds, n, budget, b
         result = learned(mixture, seed, n=n, n_pub=80, budget=budget)
         answer = result.weights, result.means, result.covariances
         assert total_variation(mixture, answer, np.random.default_rng(0)) < bound
-        assert result.status == ("ok",) * len(mixture[0])
+        assert result.status == "ok"
 
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
@@ -229,4 +229,4 @@ def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
     result = learned(MIXTURE, 3, n=70_000, n_pub=60, budget=ZCDP(0.5))
     assert read[-1] == ("last round", 70_000)
     assert all(50_000 <= n < 50_100 for _, n in read[:-1])
-    assert result.status == ("ok",) * 3
+    assert result.status == "ok"

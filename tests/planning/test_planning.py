@@ -63,7 +63,7 @@ def test_an_unresolvable_covariance_has_no_finite_error():
     # Too few rounds would be catastrophic, so the closed form must not be quoted.
     planned = plan("gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(0.5))
     assert planned.error == math.inf
-    assert planned.details["under_resolved"] == 1.0
+    assert planned.details["unresolved"] == 1.0
     json.dumps(planned.to_dict(), allow_nan=False)
 
 

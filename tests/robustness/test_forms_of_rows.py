@@ -462,11 +462,11 @@ def test_a_gaussian_names_the_columns_that_borrow_a_scale(situation, name):
 
 def test_a_mean_says_which_columns_it_cannot_see():
     result, _ = estimated(fpp.estimate_mean, "a constant column on both sides")
-    assert result.status[1] == "point_mass"
+    assert result.part_reasons[1] == ("constant",)
     assert result.mean[1] == 7.0
-    assert result.to_frame()["status"].to_dict() == dict(zip(NAMES, result.status, strict=True))
+    assert result.to_frame()["status"].to_dict() == dict(zip(NAMES, result.part_status, strict=True))
     result, _ = estimated(fpp.estimate_mean, "a rare event that no public row saw")
-    assert result.status[3] != "resolved"
+    assert result.part_status[3] != "ok"
 
 
 # Where the public rows say nothing true about place or scale, the counts find both.

@@ -109,7 +109,7 @@ def errors(dim, m, seeds, **law):
     for seed in seeds:
         given, excess = drawn(dim, m, seed, **law)
         result = seeded(logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton")
-        assert set(result.status) == {"few_public_rows"}
+        assert set(result.part_reasons) == {("few_public_rows",)}
         assert np.isnan(result.standard_error).all()
         alone = excess(result.public_intercept, result.public_coefficients)
         found.append((excess(result.intercept, result.coefficients), alone))
@@ -148,7 +148,7 @@ def covered(m, **options):
         rng = np.random.default_rng([20, m, seed])
         slopes = rng.normal(size=20) * 3.0 / np.sqrt(20) / np.arange(1, 21)
         result = seeded(logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton", **options)
-        assert options or set(result.status) == {"few_rows"}
+        assert options or set(result.part_reasons) == {("few_rows",)}
         lower, upper = result.confidence_interval()
         hits += list((lower < slopes) & (slopes < upper))
     return float(np.mean(hits))

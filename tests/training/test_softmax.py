@@ -69,7 +69,7 @@ def test_without_noise_the_answer_is_the_likeliest(heavy):
     assert np.mean((lower < wanted) & (wanted < upper)) > 0.8
     light = fitted(x, y, 200, tails="light")
     assert light.method == "semi_dp"
-    assert light.status == ()
+    assert light.part_reasons == ()
     assert np.isnan(light.confidence_interval()[0]).all()
 
 
@@ -145,8 +145,8 @@ def test_the_result_survives_json_and_has_a_table():
     result = fitted(x, y, 200, budget=ZCDP(0.5))
     again = DescentResult.from_json(result.to_json())
     assert np.array_equal(again.interval_center, result.interval_center)
-    assert again.status == result.status
-    assert len(result.status) == 6
+    assert again.part_reasons == result.part_reasons
+    assert len(result.part_reasons) == 9
     assert "1: x0" in result.summary()
     assert "lower" in result.to_frame().columns
     assert result.predict(x[:50]).shape == (50,)

@@ -51,7 +51,8 @@ from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.estimates import STATUSES, ColumnReport, MeanResult
+from fastpubpriv.results.estimates import ColumnReport, MeanResult
+from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.row_maps import ColumnBox
 from fastpubpriv.session import Run
 
@@ -235,12 +236,12 @@ def count(
 
 
 MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
-FAINT = 8.0
+RARE = 8.0
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5
 BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the center
-MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a resolved column: "one row in fifty" of its status
-HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
+MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a column without a reason
+HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before a reason says so
 
 
 class Said(NamedTuple):
@@ -252,14 +253,14 @@ class Said(NamedTuple):
     clipping_std: float
     tail_below: float
     tail_above: float
-    status: str
+    reason: Reason | None
 
 
 def say(
     seen: Seen, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float, neutral: bool,
     bounded: bool,
 ) -> Said:  # fmt: skip
-    """Mean, deviations and status of one column, whose sum is `total` with so much noise; `bias` is the ball's, in widths.
+    """Mean, deviations and reason of one column, whose sum is `total` with so much noise; `bias` is the ball's, in widths.
 
     `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
     `bounded` where the interval has what rows within bounds may move it by.
@@ -281,19 +282,19 @@ def say(
     # A column of mostly one value may have rows on a side where none are seen.
     mostly_one = seen.column.zero > MOST_ZEROS * n
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
-    status = status_of(
+    reason = reason_of(
         seen,
-        heavy=max(tails) > HIDDEN * half,
-        doubtful=doubtful_sum(seen.column, seen.scale, shares) / n * stretch > half
+        heavy=max(tails) > HIDDEN * half
+        or doubtful_sum(seen.column, seen.scale, shares) / n * stretch > half
         or (mostly_one and beside > BESIDE * half),
         wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
         hidden=not bounded and undetected_rows(shares) > MOST_UNSEEN * n,
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
     lost = noise > instead_std or (not seen.scale.referenced and not shares.blind)
-    if status == "unresolved" and lost:
+    if reason == Reason.UNRESOLVED and lost:
         mean = instead
-    return Said(mean, noise, sampling, clipping, tails[0], tails[1], status)
+    return Said(mean, noise, sampling, clipping, tails[0], tails[1], reason)
 
 
 def finite(value: float) -> float:
@@ -302,26 +303,25 @@ def finite(value: float) -> float:
     return min(max(value, -largest), largest)
 
 
-def unplaced(seen: Seen) -> str:
-    """The word for a column whose counts show no place, or nothing."""
+def unplaced(seen: Seen) -> Reason | None:
+    """The reason of a column whose counts show no place."""
     shares, scale = seen.shares, seen.scale
     if not shares.blind and scale.above is None and scale.below is None and seen.column.zero > MANY_ZEROS * shares.n:
-        return "point_mass"
-    return "" if scale.anchored and any(side is not None for side in seen.clip.sides) else "unresolved"
+        return Reason.CONSTANT
+    placed = scale.anchored and any(side is not None for side in seen.clip.sides)
+    return None if placed else Reason.UNRESOLVED
 
 
-def status_of(seen: Seen, *, heavy: bool, doubtful: bool, hidden: bool, wide: bool) -> str:
-    """The word for a column."""
-    if unplaced(seen):
-        return unplaced(seen)
-    shares, zero, sides = seen.shares, seen.column.zero, [side for side in seen.clip.sides if side is not None]
+def reason_of(seen: Seen, *, heavy: bool, hidden: bool, wide: bool) -> Reason | None:
+    """The reason of a column."""
+    if (lost := unplaced(seen)) is not None:
+        return lost
+    shares, zero = seen.shares, seen.column.zero
     rest = seen.clip.rows - zero
-    rare = zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std
-    if doubtful or rare or seen.scale.outlying or any(side.faint for side in sides):
-        return "faint"
-    if heavy or any(side.heavy for side in sides):
-        return "heavy_tail"
-    return "unseen" if hidden else "wide" if wide else "resolved"
+    rare = zero > MOST_ZEROS * shares.n and rest < RARE * shares.count_std
+    if heavy or rare or seen.scale.outlying or any(side is not None and side.heavy for side in seen.clip.sides):
+        return Reason.HEAVY_TAIL
+    return Reason.FEW_ROWS if hidden else Reason.WIDE if wide else None
 
 
 def report_of(columns: list[Seen], said: list[Said], bounds: Bounds) -> ColumnReport:
@@ -333,7 +333,7 @@ def report_of(columns: list[Seen], said: list[Said], bounds: Bounds) -> ColumnRe
     cuts = [(each.clip, (each.clip.below, each.clip.above)) for each in columns]
     cut = np.array([[clip.absolute(end) for end in ends] for clip, ends in cuts])
     unseen = np.array([undetected_rows(each.shares) for each in columns])
-    unknown = np.array([each.status in ("point_mass", "unresolved") for each in said])
+    unknown = np.array([each.reason in (Reason.CONSTANT, Reason.UNRESOLVED) for each in said])
     worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
     lowest, highest = np.full(dim, -math.inf), np.full(dim, math.inf)
     if bounds is not None:
@@ -344,9 +344,8 @@ def report_of(columns: list[Seen], said: list[Said], bounds: Bounds) -> ColumnRe
             [[undetected_at(each.column, each.scale, each.shares, end) for end in ends] for each, ends in far]
         )
         worst, unseen = rows / columns[0].shares.n * np.maximum(distance - cut, 0.0), rows.max(axis=1)
-        worst[[each.status == "unresolved" for each in said]] = math.inf
+        worst[[each.reason == Reason.UNRESOLVED for each in said]] = math.inf
     return ColumnReport(
-        status=tuple(each.status for each in said),
         missing=np.array([each.clip.missing for each in columns]),
         resolved_from=np.clip(center - reached[:, 0], -largest, largest),
         resolved_to=np.clip(center + reached[:, 1], -largest, largest),
@@ -399,17 +398,6 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
             f"{name}: public values lie beyond bounds= in {', '.join(found[:MOST_NAMED])}{more}, and private values like them "
             "would be clipped; pass wider bounds, or none",
         )
-
-
-def warn_about(name: str, result: MeanResult) -> None:
-    """Warn, from released numbers, about columns that are not resolved."""
-    assert result.report is not None
-    parts = []
-    for status, labels in result.report.flagged(result.labels).items():
-        shown = ", ".join(labels[:MOST_NAMED]) + (f" and {len(labels) - MOST_NAMED} more" * (len(labels) > MOST_NAMED))
-        parts.append(f"{status} ({STATUSES[status]}): {shown}")
-    if parts:
-        running.warn_after(f"{name}: {'; '.join(parts)}")
 
 
 def public_mean(run: Run, public: FloatArray) -> MeanResult:
@@ -502,6 +490,7 @@ def sum_up(
         sampling_std=frozen([each.sampling_std for each in said]),
         noise_law="laplace" if shares.pure else "gaussian",
         report=report_of(columns, said, bounds),
+        part_reasons=tuple(() if each.reason is None else (each.reason,) for each in said),
         columns=run.rows.columns,
         provenance={"center": "released" if moved.any() else "public rows", "clipping": "released"},
         **run.fields(len(public)),
@@ -534,11 +523,11 @@ def mean_of_columns(
     warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():
         result = learn(run, public, shares, bounds=bounds, neutral=neutral, whole=whole)
-    warn_about(name, result)
+    running.warn_if_unreliable(name, result.labels, result.part_reasons)
     return result
 
 
-# Times the rest of the interval that the tail of whole rows may take before the status says so: nobody knows in which column it is.
+# Times the rest of the interval that the tail of whole rows may take before a reason says so: nobody knows in which column it is.
 DECIDES = 4.0
 
 
@@ -570,24 +559,17 @@ def tails(found: Counted, n: int) -> FloatArray:
 
 
 def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
-    """The result with its report; warns in the name of the caller, from released numbers, about columns that are not resolved."""
+    """The result with its report; warns in the name of the caller, from released numbers, about columns that are unreliable."""
     norms, dim, largest = found.norms, result.dim, float(np.finfo(np.float64).max)
     half = NORMAL * np.hypot(result.standard_error, found.bias)
     doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
-    unknown = norms.status in ("point_mass", "unresolved")
+    unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)
     tail = tails(found, result.n_priv)
-    words = [  # the first that holds
-        (np.full(dim, unknown), norms.status),
-        (~found.known, "one_scale"),
-        (doubtful | (norms.status == "faint"), "faint"),
-        ((tail > DECIDES * half) | (norms.status == "heavy_tail"), "heavy_tail"),
-        (found.wide, "wide"),
-    ]
-    status = tuple(np.select([holds for holds, _ in words], [word for _, word in words], default="resolved").tolist())
+    heavy = doubtful | (tail > DECIDES * half) | (norms.reason == Reason.HEAVY_TAIL)
+    reasons = [(unknown, norms.reason), (heavy, Reason.HEAVY_TAIL), (~found.known | found.wide, Reason.WIDE)]
     worst = np.full(dim, math.inf if unknown else 0.0)
     reach = np.clip(found.unit * norms.end, 0.0, largest)
     report = ColumnReport(
-        status=status,
         missing=frozen(np.full(dim, math.nan)),
         resolved_from=frozen(np.clip(found.center - reach, -largest, largest)),
         resolved_to=frozen(np.clip(found.center + reach, -largest, largest)),
@@ -600,6 +582,6 @@ def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
         lowest=frozen(np.full(dim, -math.inf)),
         highest=frozen(np.full(dim, math.inf)),
     )
-    told = replace(result, report=report)
-    warn_about(name, told)
+    told = replace(result, report=report, part_reasons=first_of(reasons, dim))
+    running.warn_if_unreliable(name, told.labels, told.part_reasons)
     return told

@@ -22,6 +22,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
+from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 
 GRID = np.exp(np.linspace(math.log(0.5), math.log(1e6), 60))
 # Below so many rows' worth of evidence for its diagonal a target is wrong.
@@ -439,8 +440,11 @@ class Squares:
 
 def report_of(
     base: PublicBase, resolved: Resolved, mean: FloatArray, average: RadialMean, public: FloatArray, share: float = 1.0
-) -> GaussianReport:
-    """Intervals and reasons of a full Gaussian: its mean was released last, as `average`; a `share` of rows has no missing cell."""
+) -> dict[str, Any]:
+    """The report of a full Gaussian and the reasons of its columns.
+
+    Its mean was released last, as `average`; a `share` of rows has no missing cell.
+    """
     root, _ = resolved.powers
     back = base.root @ root
     start = base.center + base.root @ resolved.start
@@ -451,20 +455,20 @@ def report_of(
     off = MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
     reasons = _reasons(squares, covariances, public)
-    heavy = np.array([reason == "heavy_tail" for reason in reasons])
-    return GaussianReport(
-        reasons=reasons,
+    heavy = np.array([Reason.HEAVY_TAIL in own for own in reasons])
+    report = GaussianReport(
         **parts_of("mean", means),
         **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
         **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
+    return {"report": report, "column_reasons": reasons}
 
 
-def report_of_public(public: FloatArray) -> GaussianReport | None:
-    """The same of public rows alone (m, dim), from their fourth moments; None where they are too few for a deviation of these."""
+def report_of_public(public: FloatArray) -> dict[str, Any]:
+    """The same of public rows alone (m, dim), from their fourth moments; empty where they are too few for a deviation of these."""
     m = len(public)
     if m < LEAST_PUBLIC:
-        return None
+        return {}
     largest, _, gaps, _ = column_moments(public)
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
     white, scale = gaps / unit, unit * largest
@@ -480,12 +484,12 @@ def report_of_public(public: FloatArray) -> GaussianReport | None:
         none = np.zeros_like(value)
         return parts_of(name, Functional(value=value, std=student * std, noise=none, tail=none, extra=none))
 
-    return GaussianReport(
-        reasons=tuple("few_rows" if each else "ok" for each in few.tolist()),
+    report = GaussianReport(
         **known("mean", public.mean(axis=0), scale),
         **known("covariance", product * r, product * np.sqrt(np.maximum(both - r * r, 0.0))),
         **known("correlation", np.clip(r, -1.0, 1.0), np.sqrt(np.maximum(turned, 0.0))),
     )
+    return {"report": report, "column_reasons": first_of([(few, Reason.FEW_ROWS)], len(few))}
 
 
 def parts_of(
@@ -504,11 +508,9 @@ def parts_of(
     }
 
 
-def _reasons(squares: Squares, known: Functional, public: FloatArray) -> tuple[str, ...]:
-    """Of each column why its intervals may not hold, or "ok"."""
+def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartReasons:
+    """Of each column why its intervals may not hold."""
     pieces = squares.pieces
-    if pieces.reason in ("unresolved", "point_mass"):
-        return ("unresolved",) * len(known.value)
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
     outer, doubt = np.diag(squares.outer), squares.lengths * pieces.piece_std
     dim = len(variances)
@@ -518,10 +520,8 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> tuple[s
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
     heavy = (bool(pieces.reason) & (far > OUTER)) | (surely > OUTER) | (above > BEYOND) | (_kurtosis(public) > KURTOSIS)
     few = np.diag(known.std) > UNCERTAIN * variances
-    return tuple(
-        "few_rows" if scarce else "heavy_tail" if long else "ok"
-        for scarce, long in zip(few.tolist(), heavy.tolist(), strict=True)
-    )
+    lost = pieces.reason == Reason.UNRESOLVED
+    return first_of([(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], dim)
 
 
 def _kurtosis(public: FloatArray) -> FloatArray:

@@ -61,6 +61,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
+from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, ordered
 from fastpubpriv.session import Noise, Run, allowance_of
 
 
@@ -143,22 +144,21 @@ class Climbed:
     rounds: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
     report: GaussianReport | None = None
+    column_reasons: PartReasons = ()  # with a report
 
 
-def status_of(found: Climbed) -> str:
-    """The structure of a rung, "ok" if full, or what released numbers say against the public rows.
+def reasons_of(found: Climbed) -> Reasons:
+    """What released numbers say of a rung.
 
-    "clipped" where the ball around them held the private mean back, "shifted" where the private mean lies farther from theirs than
-    chance explains, "rescaled" where the private rows have another scale.
+    CLIPPED where the ball around the public rows held the private mean back; SHIFTED where the private mean lies farther from
+    theirs than chance explains, or the private rows have another scale.
     """
-    if found.details.get("edge", 0.0) > AT_THE_EDGE:
-        return "clipped"
-    if found.under_resolved:
-        return "under_resolved"
-    for word in ("shifted", "rescaled"):
-        if found.details.get(word, False):
-            return word
-    return "ok" if found.structure == "full" else found.structure
+    held = {
+        Reason.CLIPPED: found.details.get("edge", 0.0) > AT_THE_EDGE,
+        Reason.UNRESOLVED: found.under_resolved,
+        Reason.SHIFTED: found.details.get("shifted", False) or found.details.get("rescaled", False),
+    }
+    return ordered(reason for reason, holds in held.items() if holds)
 
 
 def draws(dim: int) -> int:
@@ -321,7 +321,7 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
     """Make the releases of a rung, all of them on all rows, and put the estimate together."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
-        return replace(public_rung(base, view), report=report_of_public(x_pub))
+        return replace(public_rung(base, view), **report_of_public(x_pub))
     public = base.strength
     seen = look(run, base, view.counts)
     base = seen.base
@@ -355,10 +355,10 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
     added, bias_sq = tail_of(average, 1.0)
     mean, std = average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std
     found = full_rung(base, view, resolved, mean, std, n, rung.made, radius=average.radius, seen=seen, bias_sq=bias_sq)
-    report = report_of(base, resolved, found.mean, average, x_pub, share)
+    reported = report_of(base, resolved, found.mean, average, x_pub, share)
     # What is not known of a tail is not predicted either.
-    guess = any(reason != "ok" for reason in report.reasons)
-    return replace(found, covariance=found.covariance / share, report=report, details={**found.details, "guess": guess})
+    details = {**found.details, "guess": any(reported["column_reasons"])}
+    return replace(found, covariance=found.covariance / share, details=details, **reported)
 
 
 def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
@@ -427,7 +427,8 @@ def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options
             covariance=frozen(found.covariance),
             mean_noise_std=frozen(found.mean_noise_std),
             rounds=found.rounds,
-            status=status_of(found),
+            reasons=reasons_of(found),
+            part_reasons=found.column_reasons or ((Reason.FEW_ROWS,),) * len(found.mean),
             predicted_covariance_error=found.covariance_error,
             predicted_mean_error=found.mean_error,
             method=METHOD.name,

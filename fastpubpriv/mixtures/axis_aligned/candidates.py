@@ -27,6 +27,7 @@ from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Cells, Fit, Learned
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows
@@ -610,7 +611,7 @@ def learn(task: Task) -> Learned:
     (scales,), tied, steps = shown_scales(run, pairs, MOST_SCALES, task.n_components)
     # No two rows differ by a scale that shows: they are few, or equal. Places of every size then say where.
     (places,) = shown_places(run.block(place_rows), [scales or ANY_SCALES])
-    status = "ok" if scales and places else "empty"
+    reason = None if scales and places else Reason.FALLBACK
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
     edges = edges if scales else np.union1d(edges, octaves())
     counted = run.block(cell_rows).release(
@@ -628,7 +629,7 @@ def learn(task: Task) -> Learned:
         # Values that many rows share lie in a set or beside it as a whole, which is no way to compare densities.
         listed = best
     learned = em.choose(
-        task, run.block(choice_rows), listed, status=status,
+        task, run.block(choice_rows), listed, reason=reason,
         diagnostics={
             "tied_share": tied, "step": steps, "scales": scales,
             "places": sum(len(place.index) for place in places), **facts,
@@ -641,7 +642,7 @@ def learn(task: Task) -> Learned:
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # Cells do not end between rounded values; few rows do not show whether there is a step between values.
-    if learned.status == "ok" and not rounded and not tied[0] > 0.0 and em.shows_no_step(steps[0], learned.stds[:, 0]):
+    if learned.reason is None and not rounded and not tied[0] > 0.0 and em.shows_no_step(steps[0], learned.stds[:, 0]):
         fit = em.fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
 

@@ -27,6 +27,7 @@ from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Cells, Learned, Mix
 from fastpubpriv.mixtures.fit import Fit
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import draw_normals
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows
 from fastpubpriv.threads.pool import share_out
@@ -355,11 +356,9 @@ def learn(task: Task) -> Learned:
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     if not any(column.fit.size for column in columns):
-        return em.choose(
-            task, run.block(choice_rows), candidates.nothing(), status="fallback", diagnostics={"anchors": []}
-        )
+        return em.choose(task, run.block(choice_rows), candidates.nothing(), diagnostics={"anchors": []})
     chosen = anchor_columns(columns)
-    status = "ok" if all(column.seen and column.fit.size for column in columns) else "empty"
+    reason = None if all(column.seen and column.fit.size for column in columns) else Reason.FALLBACK
     least_mode = task.min_weight / 2.0
     found = [Start(1.0, {}, {})]
     if chosen and task.n_components > 1:
@@ -395,9 +394,9 @@ def learn(task: Task) -> Learned:
     facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
     facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
-    learned = em.choose(task, run.block(choice_rows), em.stacked(listed), status=status, diagnostics=facts)
+    learned = em.choose(task, run.block(choice_rows), em.stacked(listed), reason=reason, diagnostics=facts)
     low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, per_row)
-    return replace(learned, low=low, fit=worst_column(learned, columns) if learned.status == "ok" else None)
+    return replace(learned, low=low, fit=worst_column(learned, columns) if learned.reason is None else None)
 
 
 def worst_column(learned: Learned, columns: list[Column]) -> Fit | None:

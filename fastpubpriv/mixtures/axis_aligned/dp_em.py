@@ -128,7 +128,7 @@ def learn_from_list(task: Task) -> Learned:
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     share = 1 - count_share(pure=task.run.account.pure)
-    return em.measured(task, task.run, choose(task, task.run, listed, status="ok", diagnostics={}, share=share))
+    return em.measured(task, task.run, choose(task, task.run, listed, diagnostics={}, share=share))
 
 
 PUBLIC_LIST = AxisMethod(
@@ -345,7 +345,7 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     noise = path[-1].noise_std / blocks[0].n
     if task.held_out:
         listed = em.stacked([at, *(step.at for step in path)])
-        learned = choose(task, task.run.block(blocks[1]), listed, status="ok", diagnostics=facts)
+        learned = choose(task, task.run.block(blocks[1]), listed, diagnostics=facts)
     else:
         last = path[-1].at
         learned = Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)

@@ -5,7 +5,7 @@ The counts are of cells that cover the line, each with independent noise of one 
 expectation-maximization bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
 counts at zero, which expectation-maximization needs, invents mass in every empty cell.
 
-Where many rows share a value (counts, answers, constants), a density says little about them, and a status says so. Nothing is
+Where many rows share a value (counts, answers, constants), a density says little about them, and a reason says so. Nothing is
 released for it. Differences of pairs of rows are counted in dyadic bins, and a difference of zero is in none of them: what the
 released counts leave unexplained, beyond what a threshold may hide, are pairs that tie. Public rows show theirs.
 """
@@ -30,6 +30,7 @@ from fastpubpriv.mixtures.fit import Fit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
+from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Method, Run
 
 # Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
@@ -414,7 +415,7 @@ def choose(
     run: Run,
     listed: Mixtures | Hypotheses,
     *,
-    status: str,
+    reason: Reason | None = None,
     diagnostics: dict[str, Any],
     share: Fraction = Fraction(1),
 ) -> Learned:
@@ -424,8 +425,9 @@ def choose(
     dim = run.rows.dim
     if hypotheses.size == 0:
         return Learned(
-            weights=np.ones(1), means=np.zeros((1, dim)), stds=np.ones((1, dim)), status="fallback", diagnostics=facts
-        )
+            weights=np.ones(1), means=np.zeros((1, dim)), stds=np.ones((1, dim)), reason=Reason.FALLBACK, nothing=True,
+            diagnostics=facts,
+        )  # fmt: skip
     index = 0
     if hypotheses.size > 1:
         account = run.account
@@ -443,14 +445,14 @@ def choose(
         weights=hypotheses.weights[index][present],
         means=hypotheses.means[index][present],
         stds=np.sqrt(hypotheses.spreads[index][present]),
-        status=status,
+        reason=reason,
         diagnostics=facts,
     )
 
 
 def measured(task: Task, run: Run, learned: Learned) -> Learned:
     """The answer with what a count of the rows of a run says of its fit; a public stand-in is not looked at."""
-    if learned.status == "fallback" or task.public is None:
+    if learned.nothing or task.public is None:
         return learned
     weights = learned.weights / learned.weights.sum()
     return replace(learned, fit=measure(run, weights, learned.means, learned.covariances, public=task.public))
@@ -582,13 +584,15 @@ class Learned:
     """A learnt mixture in the coordinates of the rows that the learner saw.
 
     `unseen` (k,) marks components so narrow that a released histogram does not show their width, `low` (k,) those that noise hides.
-    `status` is "ok", "shortlist", "fallback" or "empty", as in `learn_axis_aligned_mixture`, decided from released values only.
+    `reason` is SHORTLIST, or FALLBACK where a stage found nothing, decided from released values only; `nothing` says that the
+    whole is a public stand-in.
     """
 
     weights: FloatArray
     means: FloatArray
     stds: FloatArray
-    status: str = "ok"
+    reason: Reason | None = None
+    nothing: bool = False
     diagnostics: dict[str, Any] = field(default_factory=dict)
     unseen: BoolArray | None = None
     low: BoolArray | None = None
@@ -653,15 +657,15 @@ def atoms_of(
     return found
 
 
-def component_status(
+def component_reasons(
     learned: Learned, tied: list[float], steps: list[float], *, known_std: bool = False
-) -> tuple[str, ...]:
-    """For each component: the learner's status, "atoms" in a column of ties, "low_count", "narrow", or "ok"."""
+) -> PartReasons:
+    """For each component: TIES in a column of ties, the learner's reason, UNRESOLVED where noise hides it, or what its fit says."""
     weights, means, stds = learned.weights, learned.means, learned.stds
-    if learned.status == "fallback":
-        return (learned.status,) * len(means)
+    if learned.nothing:
+        return ((Reason.FALLBACK,),) * len(means)
     atoms = atoms_of(weights / weights.sum(), means, stds, tied, steps)
-    if learned.status == "empty" and learned.unseen is not None:
+    if learned.reason == Reason.FALLBACK and learned.unseen is not None:
         # No two rows differ by a scale that shows, and cells of every size show no width.
         atoms = atoms | learned.unseen
     size = np.abs(means).max(axis=0)
@@ -669,13 +673,15 @@ def component_status(
     if learned.unseen is not None and not known_std:
         narrow = narrow | learned.unseen
     low = np.zeros(len(means), dtype=bool) if learned.low is None else learned.low
-    words = []
-    for place in range(len(means)):
-        if atoms[place]:
-            words.append("atoms")
-        elif learned.status != "ok":
-            words.append(learned.status)
-        else:
-            word = "low_count" if low[place] else "narrow" if narrow[place] else "ok"
-            words.append(word if learned.fit is None else learned.fit.word(place, word))
-    return tuple(words)
+    reasons = first_of(
+        [
+            (atoms, Reason.TIES),
+            (learned.reason is not None, learned.reason),
+            (low, Reason.UNRESOLVED),
+            (narrow, Reason.TIES),
+        ],
+        len(means),
+    )
+    if learned.fit is None:
+        return reasons
+    return tuple(learned.fit.reasons(place, own) for place, own in enumerate(reasons))

@@ -25,6 +25,7 @@ from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Registry
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
@@ -141,8 +142,8 @@ def learn(task: Task) -> Learned:
         "corruption_weight": weight,
     }
     # The theorem speaks of lists that are compared whole.
-    status = "empty" if not all(kept) else "ok" if kept == coarse else "shortlist"
-    return em.choose(task, run.block(choice_block), candidates, status=status, diagnostics=facts)
+    reason = Reason.FALLBACK if not all(kept) else None if kept == coarse else Reason.SHORTLIST
+    return em.choose(task, run.block(choice_block), candidates, reason=reason, diagnostics=facts)
 
 
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
@@ -281,13 +282,13 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant) and the
-        component is not much wider than the step between values, so that it stands for values or groups of them; "narrow" where it
-        is so narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; "poor_fit",
-        "not_gaussian" or "under_resolved" by a count of the fit, as in `MixtureResult`; and for all of them
-        "empty" when a stage found nothing and a coarser answer stands in; "shortlist" when "list_decoding" found more candidates
-        than can be compared and chose among the heaviest, of which the theorem says nothing, though the best of all is usually
-        there; "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage
+        `part_reasons` of a component: "ties" where many rows share a value of a column (counts, answers, a constant) and the
+        component is not much wider than the step between values, so that it stands for values or groups of them, or is so narrow
+        that it may stand for one value; "unresolved" where noise leaves its mean or width open; "poor_fit", "not_gaussian" or
+        "few_rows" by a count of the fit, as in `MixtureResult`; and for all of them "fallback" when a stage found nothing and a
+        coarser answer stands in, or nothing at all was found and the answer is the public N(0, 1); "shortlist" when
+        "list_decoding" found more candidates than can be compared and chose among the heaviest, of which the theorem says nothing,
+        though the best of all is usually there. `diagnostics` tells what each stage
         found (`tied_share` and `step` of each column, the step None where unknown); `chosen` is the place in the list of candidates
         (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
@@ -425,7 +426,7 @@ def _result(
     public: FloatArray | None,
     asked: int,
 ) -> MixtureResult:
-    """Back to data units, each component with a status."""
+    """Back to data units, each component with its reasons."""
     n_pub = 0 if public is None else len(public)
     tied = list(learned.diagnostics.get("tied_share", [0.0] * rows.dim))
     steps = list(learned.diagnostics.get("step", [math.inf] * rows.dim))
@@ -439,11 +440,13 @@ def _result(
         means = learned.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)
     order = np.argsort(-learned.weights, kind="stable")
+    reasons = em.component_reasons(learned, tied, steps, known_std=factor is not None)
     return MixtureResult(
         weights=frozen(learned.weights[order] / learned.weights.sum()),
         means=frozen(means[order]),
         covariances=frozen(covariances[order]),
-        status=tuple(np.array(em.component_status(learned, tied, steps, known_std=factor is not None))[order].tolist()),
+        part_reasons=tuple(reasons[place] for place in order.tolist()),
+        structure=("diagonal" if factor is None else "mean",) * components,
         method=method.name,
         diagnostics={
             **learned.diagnostics,

@@ -21,6 +21,7 @@ from fastpubpriv.mixtures.list_decoding import results
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
@@ -115,9 +116,9 @@ class CoarseList:
     scale: float = math.nan
 
     @property
-    def status(self) -> str:
-        """Either "ok" or, where nothing is found, "empty"."""
-        return "ok" if len(self.entries) else "empty"
+    def reasons(self) -> Reasons:
+        """UNRESOLVED where nothing is found."""
+        return () if len(self.entries) else (Reason.UNRESOLVED,)
 
 
 def scale_partitions(dim: int) -> list[Partition]:
@@ -243,7 +244,7 @@ def decode_variances(
     Returns
     -------
     ScaleLists
-        `scales[j]`: powers of two, one of them in [sigma, 2 sigma) of each Gaussian found in column j; `status[j]`.
+        `scales[j]`: powers of two, one of them in [sigma, 2 sigma) of each Gaussian found in column j; `part_reasons[j]`.
 
     Raises
     ------
@@ -288,7 +289,7 @@ def decode_variances(
         return ScaleLists(
             scales=tuple(item.entries for item in found),
             counts=tuple(item.counts for item in found),
-            status=tuple(item.status for item in found),
+            part_reasons=tuple(item.reasons for item in found),
             **common_fields(run, thresholds, rows.columns),
         )
 
@@ -327,7 +328,7 @@ def decode_means(
     Returns
     -------
     MeanLists
-        `means[j]`: midpoints of bins, one of them within sigma of the mean of each Gaussian found in column j; `status[j]`.
+        `means[j]`: midpoints of bins, one of them within sigma of the mean of each Gaussian found in column j; `part_reasons[j]`.
 
     Raises
     ------
@@ -365,7 +366,7 @@ def decode_means(
             scale=widths,
             means=tuple(item.entries for item in lists),
             counts=tuple(item.counts for item in lists),
-            status=tuple(item.status for item in lists),
+            part_reasons=tuple(item.reasons for item in lists),
             **common_fields(run, thresholds, rows.columns),
         )
 
@@ -591,7 +592,9 @@ def _lists(
         scales=tuple(np.array([item.scale for item in column]) for column in found),
         means=tuple(tuple(item.entries for item in column) for column in found),
         counts=tuple(tuple(item.counts for item in column) for column in found),
-        status=tuple("ok" if any(item.status == "ok" for item in column) else "empty" for column in found),
+        part_reasons=tuple(
+            () if any(not item.reasons for item in column) else (Reason.UNRESOLVED,) for column in found
+        ),
         factor=factor,
         **common_fields(run, thresholds, columns),
     )

@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.results.base import Form, Result, Table, read_array, tally
+from fastpubpriv.results.base import Form, Result, Table, read_array
 from fastpubpriv.results.histogram import noise_quantile
 from fastpubpriv.shared_docs import FAILURE_PROB
 
@@ -281,9 +281,8 @@ def _factor(value: Any) -> FloatArray | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Lists(Result):
-    """What all lists share."""
+    """What all lists share. A part is a column: "unresolved" where nothing was found (or, in mode "theory", too much)."""
 
-    status: tuple[str, ...]  # for each column "ok", or "empty" where nothing was found (or, in mode "theory", too much)
     mode: str  # "practical" or "theory": which constants were used
     min_weight: float  # weight from which on Gaussians are looked for
 
@@ -294,9 +293,9 @@ class _Lists(Result):
     def _refuse_nonsense(self) -> None:
         parts = list(self._parts().values())
         sizes = [[len(array) for array in arrays] for arrays in parts]
-        if any(size != sizes[0] for size in sizes) or not len(sizes[0]) == len(self.status) == self.dim:
+        if any(size != sizes[0] for size in sizes) or not len(sizes[0]) == len(self.part_reasons) == self.dim:
             raise InputError(
-                f"this JSON text is not a {type(self).__name__}: each column needs a list, counts and a status"
+                f"this JSON text is not a {type(self).__name__}: each column needs a list, counts and its reasons"
             )
 
     def _table(self) -> Table:
@@ -307,7 +306,7 @@ class _Lists(Result):
 
     def _details(self) -> list[tuple[str, str]]:
         looked = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
-        return [("Looked for", looked), ("Status", tally(self.status))]
+        return [("Looked for", looked)]
 
     def _estimate(self) -> tuple[str, Any]:
         return "entries", len(self._table().labels)
@@ -414,14 +413,14 @@ class AxisAlignedLists(_Lists):
         return {name: [column[place] for column in columns] for place, name in enumerate(("mean", "scale", "count"))}
 
     def _refuse_nonsense(self) -> None:
-        lengths = {len(self.scales), len(self.means), len(self.counts), len(self.status), self.dim}
+        lengths = {len(self.scales), len(self.means), len(self.counts), len(self.part_reasons), self.dim}
         same = all(
             (not means or len(scales) == len(means)) and list(map(len, means)) == list(map(len, counts))
             for scales, means, counts in zip(self.scales, self.means, self.counts, strict=False)
         )
         if len(lengths) > 1 or not same or (self.factor is not None and len(self.factor) != self.dim):
             raise InputError(
-                "this JSON text is not an AxisAlignedLists: its lists, counts and status do not fit together"
+                "this JSON text is not an AxisAlignedLists: its lists, counts and reasons do not fit together"
             )
 
     def coarse(self, column: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:

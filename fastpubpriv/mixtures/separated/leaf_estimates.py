@@ -43,6 +43,7 @@ from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
+from fastpubpriv.results.reasons import PartReasons, Reason, Reasons
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import FAILURE_PROB
@@ -79,16 +80,17 @@ class LeafEstimates:
     covariances: FloatArray  # (k, dim, dim), positive definite
     counts: FloatArray  # (k,), noisy numbers of rows; may be negative
     count_noise_std: float
-    # "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the
-    # smallest eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be
-    # small enough: then the rows lie near a subspace). Functions of released and public numbers
-    status: tuple[str, ...]
+    # FALLBACK (too few rows: mean and covariance are those of the public rows); UNRESOLVED (the smallest eigenvalues
+    # were not told from noise; the public rows stand in again, unless noise was predicted to be small enough: then the
+    # rows lie near a subspace). Functions of released and public numbers
+    part_reasons: PartReasons
+    structure: tuple[str, ...]
     rounds: int  # second moments released for each leaf
     # (k, dim), standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean
     # stands in
     mean_noise_std: FloatArray
-    # (k,), with predicted_mean_errors: relative Frobenius error and l2 error in standard deviations; infinite unless
-    # the status is "ok"
+    # (k,), with predicted_mean_errors: relative Frobenius error and l2 error in standard deviations; infinite where
+    # there is a reason
     predicted_covariance_errors: FloatArray
     predicted_mean_errors: FloatArray  # (k,)
     source: str  # where the range of the first leaf comes from
@@ -229,14 +231,14 @@ def learn_leaves(
     _second_moments(run, routes, states, problems, rounds, cost)
     means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
 
-    status, errors = [], np.full((2, k), math.inf)
+    reasons, errors = [], np.full((2, k), math.inf)
     per_row = moving.vector(dim, MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # What the last round saw counts for more than the rule, which allows for the least favorable public rows.
         predicted = lifted.resolves(problem, rounds, noise)
         seen = state.least > (state.slack / 2.0 if predicted else state.slack)
-        status.append("low_count" if low[i] else "ok" if seen else "under_resolved")
+        reasons.append((Reason.FALLBACK,) if low[i] else () if seen else (Reason.UNRESOLVED,))
         if low[i] or not (seen or predicted):
             out_means[i], covariances[i] = leaf.mean, leaf.covariance
             continue
@@ -251,7 +253,8 @@ def learn_leaves(
         covariances=frozen(covariances),
         counts=frozen(counted.value),
         count_noise_std=count_noise,
-        status=tuple(status),
+        part_reasons=tuple(reasons),
+        structure=tuple("full" if noise.any() else "public" for noise in out_noise),
         rounds=rounds,
         mean_noise_std=frozen(out_noise),
         predicted_covariance_errors=frozen(errors[0]),
@@ -408,7 +411,8 @@ def learn_leaf_ladder(
         covariances=frozen([each.covariance for each in climbed]),
         counts=frozen(counted.value),
         count_noise_std=count_noise,
-        status=tuple(_status(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
+        part_reasons=tuple(_reasons(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
+        structure=tuple(each.structure for each in climbed),
         rounds=max(each.rounds for each in climbed),
         mean_noise_std=frozen([each.mean_noise_std for each in climbed]),
         predicted_covariance_errors=frozen([each.covariance_error for each in climbed]),
@@ -500,15 +504,16 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
     )
 
 
-def _status(leaf: Leaf, found: learn.Climbed) -> str:
+def _reasons(leaf: Leaf, found: learn.Climbed) -> Reasons:
+    """What released and public numbers say of a leaf."""
     if leaf.low:
-        return "low_count"
+        return (Reason.FALLBACK,)
     if leaf.base.rough and found.structure != "full":
-        return "rough"
-    status = learn.status_of(found)
-    if status == "ok" and not found.covariance_error <= WORST_OK[leaf.base.rough]:
-        return "under_resolved"
-    return "borrowed" if leaf.base.fallback and status in ("ok", "diagonal", "mean", "public") else status
+        return (Reason.FEW_PUBLIC_ROWS,)
+    reasons = learn.reasons_of(found)
+    if not reasons and found.structure == "full" and not found.covariance_error <= WORST_OK[leaf.base.rough]:
+        return (Reason.UNRESOLVED,)
+    return reasons or ((Reason.FEW_PUBLIC_ROWS,) if leaf.base.fallback else ())
 
 
 def _details(leaf: Leaf, found: learn.Climbed) -> dict[str, Any]:

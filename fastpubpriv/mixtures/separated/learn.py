@@ -173,7 +173,8 @@ def put_together(
         weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
         means=leaves.means,
         covariances=leaves.covariances,
-        status=leaves.status,
+        part_reasons=leaves.part_reasons,
+        structure=leaves.structure,
         method=method,
         tree=clustering.tree,
         columns=run.rows.columns,
@@ -258,7 +259,7 @@ def learn_separated_mixture(
     Returns
     -------
     MixtureResult
-        `weights`, `means`, `covariances` and `status` of the components found, the released `tree` that sends a row to its
+        `weights`, `means`, `covariances` and `part_reasons` of the components found, the released `tree` that sends a row to its
         component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
         shares; `fit_gap` and `fit_null`: how far rows and answer differ by a noisy count, and what chance alone gives;
         `unexplained`: the share of rows far from every component).
@@ -393,7 +394,8 @@ def _learn_rounds(
             weights=frozen(weights / weights.sum()),
             means=frozen(state.at.means),
             covariances=frozen(state.at.covariances),
-            status=soft_em.component_words(state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"]),
+            part_reasons=soft_em.component_reasons(state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"]),
+            structure=("full",) * k,
             method=chosen.name,
             columns=rows.columns,
             diagnostics={
@@ -468,7 +470,8 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
         weights=frozen([len(group) / len(points) for _, group in groups]),
         means=frozen([group.mean(axis=0) for _, group in groups]),
         covariances=frozen([search_state.shrunken(group, levels) for _, group in groups]),
-        status=("ok",) * len(groups),
+        part_reasons=((),) * len(groups),
+        structure=("public",) * len(groups),
         method="public_only",
         tree=tree,
         columns=names,

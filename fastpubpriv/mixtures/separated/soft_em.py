@@ -31,6 +31,7 @@ from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit
 from fastpubpriv.mixtures.separated.searches import ONE_SHOT, TREE, Shape, find_components, search_scaling
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Run
 from fastpubpriv.sources.views import interleave_rows
@@ -406,10 +407,7 @@ def learn_rounds(
     return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
 
 
-def component_words(state: State, floor: float, *, guarded: bool) -> tuple[str, ...]:
-    """Status of each component before the count."""
-    lost = (state.noise > 0.5) | guarded
-    words = np.where(
-        state.counts < max(floor, 5.0 * state.count_std), "low_count", np.where(lost, "under_resolved", "ok")
-    )
-    return tuple(words.tolist())
+def component_reasons(state: State, floor: float, *, guarded: bool) -> PartReasons:
+    """Reasons of each component before the count."""
+    lost = (state.noise > 0.5) | guarded | (state.counts < max(floor, 5.0 * state.count_std))
+    return first_of([(lost, Reason.UNRESOLVED)], len(lost))

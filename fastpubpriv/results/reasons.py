@@ -1,0 +1,122 @@
+"""Why an answer needs care: the one vocabulary of statuses and reasons that every result uses.
+
+The status of a result, and of each of its parts, follows from its reasons: "ok" where there are none. What shape was learnt is no
+reason and stands in a field of its own, `structure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+
+Status = Literal["ok", "caution", "unreliable"]
+STATUSES: tuple[Status, ...] = ("ok", "caution", "unreliable")  # from the best to the worst
+
+
+class Reason(StrEnum):
+    """Why a result, or a part of it, needs care; a member is its word, and the worse ones come first.
+
+    Attributes
+    ----------
+    level : str
+        "caution" where the answer serves under the condition that `sentence` states; "unreliable" where it, or its interval, may
+        not be used without a look at what `sentence` says.
+    sentence : str
+        The explanation that texts, pages, pictures and the command line show.
+    """
+
+    level: Status
+    sentence: str
+
+    def __new__(cls, word: str, level: Status, sentence: str) -> Reason:
+        """Make a member, which is a text with two attributes."""
+        member = str.__new__(cls, word)
+        member._value_, member.level, member.sentence = word, level, sentence
+        return member
+
+    UNRESOLVED = "unresolved", "unreliable", "noise hides where it lies: it may be far off, or has no answer"
+    CONSTANT = (
+        "constant", "unreliable", "rows are equal, or those that differ are too few to be seen: no interval without bounds",
+    )  # fmt: skip
+    FALLBACK = "fallback", "unreliable", "too little of it was seen: a public or coarser answer stands in"
+    CLIPPED = (
+        "clipped", "unreliable", "it lies at the edge of what could be seen, of the clip radius or of bounds: it was held back",
+    )  # fmt: skip
+    FEW_PUBLIC_ROWS = (
+        "few_public_rows", "unreliable", "public rows are too few or too alike to show its scale: no interval, or a guess",
+    )  # fmt: skip
+    POOR_FIT = "poor_fit", "unreliable", "private rows differ from it by more than noise and chance explain"
+    SHIFTED = "shifted", "caution", "public and private rows differ by more than chance explains: this was allowed for"
+    HEAVY_TAIL = (
+        "heavy_tail", "caution", "a few rows far out decide it: the interval holds if no more of them are hidden by noise",
+    )  # fmt: skip
+    NOT_GAUSSIAN = "not_gaussian", "caution", "its rows fall off in another way than a Gaussian does"
+    TIES = "ties", "caution", "many rows share a value, or may: a density says little about them"
+    SHORTLIST = "shortlist", "caution", "there were more candidates than can be compared: only the heaviest were"
+    FEW_ROWS = "few_rows", "caution", "rows are few for this much noise: some that would change it may be unseen"
+    WIDE = "wide", "caution", "noise is large beside its scale, if that is known: public rows alone may do as well"
+
+
+Reasons = tuple[Reason, ...]
+PartReasons = tuple[Reasons, ...]
+
+
+def ordered(reasons: Iterable[Reason]) -> Reasons:
+    """Return the distinct reasons in the order of `Reason`."""
+    found = set(reasons)
+    return tuple(reason for reason in Reason if reason in found) if found else ()
+
+
+def status_of(reasons: Iterable[Reason]) -> Status:
+    """Return the worst level of some reasons, "ok" without any."""
+    return max((reason.level for reason in reasons), key=STATUSES.index, default="ok")
+
+
+def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartReasons:
+    """Return for each of `size` parts the first reason whose condition, an array (size,) or one truth value, holds, or none."""
+    held = np.array([np.broadcast_to(condition, size) for condition, _ in choices] + [np.ones(size, dtype=bool)])
+    reasons = [*(() if reason is None else (reason,) for _, reason in choices), ()]
+    return tuple(reasons[place] for place in held.argmax(axis=0).tolist())
+
+
+def tally(parts: PartReasons) -> str:
+    """Count the statuses of parts: "2 ok, 1 caution"."""
+    found = [status_of(each) for each in parts]
+    return ", ".join(f"{found.count(status)} {status}" for status in STATUSES if status in found)
+
+
+def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]]:
+    """Return the status of a result and of how many of its parts, and each of its reasons once with its sentence."""
+    status = status_of(reasons) + (f" ({tally(parts)})" if reasons and len(parts) > 1 else "")
+    return [("Status", status), *((reason.value, reason.sentence) for reason in reasons)]
+
+
+def unreliable_parts(labels: Sequence[str], parts: PartReasons, most: int = 10) -> str:
+    """Return each reason for which parts are unreliable, with its sentence and the labels of these parts; "" without any."""
+    texts = []
+    for reason in ordered(chain(*parts)):
+        named = list(dict.fromkeys(label for label, own in zip(labels, parts, strict=True) if reason in own))
+        if reason.level == "unreliable":
+            more = f" and {len(named) - most} more" * (len(named) > most)
+            texts.append(f"{reason.value} ({reason.sentence}): {', '.join(named[:most])}{more}")
+    return "; ".join(texts)
+
+
+def _read_reasons(value: Any) -> Reasons:
+    words = {reason.value: reason for reason in Reason}
+    if type(value) is not list or not all(type(word) is str and word in words for word in value):
+        raise InputError("this JSON text cannot be read: reasons must be lists of known words")
+    return tuple(words[word] for word in value)
+
+
+# From JSON, by the annotation of a field.
+READERS = {
+    "Reasons": _read_reasons,
+    "PartReasons": lambda value: tuple(map(_read_reasons, value if type(value) is list else [None])),
+}
