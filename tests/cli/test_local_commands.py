@@ -253,16 +253,6 @@ def test_a_user_reports_once():
         assert not Path("new").exists()
 
 
-def test_units_that_one_end_forgets():
-    invoke("privatize", "--private", "p.csv", "--public", "q.csv", "--standardize", "--epsilon", "6", "--norm-bound", "2.5",
-           "--out", "r")  # fmt: skip
-    common = ("--dim", "2", "--epsilon", "6", "--norm-bound", "2.5")
-    # Somebody who forgets the option gets the mean of the rows in other units, and no error can show it.
-    plain = json.loads(invoke("aggregate", "r", *common, "--columns", "a,b", "--json", "-").stdout)
-    assert plain["columns"] == ["a", "b"]
-    assert np.abs(plain["mean"]).max() < 1.0
-
-
 @pytest.mark.parametrize(("words", "why"), [
     ("privatize --private p.npy --out r", "--epsilon"),
     ("privatize --private p.npy --epsilon 0 --out r", "epsilon"),

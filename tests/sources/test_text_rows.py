@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from helpers.errors import raises
-from helpers_sources import column_sums, direct_sums, every_source, silently
+from helpers_sources import column_sums, direct_sums, every_source
 from helpers_text import (
     CHOSEN,
     CORPUS,
@@ -38,17 +38,6 @@ NAN = float("nan")
 def write(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def test_cells_are_numbers_or_nan_one_by_one(tmp_path):
-    text = 'a,name,b\n1,Alice-SSN-123,2\n,"x,""y",3\n 4 ,z,Alice-SSN-123\nNA,,inf\n-1e3,n,"6"\n1_0,?,0x10\n'
-    rows = silently(lambda: private_rows(write(tmp_path / "t.csv", text), columns=["b", "a"]))
-    expected = [[2, 1], [3, NAN], [NAN, 4], [np.inf, NAN], [6, -1000], [NAN, NAN]]
-    np.testing.assert_array_equal(values_of(rows), expected)
-    assert rows.columns == ("b", "a")
-    everything = values_of(private_rows(tmp_path / "t.csv"))
-    np.testing.assert_array_equal(everything[:, [2, 0]], expected)
-    assert np.isnan(everything[:, 1]).all()
 
 
 def numbers(texts):
