@@ -91,10 +91,7 @@ def float_down(value: Fraction) -> float:
 
 def float_up(value: Fraction) -> float:
     """Return the smallest float that is not below `value`, read as its binary number or as its shortest decimal."""
-    found = float(value)
-    while not math.isinf(found) and min(Fraction(found), Fraction(str(found))) < value:
-        found = math.nextafter(found, math.inf)
-    return found
+    return 0.0 - float_down(-value)  # and not -0.0 for zero
 
 
 def float_for(value: Fraction, rounded: Callable[[Fraction], float] = float_up) -> float:

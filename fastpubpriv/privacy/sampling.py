@@ -134,7 +134,11 @@ class Poisson(Sampling):
     rate: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", checked_rate(self.rate))
+        object.__setattr__(self, "rate", exact(self.rate, "rate"))
+        if not 0 < self.rate <= 1:
+            raise BudgetError(f"rate must lie in (0, 1], got {show(self.rate)}")
+        if self.rate < Fraction(1, 2**60):
+            raise BudgetError(f"rate = {show(self.rate)} is below 2^-60; no table has that many rows")
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
         """One pair under replace-one; removing and adding a row under add/remove."""
@@ -181,16 +185,6 @@ class WithoutReplacement(Sampling):
         """One pair, an upper bound for all."""
         check_fixed_size(relation)
         return (fixed_size_replace(rate_up(self.rate), noise_multiplier),)
-
-
-def checked_rate(value: object) -> Fraction:
-    """A rate in (0, 1]."""
-    rate = exact(value, "rate")
-    if not 0 < rate <= 1:
-        raise BudgetError(f"rate must lie in (0, 1], got {show(rate)}")
-    if rate < Fraction(1, 2**60):
-        raise BudgetError(f"rate = {show(rate)} is below 2^-60; no table has that many rows")
-    return rate
 
 
 def rate_up(rate: Fraction) -> float:

@@ -89,14 +89,11 @@ def _seen(what: str, call: Callable[[], Any]) -> Any:
 def _check_polars_step(visitor: Any, what: str) -> None:
     step = _seen(what, visitor.view_current_node)
     kind = type(step).__name__
-    if kind == "DataFrameScan" and step.selection is None:
+    whole = (kind == "DataFrameScan" and step.selection is None) or (kind == "Union" and step.slice is None)
+    if whole or kind in {"Cache", "SimpleProjection"}:
         return
     if kind == "Scan":
         return _check_scan(step, what)
-    if kind == "Union" and step.slice is None:
-        return
-    if kind == "Cache" or kind == "SimpleProjection":
-        return
     if kind not in {"Select", "HStack"}:
         _refuse(what, kind)
     expressions = [expression.node for expression in visitor.get_exprs()]
@@ -123,6 +120,8 @@ def _check_scan(step: Any, what: str) -> None:
 
 def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     """Check one expression; the numbers of those that it is made of."""
+    import polars
+
     seen = _seen(what, lambda: visitor.view_expression(number))
     kind = type(seen).__name__
     if kind == "Column" or (kind == "Literal" and isinstance(seen.value, bool | int | float | str | None | list)):
@@ -134,7 +133,7 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     elif kind == "Cast":
         found = [seen.expr]
         source, target = visitor.get_dtype(seen.expr), visitor.get_dtype(number)
-        if seen.options == 0 and not (target.is_float() and _plain(source) and source != _text()):
+        if seen.options == 0 and not (target.is_float() and _plain(source) and source != polars.String):
             _refuse(what, "a strict cast, which fails for some values")
     elif kind == "Function":
         name, found = str(seen.function_data[0]), list(seen.input)
@@ -150,12 +149,6 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     ):
         _refuse(what, "arithmetic with columns that are neither numbers nor text")
     return found
-
-
-def _text() -> Any:
-    import polars
-
-    return polars.String
 
 
 def _plain(dtype: Any) -> bool:

@@ -267,7 +267,7 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
         f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
         "in UTF-8 and ending in a line feed"
     )
-    header = call_guarded(lambda: _header(name, join_quoted), message)
+    header = call_guarded(lambda: next(map(names_of, read_lines(name, join_quoted)), None), message)
     if header is None:
         raise InputError(message)
     if any(_looks_like_a_number(cell) for cell in header):
@@ -309,13 +309,6 @@ def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
     chosen = [(header.index(label), None) for label in labels]
     lines = itertools.chain([first.part(1, len(first))], pieces)
     return iterate_guarded(chunk for piece in lines for chunk in _chunks_of(piece, len(header), chosen, sys.maxsize))
-
-
-def _header(name: str, join_quoted: bool) -> list[str] | None:
-    """The column names, from the first line; None if it is not a header."""
-    for lines in read_lines(name, join_quoted):
-        return names_of(lines)
-    return None
 
 
 def _looks_like_a_number(cell: str) -> bool:

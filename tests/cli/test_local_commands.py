@@ -126,21 +126,6 @@ def test_reports_are_not_replaced_or_lost(monkeypatch):
     assert answer("s")["n_priv"] == 4000
 
 
-def test_ctrl_c_leaves_whole_reports(monkeypatch):
-    honest = reports._write
-
-    def pressed(out, data, count=[0]):  # noqa: B006
-        honest(out, data)
-        count[0] += 1
-        if count[0] == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(reports, "_write", pressed)
-    assert "--resume" in said(privatize("s", "--batch-rows", "400", code=130))
-    monkeypatch.setattr(reports, "_write", honest)
-    assert "3,200 reports" in said(privatize("s", "--resume"))
-
-
 def test_nobody_reads_the_pipe():
     command = [sys.executable, "-c", PROGRAM, "local", "privatize", "--private", "big.npy", *DEVICE, "--out", "-"]
     np.save("big.npy", np.zeros((200_000, 3)))

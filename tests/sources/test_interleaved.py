@@ -66,8 +66,9 @@ def numbered(n, dim=1):
 
 @pytest.mark.parametrize("n", [32, 100, 65_537, 200_000])
 @pytest.mark.parametrize("shares", [(1,), (15, 15, 40, 30), (14, 14, 18, 8, 8, 24, 14)])
-def test_blocks_are_disjoint_and_cover_all_rows(n, shares):
-    blocks = interleave_rows(Rows.from_array(numbered(n)), *shares)
+@pytest.mark.parametrize("cut", [split_rows, interleave_rows])
+def test_blocks_are_disjoint_and_cover_all_rows(cut, n, shares):
+    blocks = cut(Rows.from_array(numbered(n)), *shares)
     found = [content(block)[:, 0] for block in blocks]
     assert np.array_equal(np.sort(np.concatenate(found)), np.arange(n))
     for values, share, block in zip(found, shares, blocks, strict=True):
@@ -120,12 +121,6 @@ def test_one_row_changes_one_pair_and_one_block():
     with np.errstate(all="raise"):
         one, two = (content(DistantPairs(Rows.from_array(each))) for each in (data, other))
     assert np.count_nonzero(one != two) == 1
-
-
-def test_rows_stay_behind_their_type():
-    (block, _) = interleave_rows(Rows.from_array(numbered(10)), 1, 1)
-    assert "Rows(n=" in repr(block)
-    raises(TypeError, None, np.asarray, block)
 
 
 # ---- Differences of neighboring rows: position decides the pair, whatever the source, the chunks and the content.
@@ -184,17 +179,6 @@ def test_refused_blocks():
         raises(InputError, "block", rows.slice, begin, end)
     for begin, end in ((-1, 5), (0.0, 5), (True, 5)):
         raises(InputError, None, rows.slice, begin, end)
-
-
-@pytest.mark.parametrize("shares", [(1,), (1, 1), (30, 30, 40), (1, 2, 3, 4)])
-@pytest.mark.parametrize("n", [4, 10, 999, 1000])
-def test_a_split_covers_every_row_once(n, shares):
-    if n < len(shares) * 2 and len(shares) > 2:
-        return
-    blocks = split_rows(private_rows(X[:n]), *shares)
-    np.testing.assert_array_equal(np.concatenate([content(block, chunk_rows=50) for block in blocks]), X[:n])
-    for block, share in zip(blocks, shares, strict=True):
-        assert abs(block.n - n * share / sum(shares)) <= 1
 
 
 def test_mapped_rows_with_a_missing_entry_are_missing():

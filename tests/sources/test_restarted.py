@@ -3,8 +3,6 @@
 import datetime
 import itertools
 import os
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -14,7 +12,6 @@ import pyarrow.feather
 import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
-from clocks import PATIENCE
 from helpers.errors import raises
 from helpers_sources import column_sums, content, direct_sums, silently
 
@@ -292,25 +289,3 @@ def test_a_file_that_was_shorter_before_is_an_error(suffix, memory_map, tmp_path
     for length in (path.stat().st_size - 1, 5000, 100, 3, 0):
         os.truncate(path, length)
         raises(InputError, None, lambda: column_sums(READERS[suffix](path, memory_map=memory_map)))
-
-
-SHORTENED = """
-import os, sys
-import numpy as np
-from helpers_sources import fold
-from fastpubpriv.sources import Rows
-path, suffix = sys.argv[1:]
-rows = Rows.from_npy(path) if suffix == "npy" else Rows.from_arrow(path)
-os.truncate(path, 0)
-fold(rows, lambda: (np.zeros(1, np.int64),), lambda chunk, total: total[0].__iadd__(np.count_nonzero(chunk)))
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what happens is up to the system")
-@pytest.mark.parametrize("suffix", ["npy", "arrow"])
-def test_what_is_said_of_mapped_files_is_so(suffix, tmp_path):
-    """Why `memory_map=False` is there: the tests above would not pass with a map."""
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", SHORTENED, str(written(tmp_path, suffix)), suffix]
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False, env=here)
-    assert done.returncode == -7  # SIGBUS
