@@ -126,13 +126,11 @@ class PublicPrivateEstimator(BaseEstimator):
     def _rows(self, x: Any) -> FloatArray:
         """Rows to predict for, in the columns of the fit; they are not private to this call."""
         check_is_fitted(self)
-        found: FloatArray = validate_data(self, x, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        return found
+        return cast(FloatArray, validate_data(self, x, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"))
 
     def _ask(self, name: str, x: Any) -> Any:
         """The answer of a method of the result for rows."""
-        rows = self._rows(x)
-        return getattr(self.result_, name)(rows)
+        return getattr(self.result_, name)(self._rows(x))
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
@@ -171,15 +169,11 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
 
     def transform(self, X: Any) -> FloatArray:
         """Rows less the mean, over the scale, (n, d)."""
-        rows = self._rows(X)
-        scaled: FloatArray = (rows - self.mean_) / self.scale_
-        return scaled
+        return cast(FloatArray, (self._rows(X) - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> FloatArray:
         """Scaled rows in the units of the columns again, (n, d)."""
-        rows: FloatArray = np.asarray(X, dtype=np.float64)
-        found: FloatArray = rows * self.scale_ + self.mean_
-        return found
+        return cast(FloatArray, np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -240,14 +234,11 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
 
     def transform(self, X: Any) -> FloatArray:
         """Coordinates of rows along the components, (n, k)."""
-        rows = self._rows(X)
-        found: FloatArray = (rows - self.mean_) @ self.components_.T
-        return found
+        return cast(FloatArray, (self._rows(X) - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> FloatArray:
         """Rows in the columns again, (n, d), from their coordinates."""
-        found: FloatArray = np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_
-        return found
+        return cast(FloatArray, np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
 
 class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
@@ -305,8 +296,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Synthetic rows (n_samples, d); they cost nothing more."""
         check_is_fitted(self)
-        found: FloatArray = self.result_.sample(n_samples, random_state=random_state)
-        return found
+        return cast(FloatArray, self.result_.sample(n_samples, random_state=random_state))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -240,16 +241,14 @@ class Collector:
         return len(reports)
 
 
+@dataclass(slots=True)
 class _Group:
     """Batches of one stream that wait: few large sums take less time than many small ones. An interrupt forgets them."""
 
-    __slots__ = ("digests", "names", "payloads", "size")
-
-    def __init__(self) -> None:
-        self.payloads: list[Any] = []
-        self.names: list[bytes] = []
-        self.digests: set[bytes] = set()
-        self.size = 0
+    payloads: list[Any] = field(default_factory=list)
+    names: list[bytes] = field(default_factory=list)
+    digests: set[bytes] = field(default_factory=set)
+    size: int = 0
 
     def add(self, payload: Any, names: list[bytes], digest: bytes | None) -> None:
         self.payloads.append(payload)

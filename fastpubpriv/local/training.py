@@ -235,8 +235,12 @@ def train(
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
-    places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
-    plan = list(_plan(len(places), len(public), _batch_size(batch_rows, randomizer, clip)))
+    cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
+    admitted = None if users is None else Users(cap).admit(hashed_names(users, rows.n))[0]
+    places, cost = np.arange(rows.n) if admitted is None else np.flatnonzero(admitted), randomizer.cost * cap
+    if batch_rows is None:
+        batch_rows = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
+    plan = list(_plan(len(places), len(public), validation.integer("batch_rows", batch_rows, minimum=1)))
     _try_alone(chosen, weights, public[:1], public_labels[:1])
     keys = report_keys(random_state)
     inverse = (1.0 / randomizer.second_moment, 1.0 / clip**2)
@@ -343,20 +347,6 @@ def _begun(
     if begun is not None and _is_public(radius):
         radius = begun.radius
     return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
-
-
-def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
-    """Positions of the rows that may send a report."""
-    cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
-    if users is None:
-        return np.arange(n)
-    return np.flatnonzero(Users(cap).admit(hashed_names(users, n))[0])
-
-
-def _batch_size(batch_rows: Any, randomizer: Randomizer, clip: float) -> int:
-    if batch_rows is None:
-        return max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
-    return validation.integer("batch_rows", batch_rows, minimum=1)
 
 
 def _block(rows: Rows, places: IntArray) -> FloatArray:

@@ -63,8 +63,10 @@ def halve(low: Number, high: Number, holds: Callable[[Number], bool], close: flo
     return high
 
 
-def turning_point(start: Number, lowest: Number, highest: Number, holds: Callable[[Number], bool]) -> float:
-    """About the least number, to 0.1 %, from which `holds` is true; infinite where it is false even at the highest."""
+def turning_point(
+    start: Number, lowest: Number, highest: Number, holds: Callable[[Number], bool], close: float = 1.001
+) -> float:
+    """The least number, to a factor `close`, from which `holds` is true; infinite where it is false even at the highest."""
     low: Any = start
     high: Any = start
     while not holds(high):
@@ -78,7 +80,7 @@ def turning_point(start: Number, lowest: Number, highest: Number, holds: Callabl
                 break
         else:
             return float(lowest)
-    return float(halve(low, high, holds, 1.001))
+    return float(halve(low, high, holds, close))
 
 
 # Arguments that mean the same in every task; what is checked here, a task takes as it is.

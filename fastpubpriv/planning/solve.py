@@ -12,7 +12,16 @@ from typing import Any, ClassVar
 from fastpubpriv import validation
 from fastpubpriv._types import Notion, PlanTask
 from fastpubpriv.errors import InputError
-from fastpubpriv.planning.forecasts import CHECKS, MOST_COUNT, MOST_ROWS, Forecast, Predictor, amounts_tried, halve
+from fastpubpriv.planning.forecasts import (
+    CHECKS,
+    MOST_COUNT,
+    MOST_ROWS,
+    Forecast,
+    Predictor,
+    amounts_tried,
+    halve,
+    turning_point,
+)
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
 
@@ -168,18 +177,10 @@ class Plan(Value):
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
     """Least n_priv with a predicted error of at most `error`."""
-
-    def reaches(rows: int) -> bool:
-        return predict(rows, budget)[0] <= error
-
-    high = 2
-    while not reaches(high):
-        high *= 2
-        if high > MOST_ROWS:
-            raise InputError(
-                f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget"
-            )
-    return 1 if high == 2 and reaches(1) else halve(high // 2, high, reaches)
+    found = turning_point(2, 1, MOST_ROWS, lambda rows: predict(rows, budget)[0] <= error, close=1.0)
+    if math.isinf(found):
+        raise InputError(f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget")
+    return int(found)
 
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:

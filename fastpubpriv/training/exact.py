@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, Norms, RadialMean, RadialPlan, count_share
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
@@ -190,18 +190,13 @@ class Curvature:
 def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: FloatArray, affine: AffineMap) -> Curvature:
     """Release it; `affine` maps the rows of the run to vectors whose squares are added up, as those (m, D) of public rows are."""
     dim, m, n = problem.dim, len(public), problem.counted
-    norms = plan.count.look(run, affine, np.sum(public**2, axis=1), name="norms of the rows' curvature")
     longest = problem.rotation.row_map.limit * problem.rotation.step
-    radius = min(max(norms.radius, 1.0 / LARGEST), longest**2)
-    found = run.release(
-        SecondMoment(affine=affine, radius=math.sqrt(radius)),
-        name="curvature",
-        cost=plan.count.left,
-        clip_radius=math.sqrt(radius),
-    )
-    noise = found.noise_std / n / (1.0 if run.account.pure else math.sqrt(2.0))
-    clipped = clipped_part(norms, radius, n, dim)
-    plain = np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n
+
+    def query(radius: float) -> SecondMoment:
+        return SecondMoment(affine=affine, radius=min(math.sqrt(radius), longest))
+
+    plain, noise, clipped = released_curvature(run, plan.count, affine, np.sum(public**2, axis=1), query, n, dim)
+    noise /= 1.0 if run.account.pure else math.sqrt(2.0)
     near = public.T @ public / m
     if not problem.loss.classes:
         # Whitened rows, but for directions that none has, or one: where all categories have a term.
@@ -210,9 +205,23 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
     return pooled_curvature(plain, noise, clipped, near, m)
 
 
-def clipped_part(norms: Norms, radius: float, n: float, dim: int) -> float:
-    """Return what clipping at this radius may have taken from a curvature of n rows: all of its trace where no norm was seen."""
-    return float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
+def released_curvature(
+    run: Run,
+    count: NormCount,
+    affine: AffineMap,
+    lengths: FloatArray,
+    query: Callable[[float], Any],
+    n: float,
+    dim: int,
+    again: str = "",
+) -> tuple[FloatArray, float, float]:
+    """The mean over n rows of query(radius), at a radius by a count of norms; its noise, and what the clip may have taken."""
+    norms = count.look(run, affine, lengths, name=f"norms of the rows' curvature{again}")
+    asked = query(min(max(norms.radius, 1.0 / LARGEST), LARGEST))
+    found = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
+    radius = asked.radius**2 if count.squared else asked.radius
+    clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    return np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n, found.noise_std / n, clipped
 
 
 def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: FloatArray, m: int) -> Curvature:
@@ -311,7 +320,7 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
         start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
         mean_score=(lambda slope: np.mean(public(score, slope), axis=0)) if problem.loss.classes else None,
     )  # fmt: skip
-    return step.fitted(plan.steps)
+    return step.fitted()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -387,7 +396,7 @@ class ExactStep:
         end = (norms.law.end / norms.rms - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
         return _PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far / math.sqrt(self.found.dim)
 
-    def fitted(self, steps: int) -> Fitted:
+    def fitted(self) -> Fitted:
         """Coefficients, and their intervals in the units of the table."""
         own, to_user = self.found.functional(self.half), self.to_user @ self.half
         bent = self._bent(own.value)
@@ -434,7 +443,6 @@ class ExactStep:
             covariance=covariance,
             noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
             drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
-            steps=steps,
             ends=Ends(
                 estimate=estimate,
                 center=center,

@@ -164,18 +164,15 @@ class Stated:
         return np.asarray(found / found.max(), dtype=np.float64)
 
 
-def class_list(given: Any) -> list[Any]:
-    """The classes that a caller lists."""
-    if isinstance(given, str | Mapping) or not hasattr(given, "__iter__"):
-        raise InputError(f"classes must be a list of the labels, such as [0, 1] or ['no', 'yes'], got {given!r:.80}")
-    return list(given)
-
-
 def chosen_classes(labels: FloatArray, stated: Stated, *, two: bool) -> tuple[float, ...]:
     """The classes, or the `two`, in the order in which they are stated, else those of labels (m,), ascending."""
-    found = np.unique(labels)
-    if stated.classes is not None:
-        listed = class_list(stated.classes)
+    found, given = np.unique(labels), stated.classes
+    if given is not None:
+        if isinstance(given, str | Mapping) or not hasattr(given, "__iter__"):
+            raise InputError(
+                f"classes must be a list of the labels, such as [0, 1] or ['no', 'yes'], got {given!r:.80}"
+            )
+        listed = list(given)
         if two and len(listed) != 2:
             raise InputError(f"classes must be two, got {len(listed)}: pass two, or train(loss='softmax') for more")
         found = validation.finite_vector("classes", listed, len(listed))
@@ -428,24 +425,21 @@ def named_design(design: Design | None, classes: Sequence[float] | None, names: 
 FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 
 
-def with_labels(table: FloatArray) -> BoolArray:
-    """Which public rows (m, dim + 1) have a label: the others say nothing of it, and their gaps make no term."""
-    found: BoolArray = np.isfinite(table[:, -1])
-    if found.sum() < 2:
-        raise InputError(FEW)
-    return found
-
-
 def usable_rows(
     table: FloatArray, names: Sequence[str], stated: Stated, loss: Loss | None, *, standard: bool = True
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
-    """The design of labeled public rows (m, dim + 1), those that can be used, and the classes of a loss of classes.
+    """The design of public rows (m, dim + 1), those that can be used, and the classes of a loss of classes.
 
-    There is no design if columns stay in their units, not `standard`.
+    There is no design if columns stay in their units, not `standard`. Rows without a label say nothing of it, and make no term.
     """
-    design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
+    design, usable = None, np.isfinite(table[:, -1])
+    if usable.sum() < 2:
+        raise InputError(FEW)
+    complete = np.logical_and.reduce(np.isfinite(table[usable, :-1]), axis=1)
     if standard:
-        design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
+        ranges = stated.ranges(names)
+        design, complete = make_design(table[usable, :-1], names, stated.categories, ranges, stated.texts)
+    usable[usable] = complete
     of_classes = loss is not None and (loss.classes or loss.scores)
     levels = chosen_classes(table[usable, -1], stated, two=loss.classes) if loss is not None and of_classes else None
     stated.check_labels(of_classes=levels is not None)

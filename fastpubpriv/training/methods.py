@@ -296,9 +296,7 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
         if isinstance(known, Posterior)
         else steps.newton_logistic(known, plan, problem.counted, noise, ask)
     )
-    fitted = Fitted(
-        mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift, steps=plan.steps
-    )
+    fitted = Fitted(mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift)
     if not isinstance(known, Posterior):
         return fitted, rows
     if moved is not None:
@@ -307,7 +305,6 @@ def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple
             mean=moved.back(fitted.mean),
             covariance=moved.covariance_back(fitted.covariance),
             noise=moved.covariance_back(fitted.noise),
-            steps=plan.steps + 1,
         )
     bias_sq, bias = plan.clip.unseen_sq * known.noise_share, counted_bias(problem, plan.clip, state.lever)
     return replace(fitted, bias_sq=bias_sq, bias=bias), rows

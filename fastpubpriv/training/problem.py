@@ -22,7 +22,7 @@ from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.reasons import PartReasons
 from fastpubpriv.session import Method
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import Design, Importance, Stated, usable_rows, with_labels
+from fastpubpriv.training.inputs import Design, Importance, Stated, usable_rows
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
 
@@ -143,7 +143,6 @@ class Fitted:
     bias_sq: float = 0.0  # squared bias of the clip on residuals, where labels are skewed
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
-    steps: int = 0  # passes over the private rows
     ends: Ends | None = None  # of exact coefficients, see `exact`
 
 
@@ -161,8 +160,6 @@ def make_problem(
         share, spread = float(given.mean()), float(given @ given) / float(given.sum())
     if given is not None:
         table, given = table[given > 0.0], given[given > 0.0]
-    labeled = with_labels(table)
-    table, given = table[labeled], None if given is None else given[labeled]
     design, usable, pair = usable_rows(table, names, stated, loss)
     assert design is not None
     used, counted = table[usable], None if given is None else given[usable]

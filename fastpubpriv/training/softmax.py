@@ -35,9 +35,9 @@ from fastpubpriv.training.exact import (
     START,
     Curvature,
     ExactStep,
-    clipped_part,
     plan_scores,
     pooled_curvature,
+    released_curvature,
     risk,
 )
 from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared
@@ -300,7 +300,7 @@ def learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
         start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )  # fmt: skip
-    fitted = step.fitted(prepared.steps)
+    fitted = step.fitted()
     weights = known.in_fit(fitted.mean.reshape(slope.shape))
     deviation = np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user))
     return Descended(weights=weights, noise_std=found.noise_std * problem.n_priv, ends=fitted.ends, deviation=deviation)
@@ -334,16 +334,10 @@ def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Row
     """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
     known, n = plan.known, plan.known.problem.n_priv
     bend = known.at(slope, curvature=True)
-    public = bend(known.public)
-    on_rows, affine = run.on(each_row(rows, bend, bend.width)), AffineMap(dim=bend.width)
-    norms = plan.count.look(
-        on_rows, affine, np.sqrt(np.sum(public**2, axis=1)), name=f"norms of the rows' curvature{again}"
-    )
-    radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST)
-    found = on_rows.release(
-        VectorSum(affine=affine, radius=radius), name=f"curvature{again}", cost=plan.count.left, clip_radius=radius
-    )
-    clipped = clipped_part(norms, radius, n, slope.size)
-    plain = bend.matrix(np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n)
+    public, affine = bend(known.public), AffineMap(dim=bend.width)
+    mean, noise, clipped = released_curvature(
+        run.on(each_row(rows, bend, bend.width)), plan.count, affine, np.sqrt(np.sum(public**2, axis=1)),
+        lambda radius: VectorSum(affine=affine, radius=radius), n, slope.size, again,
+    )  # fmt: skip
     near = bend.matrix(public.mean(axis=0))
-    return pooled_curvature(plain, found.noise_std / n / math.sqrt(2.0), clipped, near, len(public))
+    return pooled_curvature(bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, len(public))

@@ -17,8 +17,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -243,26 +242,23 @@ def _reserve(descriptor: int, size: int) -> None:
             raise
 
 
-@contextmanager
-def open_checkpoint(path: Any, call: Call) -> Iterator[Checkpoint | None]:
-    """The checkpoint at a path, new or to be resumed; None for no path. InputError for a file that cannot serve this call."""
+def open_checkpoint(path: Any, call: Call, files: ExitStack) -> Checkpoint | None:
+    """The checkpoint at a path, new or to be resumed, which `files` closes; None for no path.
+
+    InputError for a file that cannot serve this call.
+    """
     if path is None:
-        yield None
-        return
+        return None
     name = validation.path_name(path)
     descriptor = _opened(name)
+    files.callback(os.close, descriptor)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"checkpoint: {name!r} is in use by another process") from None
-        made = Checkpoint(descriptor, call, name)
-        try:
-            yield made
-        finally:
-            made.leave()
-    finally:
-        os.close(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(f"checkpoint: {name!r} is in use by another process") from None
+    made = Checkpoint(descriptor, call, name)
+    files.callback(made.leave)
+    return made
 
 
 def _opened(name: str) -> int:
@@ -439,7 +435,7 @@ def _prepare(task: GradientTask, account: Account) -> Plan:
         return plan
     grid = ready_grid(problem, plan, account)
     call = Call(digest=_digest(task, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private)
-    kept = task.files.enter_context(open_checkpoint(settings.checkpoint, call))
+    kept = open_checkpoint(settings.checkpoint, call, task.files)
     return replace(plan, grid=grid, kept=kept, resumed=kept is not None and kept.resumed)
 
 

@@ -21,7 +21,7 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.coordinates import label_values
-from fastpubpriv.training.inputs import Design, Stated, refuse_balancing, usable_rows, with_labels
+from fastpubpriv.training.inputs import Design, Stated, refuse_balancing, usable_rows
 from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
@@ -419,7 +419,7 @@ def make_gradient_problem(
             "'logistic' with method='newton', or leave them out"
         )
     known = loss if isinstance(loss, Loss) else None
-    table, standard = table[with_labels(table)], scaling == "standard"
+    standard = scaling == "standard"
     for name in ("categories", "x_bounds", "y_bounds"):
         if not standard and getattr(stated, name) is not None:
             raise InputError(f"{name}= belongs to scaling='standard'")
