@@ -122,14 +122,12 @@ class ColumnBox(_Value):
     What a row becomes depends on that row and these numbers alone. No bound is promised: a `RowMap` has to follow.
     """
 
-    # (dim,), with lower, upper, middle, width and absent: finite, with lower <= upper and width > 0; y of a number
-    # that is not finite is `absent`
-    center: FloatArray
+    center: FloatArray  # (dim,), as all others: finite, with lower <= upper and width > 0
     lower: FloatArray  # (dim,)
     upper: FloatArray  # (dim,)
     middle: FloatArray  # (dim,)
     width: FloatArray  # (dim,)
-    absent: FloatArray  # (dim,)
+    absent: FloatArray  # (dim,), y of a number that is not finite
     # a row with a number that is not finite becomes NaN throughout, which every kernel after it takes for no row
     neutral: bool = False
 

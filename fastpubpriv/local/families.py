@@ -21,7 +21,7 @@ from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import GRID, Randomizer, Reports
 from fastpubpriv.release.reports import release_codes
-from fastpubpriv.row_maps import CodeLaw, ReportLaw
+from fastpubpriv.row_maps import CodeLaw
 from fastpubpriv.sources import Rows
 
 
@@ -344,17 +344,9 @@ class SubsetSelection(Randomizer):
         cap = cap_of_book(self.dim, words, chosen, miss)
         if not cap.scale > 0.0:
             raise InputError(f"epsilon = {epsilon:g} is too small for a report of {words} words: pass more of either")
-        law = ReportLaw(
-            dim=self.dim,
-            gaussian=False,
-            log2_grid=GRID,
-            ball=self.norm_bound is not None,
-            threshold=0.0,
-            miss=0.5,
-            radius=self.radius,
-        )
-        book = CodeLaw(words=words, chosen=chosen, miss=miss, vectors=law)
-        self._settle(words=words, chosen=chosen, cap=cap, log2_grid=GRID, law=law, book=book)
+        self._settle(words=words, chosen=chosen, cap=cap, log2_grid=GRID)
+        law = replace(self._law(), threshold=0.0, miss=0.5)
+        self._settle(law=law, book=CodeLaw(words=words, chosen=chosen, miss=miss, vectors=law))
 
     @property
     def normals(self) -> float:

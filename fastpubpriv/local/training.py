@@ -31,15 +31,12 @@ from fastpubpriv.threads.guard import name_argument
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Of each batch: the factor of its weighted sum of gradients, the weight of its iterate in the average; and the bound.
-
-    `strongly` says whether the steps are those of a strongly convex loss.
-    """
+    """Of each batch: the factor of its weighted sum of gradients, the weight of its iterate in the average; and the bound."""
 
     lengths: Sequence[float]
     weights: Sequence[float]
     excess_bound: float
-    strongly: bool = False
+    strongly: bool = False  # whether they are those of a strongly convex loss
 
 
 def best_steps(
@@ -260,7 +257,8 @@ def train(
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
                 gradients = loss_gradients(chosen, weights, x, y[:, 0])  # each on its user's device: of that row alone
                 move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
-            weights = _projected(weights - length * move, center, bound)
+            moved = weights - length * move - center
+            weights = center + moved * min(1.0, bound / max(float(np.sqrt(np.sum(moved * moved))), 1e-300))
     release = {
         "name": "local gradients",
         "randomizer": "PrivUnit",
@@ -353,13 +351,6 @@ def _block(rows: Rows, places: IntArray) -> FloatArray:
     """The rows at ascending positions."""
     first = int(places[0])
     return rows.block(first, int(places[-1]) + 1)[places - first].astype(np.float64)
-
-
-def _projected(weights: FloatArray, center: FloatArray, radius: float) -> FloatArray:
-    """The nearest point of the ball."""
-    moved = weights - center
-    length = float(np.sqrt(np.sum(moved * moved)))
-    return center + moved * min(1.0, radius / length if length > 0.0 else 1.0)
 
 
 def _loss(loss: Any) -> tuple[str, RowLoss]:

@@ -35,14 +35,12 @@ MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is draw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The error of a task as a function of rows and budget, its unit, and details that are worked out once, for the solution.
-
-    `gaussian`: whether all noise would be Gaussian under zCDP, so that rho implies a smaller epsilon.
-    """
+    """The error of a task as a function of rows and budget, its unit, and details that are worked out once, for the solution."""
 
     predict: Predictor
     unit: str
     more: Callable[[int, Budget], dict[str, float]] = lambda n_priv, budget: {}
+    # whether all noise would be Gaussian under zCDP, so that rho implies a smaller epsilon
     gaussian: Callable[[int, Budget], bool] = lambda n_priv, budget: True
 
 

@@ -108,8 +108,7 @@ class Whitener:
     mean: FloatArray  # (p,), of the standardized public terms
     root: FloatArray  # (p, p), with inverse: the inverse square root of their covariance, and its inverse covariance
     inverse: FloatArray  # (p, p)
-    # share, squared, of the public rows' own differences between directions that the covariance uses: the part of
-    # their error that it has
+    # share, squared, of the public rows' own differences between directions, and so of their error, that it uses
     confirmed: float
 
     @classmethod

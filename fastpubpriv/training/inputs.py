@@ -34,8 +34,7 @@ _SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a unifo
 class Stated:
     """The arguments of `train` and its kind that say what the columns are; None where nothing is said."""
 
-    # with classes, y_scale, weights_pub, x_bounds, y_bounds, class_weight, weights_priv and weight_cap: as the caller
-    # gave them, see `train`; texts as their places in the lists below
+    # each as the caller gave it, see `train`; texts as their places in the lists below
     categories: Any = None
     classes: Any = None
     y_scale: Any = None
@@ -227,8 +226,7 @@ def range_units(low: Any, high: Any) -> tuple[Any, Any]:
 class Importance:
     """How much public rows count, as if rows of weight two stood there twice."""
 
-    # (m,), they add up to the number of equal rows that would say as much, (sum w)^2 / sum w^2 (Kish 1965): only
-    # ratios count
+    # (m,), they add up to the number of equal rows that would say as much, (sum w)^2 / sum w^2 (Kish 1965)
     weights: FloatArray
     sample: IntArray  # (k,), about so many rows, each as often as its weight says: for shares and quantiles
 
@@ -361,9 +359,7 @@ class Design:
     fill: FloatArray  # (dim,), what stands for a missing number, NaN where a row with one is ignored
     center: FloatArray  # (p,), with scale: a term is standardized to (term - center) / scale
     scale: FloatArray  # (p,)
-    # (p,), public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by
-    # themselves
-    reach: FloatArray
+    reach: FloatArray  # (p,), public rows beyond it count less, see `leverage_weights`; infinite for indicators
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -69,8 +69,7 @@ def one(prediction: float, label: float) -> float:
 class Centered:
     """A posterior and a map of rows about a released mean."""
 
-    # with the intercept at the released mean; correlations that this brings are left out, which makes no variance
-    # smaller
+    # with the intercept at the released mean; correlations are left out, which makes no variance smaller
     posterior: Posterior
     rotation: Rotation  # of rows, about the released mean
     axis: FloatArray  # (D,), with moved: the intercept's direction; and the released mean, orthogonal to it

@@ -350,14 +350,8 @@ _NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogisticPosterior(PublicLaw):
-    """A normal approximation of the coefficients given public rows; attributes as in `Posterior`."""
+    """A normal approximation of the coefficients given public rows."""
 
-    turn: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    rows: FloatArray
-    labels: FloatArray
-    weights: FloatArray
     ridge: FloatArray  # (D, D), the precision of the prior
     curvature: FloatArray  # (D,), that of the loss of one row at `mean`
     counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights whose loss it is

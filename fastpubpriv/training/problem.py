@@ -31,12 +31,10 @@ WORTH = 0.9  # a private method must be predicted to leave at most this part of 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingMethod(Method[[Any]]):
-    """A method of `train`.
+    """A method of `train`, called with a `Problem` of whitened coordinates or, for a method with `settings`, a `GradientTask`.
 
-    Its functions are called with a task, which is a loss with public rows in the units of the fit: a `Problem` of whitened
-    coordinates or, for a method with `settings`, a `GradientTask`. `draws(task)` bounds the draws of noise; `prepare(task,
-    account)` returns the plan, which has a `predicted` error, None where none can be; `learn(run, task, plan)` releases,
-    and returns a `Fitted` or, for a `GradientTask`, a `Descended`.
+    `draws(task)`; `prepare(task, account)` returns the plan, with a `predicted` error, None where none can be; `learn(run, task,
+    plan)` returns a `Fitted` or, for a `GradientTask`, a `Descended`.
     """
 
     # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
@@ -60,8 +58,7 @@ class Problem:
     n_priv: int  # private rows
     scales: str = "public rows"  # where the units of columns come from
     class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
-    # mean weight of the private rows, in units of their cap: that of public rows until it is released; 1 without
-    # weights
+    # mean weight of the private rows, in units of their cap: that of public rows until it is released, or 1
     weight_share: float = 1.0
     # mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights
     weight_spread: float = 1.0

@@ -40,8 +40,7 @@ class Clip:
 
     bound: float  # in units of the residual scale
     inside: float  # share of residuals that are not clipped: the slope of the clipped equation
-    # mean square of a clipped residual in that unit, enlarged by the standard error of `inside`: the best of many
-    # bounds looks better than it is
+    # mean square of a clipped residual, by the standard error of `inside` larger: the best of many bounds looks too good
     energy: float
     # squared bias of the clipped equation, for labels that are skewed: what the choice of a bound counts
     bias_sq: float
@@ -52,14 +51,16 @@ class Clip:
         return self
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicLaw:
-    """What both posteriors have: public rows with weights, and the variances of coefficients."""
+    """What both posteriors have: a law of the coefficients given public rows, with a covariance that is about diagonal."""
 
-    __slots__ = ()
-
-    rows: FloatArray
-    weights: FloatArray
-    variance: FloatArray
+    turn: FloatArray  # (D, D), its columns are the coordinates' axes in whitened space
+    mean: FloatArray  # (D,), with variance: of the coefficients
+    variance: FloatArray  # (D,)
+    rows: FloatArray  # (m, D), with weights: the public rows, and how much each counts
+    weights: FloatArray  # (m,)
+    labels: FloatArray  # (m,), their labels, in the unit of the fit
 
     @property
     def typical(self) -> FloatArray:
@@ -79,14 +80,8 @@ class PublicLaw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Posterior(PublicLaw):
-    """A normal law of the coefficients given public rows, in coordinates in which its covariance is diagonal."""
+    """A normal law of the coefficients, in coordinates in which its covariance is diagonal."""
 
-    turn: FloatArray  # (D, D), its columns are the coordinates' axes in whitened space
-    mean: FloatArray  # (D,), with variance: of the coefficients
-    variance: FloatArray  # (D,)
-    rows: FloatArray  # (m, D), with weights: the public rows, and how much each counts
-    weights: FloatArray  # (m,)
-    labels: FloatArray  # (m,), their labels, in the unit of the fit
     # (m,), with leverage: each with the row itself left out; and the part that a row has in its own prediction
     residuals: FloatArray
     leverage: FloatArray  # (m,)

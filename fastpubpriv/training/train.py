@@ -283,10 +283,7 @@ def logistic_regression(
 def _fit(
     name: str, given: Mapping[str, Any], loss: Loss | RowLoss, method: str, settings: Any = None
 ) -> TrainingResult | DescentResult:
-    """Check, choose, pay, learn; a TrainingResult by a method without settings for the losses that these know.
-
-    `given` are the arguments of the call by their names.
-    """
+    """Check, choose, pay, learn, by the arguments of a call; a TrainingResult by steps for the losses that these know."""
     validation.choice("tails", given["tails"], TAILS)
     account = running.asked(
         given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
-from helpers.neighbors import replaced
+from helpers.neighbors import pair_at, replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
@@ -89,9 +89,7 @@ def test_every_block_of_the_univariate_learner(place):
     # The first and last row of each block, replaced by hostile and by far values.
     rows = np.random.default_rng(3).normal(size=(400, 1)) + np.where(np.arange(400) % 3, 0.0, 50.0)[:, None]
     for value in (np.nan, 1e300, 50.0):
-        other = rows.copy()
-        other[place] = value
-        record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+        record_replay(runner(1, APPROX), *pair_at(rows, place, value), budget=APPROX)
 
 
 def test_list_decoding_keeps_its_promises():
@@ -99,26 +97,19 @@ def test_list_decoding_keeps_its_promises():
     run = runner(1, budget, method="list_decoding", accuracy=0.9, variance=4.0)
     rows = np.random.default_rng(12).normal(size=(20_000, 1))
     for place in (0, 7000, 19_999):
-        other = rows.copy()
-        other[place] = 1e9
-        record_replay(run, rows[:, :1], other, budget=budget)
+        record_replay(run, *pair_at(rows, place, 1e9), budget=budget)
 
 
 def test_each_stage_has_the_whole_budget_and_the_run_costs_it_once():
     rows = np.random.default_rng(4).normal(size=(4000, 1))
-    other = rows.copy()
-    other[-1] = 1e9
-    report = record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+    report = record_replay(runner(1, APPROX), *pair_at(rows, -1, 1e9), budget=APPROX)
     assert report.calls == 4
     assert Fraction(99, 100) < report.declared_cost <= 1
 
 
 # ---- planted bugs: each must be caught ------------------------------------------------------------------------------
-def pair():
-    rows = np.random.default_rng(5).normal(size=(600, 1))
-    other = rows.copy()
-    other[300] = 77.0
-    return rows, other
+def pair(value=77.0):
+    return pair_at(np.random.default_rng(5).normal(size=(600, 1)), 300, value)
 
 
 def test_catches_an_answer_that_bypasses_release(monkeypatch):
@@ -140,11 +131,9 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
         moved = dataclasses.replace(self, edges=[each + middle for each in self.edges])
         return original(moved, payer, rows, executor, **options)
 
-    rows, other = pair()
-    other[300] = 1e6
-    record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+    record_replay(runner(1, APPROX), *pair(1e6), budget=APPROX)
     monkeypatch.setattr(candidates.CellCounts, "release", centered)
-    raises(ReplayError, "sensitivity", record_replay, runner(1, APPROX), rows, other, budget=APPROX)
+    raises(ReplayError, "sensitivity", record_replay, runner(1, APPROX), *pair(1e6), budget=APPROX)
 
 
 def test_catches_blocks_that_overlap(monkeypatch):
@@ -165,9 +154,7 @@ def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
     def centered(chunk, at, radii):
         return original(chunk - np.nanmean(chunk, axis=0), at, radii)
 
-    rows = np.random.default_rng(6).normal(size=(300, 2)) + 3.0
-    other = rows.copy()
-    other[7] = 1e6
+    rows, other = pair_at(np.random.default_rng(6).normal(size=(300, 2)) + 3.0, 7, 1e6)
     run = runner(2, ZCDP(0.5), with_public=True)
     record_replay(run, rows, other, budget=ZCDP(0.5))
     monkeypatch.setattr(dp_em, "row_statistic", centered)
@@ -183,10 +170,9 @@ def test_catches_codes_that_depend_on_other_rows(monkeypatch):
 
     rows = np.random.default_rng(8).normal(size=(4000, 2))
     rows[::2] += 50.0
-    other = rows.copy()
     # A row of the block that counts combinations: the fourth.
     begin, end = (sum(column_modes.SHARES[:k]) * 2**64 // sum(column_modes.SHARES) for k in (3, 4))
-    other[views._Members(4000, begin, end).positions(10, 11)[0]] = 1e6
+    rows, other = pair_at(rows, views._Members(4000, begin, end).positions(10, 11)[0], 1e6)
     run = runner(2, APPROX, candidates=12)
     record_replay(run, rows, other, budget=APPROX)
     monkeypatch.setattr(column_modes, "codes", ranked)

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers.errors import raises
-from helpers.neighbors import random_pairs
+from helpers.neighbors import hostile_pairs, hostile_rows, pair_at, random_pairs
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
@@ -61,20 +61,7 @@ CASES = [
     for notion, budget in BUDGETS.items()
     for name, run in runs(budget)
 ]
-HOSTILE = [
-    np.full(DIM, np.nan),
-    np.array([np.inf, 0.0, 0.0]),
-    np.array([0.0, -np.inf, np.nan]),
-    np.full(DIM, 1e308),
-    np.array([1e308, -1e308, 1e308]),
-    np.full(DIM, -1.7976931348623157e308),
-    np.full(DIM, 5e-324),
-    np.zeros(DIM),
-    np.array([5.0, 5.0, 14.0]),  # on the ball of private_pca
-    np.array([1e9, 0.0, 0.0]),
-    np.array([0.0, 1e9, 0.0]),
-    np.array([0.0, 0.0, -1e9]),
-]
+HOSTILE = hostile_rows([5.0, 5.0, 14.0])  # on the ball of private_pca
 
 
 neighbors = partial(random_pairs, sizes=[2, 3, 10, 51], dim=DIM, hostile=HOSTILE, shift=5.0)
@@ -104,11 +91,8 @@ def test_random_neighbors(budget, run, count):
 
 @pytest.mark.parametrize(("budget", "run"), [*CASES, *CASES_OF_LADDER])
 def test_hostile_neighbors(budget, run):
-    plain = np.random.default_rng(5).standard_normal((8, DIM)) + 5.0
-    for one in range(len(HOSTILE)):
-        rows, other = plain.copy(), plain.copy()
-        rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
-        record_replay(run, rows, other, budget=budget)
+    for pair in hostile_pairs(np.random.default_rng(5).standard_normal((8, DIM)) + 5.0, 3, HOSTILE):
+        record_replay(run, *pair, budget=budget)
 
 
 @pytest.mark.parametrize(("budget", "run"), [case for case in CASES if "pairs" not in case.id])
@@ -131,20 +115,12 @@ def second_moment_part(run, rows, other, notion):
     return sum((cost for cost, _ in costs), Fraction(0)), sum((price for _, price in costs), Fraction(0))
 
 
-def orthogonal_extremes(rounds):
-    """Rows far out along directions that stay orthogonal under the public map: columns of its factor."""
-    factor, far = precondition(PUBLIC).factor, 1e12
-    return PUBLIC.mean(axis=0) + far * factor[:, 0], PUBLIC.mean(axis=0) + far * factor[:, 2]
-
-
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
     # Twenty rows at rest leave the preconditioner isotropic up to the noise, so orthogonal rows stay nearly so.
-    one, two = orthogonal_extremes(4)
-    rows = np.tile(PUBLIC.mean(axis=0), (20, 1))
-    other = rows.copy()
-    rows[0], other[0] = one, two
-    budget = BUDGETS["zcdp"]
+    factor, middle, budget = precondition(PUBLIC).factor, PUBLIC.mean(axis=0), BUDGETS["zcdp"]
+    far = (middle + 1e12 * factor[:, column] for column in (0, 2))  # orthogonal under the public map too
+    rows, other = pair_at(np.tile(middle, (20, 1)), 0, *far)
     run = gaussian(budget, method=method, rounds=1)
     cost, declared = second_moment_part(run, rows, other, type(budget))
     assert Fraction(95, 100) * declared <= cost <= declared
@@ -158,34 +134,30 @@ def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
 
 
 def test_orthogonal_extreme_rows_of_the_matrix_estimators():
-    budget, rows = BUDGETS["zcdp"], np.full((20, DIM), 5.0)
-    other = rows.copy()
-    rows[0, 0], other[0, 1] = 1e12, 1e12
+    budget, pair = BUDGETS["zcdp"], pair_at(np.full((20, DIM), 5.0), 0, [1e12, 5.0, 5.0], [5.0, 1e12, 5.0])
     for run in (
         lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
         lambda x: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=1, **COMMON),
     ):
-        assert 0.95 <= record_replay(run, rows, other, budget=budget).tightness <= 1.0
+        assert 0.95 <= record_replay(run, *pair, budget=budget).tightness <= 1.0
 
 
 def test_pure_extremes_come_close():
     # In l1 the all-equal vectors are extreme: v v^T and the same with alternating signs.
-    budget, rows, other = BUDGETS["pure"], np.full((5, 4), 5.0), np.full((5, 4), 5.0)
-    rows[0] += 1e12
-    other[0] += 1e12 * np.array([1.0, -1.0, 1.0, -1.0])
+    budget, pair = BUDGETS["pure"], pair_at(np.full((5, 4), 5.0), 0, 1e12, 1e12 * np.array([1.0, -1.0, 1.0, -1.0]))
     report = record_replay(
-        lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
-        rows, other, budget=budget,
-    )  # fmt: skip
+        lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON), *pair, budget=budget
+    )
     assert 0.4 <= report.tightness <= 1.0
 
 
 # Planted bugs: each must be caught.
 def hostile_pair():
-    rows = np.random.default_rng(3).standard_normal((10, DIM)) + 5.0
-    other = rows.copy()
-    other[4] = [1e9, -1e9, 1e9]
-    return rows, other
+    return pair_at(np.random.default_rng(3).standard_normal((10, DIM)) + 5.0, 4, [1e9, -1e9, 1e9])
+
+
+def caught(words, run, pair, budget=BUDGETS["zcdp"]):
+    raises(ReplayError, words, record_replay, run, *pair, budget=budget)
 
 
 def plant(monkeypatch, learn):
@@ -203,8 +175,7 @@ def test_catches_a_mean_that_bypasses_release(monkeypatch, method):
 
     plant(monkeypatch, leaky)
     monkeypatch.setattr(learn, "climb", leaky)
-    with pytest.raises(ReplayError, match="leaked past release"):
-        record_replay(gaussian(ZCDP(0.5), method=method), *hostile_pair(), budget=ZCDP(0.5))
+    caught("leaked past release", gaussian(ZCDP(0.5), method=method), hostile_pair())
 
 
 def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
@@ -213,14 +184,7 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
         return lifted.learn(run, base, problem, rounds=rounds + (largest > 100.0))
 
     plant(monkeypatch, adaptive)
-    raises(
-        ReplayError,
-        None,
-        record_replay,
-        gaussian(ZCDP(0.5), method="lifted_coinpress", rounds=3),
-        *hostile_pair(),
-        budget=ZCDP(0.5),
-    )
+    caught(None, gaussian(ZCDP(0.5), method="lifted_coinpress", rounds=3), hostile_pair())
 
 
 @pytest.mark.parametrize(
@@ -234,11 +198,7 @@ def test_catches_clipping_to_a_private_radius(monkeypatch, kind, options):
         return original(replace(self, radius=min(self.radius, largest)), account, rows, executor, **given)
 
     monkeypatch.setattr(kind, "release", data_dependent)
-    rows = np.full((10, DIM), 1e-3)
-    other = rows.copy()
-    other[4] = 2e-3
-    with pytest.raises(ReplayError, match="depends on private rows"):
-        record_replay(gaussian(ZCDP(0.5), **options), rows, other, budget=ZCDP(0.5))
+    caught("depends on private rows", gaussian(ZCDP(0.5), **options), pair_at(np.full((10, DIM), 1e-3), 4, 2e-3))
 
 
 def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
@@ -247,23 +207,18 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     monkeypatch.setattr(pairs_module, "differences", lambda rows: original(rows[np.argsort(rows[:, 0])]))
     rows = np.tile([[0.0, 1e9, 0.0], [0.0, 1e9, 0.0], [0.0, 0.0, 1e9], [0.0, 0.0, 1e9]], (10, 1))
     rows[:, 0] = np.arange(40)
-    other = rows.copy()
-    other[0, 0] = 1e12
-    run = gaussian(ZCDP(0.5), method="pairs", rounds=2)
-    raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=ZCDP(0.5))
+    run, pair = gaussian(ZCDP(0.5), method="pairs", rounds=2), pair_at(rows, (0, 0), 1e12)
+    caught("sensitivity", run, pair)
     monkeypatch.undo()
-    record_replay(run, rows, other, budget=ZCDP(0.5))
+    record_replay(run, *pair, budget=ZCDP(0.5))
 
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
 def test_opposite_extremes_nearly_reach_the_cost(structure):
     budget, rows = BUDGETS["zcdp"], np.tile(PUBLIC.mean(axis=0), (20, 1))
-    other = rows.copy()
-    rows[0, 0], other[0, 0] = 1e12, -1e12
-    if structure == "diagonal":
-        # Far rows have the same squares, so the way to the cost is by a moderate one.
-        rows[0, 0], other[0, 0] = PUBLIC[:, 0].mean(), 1e12
-    report = record_replay(ladder(budget, structure), rows, other, budget=budget)
+    # Far rows have the same squares, so the way to the cost is by a moderate one for variances.
+    pair = pair_at(rows, (0, 0), 1e12) if structure == "diagonal" else pair_at(rows, (0, 0), 1e12, -1e12)
+    report = record_replay(ladder(budget, structure), *pair, budget=budget)
     assert report.tightness >= (0.95 if structure == "mean" else 0.05)
 
 
@@ -295,9 +250,7 @@ def test_counts_before_sums(notion, structure):
         assert (result.diagnostics["scale_ratio"] > 5.0) == (scale > 5.0)
         assert recorded.calls
         for hostile in (HOSTILE[0], HOSTILE[1], rows[7] + 1e9, PUBLIC.mean(axis=0), rng.standard_normal(DIM)):
-            other = rows.copy()
-            other[7] = hostile
-            report = record_replay(run, rows, other, budget=budget)
+            report = record_replay(run, *pair_at(rows, 7, hostile), budget=budget)
             assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
             assert report.declared_cost >= Fraction(97, 100) * report.allowance
 
@@ -310,10 +263,8 @@ def test_catches_edges_that_follow_private_rows(monkeypatch):
         return original(run, affine, edges * largest, share, name=name)
 
     monkeypatch.setattr(learn, "count_norms", fitted)
-    rows = np.random.default_rng(73).standard_normal((300, DIM))
-    other = rows.copy()
-    other[4] = 1e3
-    raises(ReplayError, None, record_replay, ladder(COUNTED["zcdp"], "mean"), rows, other, budget=COUNTED["zcdp"])
+    rows, budget = np.random.default_rng(73).standard_normal((300, DIM)), COUNTED["zcdp"]
+    caught(None, ladder(budget, "mean"), pair_at(rows, 4, 1e3), budget)
 
 
 def test_catches_rounds_that_follow_private_rows(monkeypatch):
@@ -328,7 +279,7 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
         return original(run, *arguments)
 
     monkeypatch.setattr(learn, "_second_moments", adaptive)
-    raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "full"), *hostile_pair(), budget=BUDGETS["zcdp"])
+    caught(None, ladder(BUDGETS["zcdp"], "full"), hostile_pair())
 
 
 def test_catches_features_that_depend_on_the_company(monkeypatch):
@@ -340,9 +291,7 @@ def test_catches_features_that_depend_on_the_company(monkeypatch):
 
     monkeypatch.setattr(leaves.AxisFeatures, "_block", centered)
     rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
-    other = rows.copy()
-    other[4] = 1e3
-    raises(ReplayError, None, record_replay, ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
+    caught(None, ladder(BUDGETS["zcdp"], "diagonal"), pair_at(rows, 4, 1e3))
 
 
 def test_the_public_rung_makes_no_call():

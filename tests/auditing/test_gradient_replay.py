@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.neighbors import pair_at
 from own_losses import Squared
 from spies import seeded
 
@@ -72,23 +73,23 @@ CASES = [
 ]  # fmt: skip
 
 
+def neighbors(rng, trial, classes):
+    rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, classes, 30)])
+    return pair_at(rows, 3, HOSTILE[trial % len(HOSTILE)], HOSTILE[(5 * trial + 1) % len(HOSTILE)])
+
+
 @pytest.mark.parametrize(("budget", "method", "loss"), CASES)
 def test_neighbors(budget, method, loss):
     rng, run = np.random.default_rng(4), run_of(method, budget, loss)
     for trial in range(0, len(HOSTILE), 1 if loss == "squared" else 4):
-        rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, 3, 30)])
-        other = rows.copy()
-        rows[3], other[3] = HOSTILE[trial], HOSTILE[(5 * trial + 1) % len(HOSTILE)]
-        report = record_replay(run, rows, other, budget=budget)
+        report = record_replay(run, *neighbors(rng, trial, classes=3), budget=budget)
         assert report.declared_cost + report.epsilon <= max(report.allowance * (1 + Fraction(1, 10**9)), Fraction(1))
         assert report.pair_cost <= report.declared_cost
 
 
-def opposite():
-    rows = np.column_stack([np.repeat([[2.0, 0.0, 0.0]], 40, axis=0), np.zeros(40)])
-    other = rows.copy()
-    rows[0, -1], other[0, -1] = 1e9, -1e9
-    return rows, other
+def opposite(length=2.0):
+    rows = np.column_stack([np.repeat([[length, 0.0, 0.0]], 40, axis=0), np.zeros(40)])
+    return pair_at(rows, (0, -1), 1e9, -1e9)
 
 
 @pytest.mark.parametrize("name", ["full", "one pass"])
@@ -211,10 +212,7 @@ CASES_OF_TRAINING = [
 def test_neighbors_of_training(budget, run):
     rng = np.random.default_rng(4)
     for trial in range(12):
-        rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, 2, 30)])
-        other = rows.copy()
-        rows[3], other[3] = HOSTILE[trial % len(HOSTILE)], HOSTILE[(5 * trial + 1) % len(HOSTILE)]
-        report = record_replay(run, rows, other, budget=budget)
+        report = record_replay(run, *neighbors(rng, trial, classes=2), budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
 
 
@@ -223,23 +221,18 @@ def test_opposite_labels_come_near_the_declared_cost_of_training(tails, least):
     """A label far up and the same far down: opposite gradients and scores. Counts of norms and the curvature are then the same."""
     tightness = []
     for length in (*np.linspace(0.5, 3.0, 8), 20.0):
-        rows = np.column_stack([np.repeat([[length, 0.0, 0.0]], 40, axis=0), np.zeros(40)])
-        other = rows.copy()
-        rows[0, -1], other[0, -1] = 1e9, -1e9
         report = record_replay(
             lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton", tails=tails),
-            rows, other, budget=ZCDP(0.5),
+            *opposite(length), budget=ZCDP(0.5),
         )  # fmt: skip
         tightness.append(report.tightness)
     assert least < max(tightness) <= 1.0
 
 
-def caught_of_training(words, *, run=None):
-    rows = np.column_stack([X[:30], PUBLIC[:30, -1]])
-    other = rows.copy()
-    rows[0], other[0] = [9.0, 90.0, 0.9, 1e6], [-9.0, -90.0, -0.9, 1e6]
-    given = run or (lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton"))
-    raises(ReplayError, words, record_replay, given, rows, other, budget=ZCDP(0.5))
+def caught_of_training(words):
+    pair = pair_at(PUBLIC[:30], 0, [9.0, 90.0, 0.9, 1e6], [-9.0, -90.0, -0.9, 1e6])
+    given = {"label": -1, "x_pub": PUBLIC, "budget": ZCDP(0.5), "method": "newton"}
+    raises(ReplayError, words, record_replay, lambda x: linear_regression(x, **given), *pair, budget=ZCDP(0.5))
 
 
 def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
@@ -270,12 +263,11 @@ def test_rows_added_to_the_second_moments_twice_are_caught(monkeypatch, notion, 
             plain(self, chunk, found)
 
     monkeypatch.setattr(GramQuery, "add", repeated)
-    rows = np.column_stack([np.repeat([[2.0, 20.0, 0.2]], 40, axis=0), np.zeros(40)])
-    other = rows.copy()
-    rows[0, 0], other[0, 1] = 1e3, 1e4
-    common = {"label": -1, "x_pub": PUBLIC, "budget": budget, "threads": 1, "progress": False}
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        record_replay(lambda x: linear_regression(x, method="newton", **common), rows, other, budget=budget)
+    rows = np.tile([2.0, 20.0, 0.2, 0.0], (40, 1))
+    rows, other = pair_at(rows, 0, [1e3, 20.0, 0.2, 0.0], [2.0, 1e4, 0.2, 0.0])
+    given = {"label": -1, "x_pub": PUBLIC, "budget": budget, "method": "newton", "threads": 1, "progress": False}
+    run = lambda x: linear_regression(x, **given)  # noqa: E731
+    raises(ReplayError, r"moved by|sensitivity", record_replay, run, rows, other, budget=budget)
 
 
 def test_a_scale_from_private_rows_is_caught(monkeypatch):
@@ -300,11 +292,9 @@ def test_scores_beyond_their_radius_are_held_by_the_norm(monkeypatch):
     """Both pieces are clipped once more as they are added up, so that privacy does not hang on their map."""
     plain = TwoPieces.__call__
     monkeypatch.setattr(TwoPieces, "__call__", lambda self, chunk: 50.0 * plain(self, chunk))
-    rows = np.column_stack([X[:30], PUBLIC[:30, -1]])
-    other = rows.copy()
-    rows[0, -1], other[0, -1] = 1e6, -1e6
+    pair = pair_at(PUBLIC[:30], (0, -1), 1e6, -1e6)
     report = record_replay(
-        lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5)), rows, other, budget=ZCDP(0.5)
+        lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5)), *pair, budget=ZCDP(0.5)
     )
     assert report.pair_cost <= report.declared_cost
 
@@ -370,10 +360,6 @@ def test_scores_of_classes_that_depend_on_other_rows_are_caught(monkeypatch):
         return found if self.curvature else found - 9.0 * found.mean(axis=0)
 
     monkeypatch.setattr(RowOfClasses, "__call__", leaning)
-    rows = THREE[:30].copy()
-    other = rows.copy()
-    rows[0], other[0] = [9.0, 90.0, 0.9, 0.0], [-9.0, -90.0, -0.9, 0.0]
+    pair = pair_at(THREE[:30], 0, [9.0, 90.0, 0.9, 0.0], [-9.0, -90.0, -0.9, 0.0])
     given = {"label": -1, "x_pub": THREE, "loss": "softmax", "method": "newton", "budget": ZCDP(0.5)}
-    raises(
-        ReplayError, "moved by|sensitivity", record_replay, lambda x: train(x, **given), rows, other, budget=ZCDP(0.5)
-    )
+    raises(ReplayError, "moved by|sensitivity", record_replay, lambda x: train(x, **given), *pair, budget=ZCDP(0.5))

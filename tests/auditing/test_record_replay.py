@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers.accounts import opened
 from helpers.errors import raises
-from helpers.neighbors import random_pairs
+from helpers.neighbors import hostile_pairs, hostile_rows, pair_at, random_pairs
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
 
@@ -59,23 +59,9 @@ CASES = [
     for notion, budget in BUDGETS.items()
     for name, run in runs(budget)
 ]
-HOSTILE = [
-    np.full(DIM, np.nan),
-    np.array([np.inf, 0.0, 0.0]),
-    np.array([0.0, -np.inf, 1.0]),
-    np.full(DIM, 1e308),
-    np.full(DIM, -1.7976931348623157e308),
-    np.full(DIM, 5e-324),
-    np.full(DIM, -0.0),
-    np.zeros(DIM),
-    np.array([3.0, 0.0, 0.0]),  # on the ball of weighted_mean
-    np.array([np.nextafter(3.0, 4.0), 0.0, 0.0]),
-    np.array([1e9, 0.0, 0.0]),
-    np.array([-1e9, 0.0, 0.0]),
-    np.full(DIM, 1e9),
-    np.full(DIM, -1e9),
-    np.array([2.0**53, -(2.0**60), 1e-300]),
-]
+HOSTILE = hostile_rows(
+    [3.0, 0.0, 0.0], [np.nextafter(3.0, 4.0), 0.0, 0.0]
+)  # on the ball of weighted_mean, and beside it
 
 
 neighbors = partial(random_pairs, sizes=[1, 2, 3, 10, 50], dim=DIM, hostile=HOSTILE)
@@ -91,12 +77,9 @@ def test_random_neighbors(budget, run, count):
 
 @pytest.mark.parametrize(("budget", "run"), CASES)
 def test_hostile_neighbors(budget, run):
-    plain = np.random.default_rng(5).standard_normal((8, DIM))
-    for one in range(len(HOSTILE)):
-        rows, other = plain.copy(), plain.copy()
-        rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+    for rows, other in hostile_pairs(np.random.default_rng(5).standard_normal((8, DIM)), 3, HOSTILE):
         record_replay(run, rows, other, budget=budget)
-        record_replay(run, HOSTILE[one][None, :], HOSTILE[one - 1][None, :], budget=budget)  # n = 1
+        record_replay(run, rows[3:4], other[3:4], budget=budget)  # n = 1
 
 
 # In the l1 norm a diagonal is the extreme direction, of the data or of the whitened data; in l2 any antipodal pair is.
@@ -107,10 +90,7 @@ EXTREME = [np.full(DIM, 1e12), precondition(PUBLIC).factor @ np.full(DIM, 1e12)]
 def test_antipodal_rows_nearly_reach_the_declared_cost(budget, run):
     tightness = []
     for extreme in EXTREME:
-        rows = np.zeros((40, DIM))
-        other = rows.copy()
-        rows[0], other[0] = extreme, -extreme
-        report = record_replay(run, rows, other, budget=budget)
+        report = record_replay(run, *pair_at(np.zeros((40, DIM)), 0, extreme, -extreme), budget=budget)
         assert report.declared_cost <= report.allowance
         assert report.declared_cost >= report.allowance * Fraction(99, 100)
         tightness.append(report.tightness)
@@ -144,8 +124,7 @@ def test_second_moment_and_counts(pure):
 # ---- planted bugs ---------------------------------------------------------------------------------------------------
 BUG_BUDGET = ZCDP(0.5)
 ROWS = np.random.default_rng(3).standard_normal((20, DIM))
-OTHER = ROWS.copy()
-OTHER[4] = [50.0, -3.0, 1.0]
+OTHER = pair_at(ROWS, 4, [50.0, -3.0, 1.0])[1]
 
 
 def noisy_sum(account, x, radius, cost=BUG_BUDGET.rho):
@@ -203,29 +182,12 @@ def with_sensitivity(factor):
     return run
 
 
-def antipodal():
-    rows = np.zeros((6, DIM))
-    other = rows.copy()
-    rows[0, 0], other[0, 0] = 9.0, -9.0
-    return rows, other
+ANTIPODAL = pair_at(np.zeros((6, DIM)), (0, 0), 9.0, -9.0)
 
 
 def test_honest_control_passes():
     record_replay(honest, ROWS, OTHER, budget=BUG_BUDGET)
-    record_replay(with_sensitivity(2), *antipodal(), budget=BUG_BUDGET)
-
-
-def with_nan():
-    other = ROWS.copy()
-    other[2] = np.nan
-    return ROWS, other
-
-
-def far_from_nineteen_others():
-    rows = np.zeros((20, DIM))
-    other = rows.copy()
-    other[0, 0] = 1e3
-    return rows, other
+    record_replay(with_sensitivity(2), *ANTIPODAL, budget=BUG_BUDGET)
 
 
 @pytest.mark.parametrize(("bug", "pair", "message"), [
@@ -234,10 +196,10 @@ def far_from_nineteen_others():
     (branches_on_raw_data, (ROWS, OTHER), "releases on one|depends on private|no counterpart"),
     (branches_on_raw_data, (OTHER, ROWS), "releases on one|depends on private|no counterpart"),
     (returns_an_unnoised_statistic, (ROWS, OTHER), "leaked past release"),
-    (divides_by_finite_rows, with_nan(), "leaked past release"),
-    (centers_by_the_private_mean, far_from_nineteen_others(), "sensitivity allows"),
-    (with_sensitivity(1), antipodal(), "sensitivity allows"),
-    (with_sensitivity(2 / np.sqrt(2)), antipodal(), "sensitivity allows"),
+    (divides_by_finite_rows, pair_at(ROWS, 2, np.nan), "leaked past release"),
+    (centers_by_the_private_mean, pair_at(np.zeros((20, DIM)), (0, 0), 1e3), "sensitivity allows"),
+    (with_sensitivity(1), ANTIPODAL, "sensitivity allows"),
+    (with_sensitivity(2 / np.sqrt(2)), ANTIPODAL, "sensitivity allows"),
 ])  # fmt: skip
 def test_planted_bugs_are_caught(bug, pair, message):
     raises(ReplayError, message, record_replay, bug, *pair, budget=BUG_BUDGET)
@@ -296,10 +258,7 @@ def pairs_of(rng, count):
     """Small neighbors of every kind, and large ones where all three releases are made."""
     yield from neighbors(rng, count)
     for _ in range(count // 4):
-        rows = BIG + rng.normal(size=DIM)
-        other = rows.copy()
-        other[rng.integers(len(rows))] = HOSTILE[rng.integers(len(HOSTILE))]
-        yield rows, other
+        yield pair_at(BIG + rng.normal(size=DIM), rng.integers(len(BIG)), HOSTILE[rng.integers(len(HOSTILE))])
 
 
 @every_budget
@@ -330,9 +289,7 @@ def columns_of_many(budget, seen=None):
 def test_many_columns(budget):
     run, rows = columns_of_many(budget)
     for value in (1e300, -np.inf, np.nan, 0.0, 7.0):
-        other = rows.copy()
-        other[11] = value
-        report = record_replay(run, rows, other, budget=budget)
+        report = record_replay(run, *pair_at(rows, 11, value), budget=budget)
         assert report.calls == 3
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
@@ -340,45 +297,35 @@ def test_many_columns(budget):
 def test_an_interval_of_many_columns_that_looks_at_private_rows_is_caught():
     seen = []
     run, rows = columns_of_many(BUDGETS["zcdp"], seen)
-    other = rows.copy()
-    other[11] = 7.0
 
     def peeking(*args):
         return tuple(reach * (1.0 + np.abs(seen[-1]).max()) for reach in honest(*args))
 
     honest = clips.free_reach
     with mock.patch.object(clips, "free_reach", peeking), pytest.raises(ReplayError, match="sensitivity allows"):
-        record_replay(run, rows, other, budget=BUDGETS["zcdp"])
+        record_replay(run, *pair_at(rows, 11, 7.0), budget=BUDGETS["zcdp"])
 
 
 @every_budget
 def test_hostile_neighbors_of_columns(budget):
-    for one in range(len(HOSTILE)):
-        rows, other = BIG.copy(), BIG.copy()
-        rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+    for rows, other in hostile_pairs(BIG, 3, HOSTILE):
         record_replay(run_of(budget), rows, other, budget=budget, pieces=701)
-        record_replay(run_of(budget), HOSTILE[one][None, :], HOSTILE[one - 1][None, :], budget=budget)  # n = 1
+        record_replay(run_of(budget), rows[3:4], other[3:4], budget=budget)  # n = 1
 
 
 @every_budget
 def test_antipodal_rows_nearly_reach_the_declared_cost_of_columns(budget):
-    rows, other = BIG.copy(), BIG.copy()
-    rows[0], other[0] = 1e12, -1e12
-    report = record_replay(run_of(budget), rows, other, budget=budget)
+    report = record_replay(run_of(budget), *pair_at(BIG, 0, 1e12, -1e12), budget=budget)
     assert report.declared_cost >= report.allowance * 99 / 100
     assert 0.85 <= report.tightness <= 1.0  # both are in the outermost shell, whose count does not move
 
 
 # ---- planted bugs ---------------------------------------------------------------------------------------------------
-def far_away():
-    other = BIG.copy()
-    other[7] = [50.0, -3.0, 1.0]
-    return BIG, other
+FAR_AWAY = pair_at(BIG, 7, [50.0, -3.0, 1.0])
 
 
-def replay(pair=None, options=None):
-    budget = BUDGETS["zcdp"]
-    return record_replay(run_of(budget, **(options or {})), *(pair or far_away()), budget=budget)
+def replay(pair=FAR_AWAY):
+    return record_replay(run_of(BUDGETS["zcdp"]), *pair, budget=BUDGETS["zcdp"])
 
 
 def centered(chunk, center, log2_parts, neutral, counts):
@@ -431,14 +378,12 @@ def test_a_number_that_was_not_released_is_caught():
         latest[:] = [np.concatenate(list(run.rows.chunks()))]
         return honest(run, *args, **options)
 
-    other = BIG.copy()
-    other[7] = np.nan
     with (
         mock.patch.object(learn, "warn_about", leaking),
         mock.patch.object(learn, "learn", noting),
         pytest.raises(ReplayError, match="leaked past release"),
     ):
-        replay((BIG, other))
+        replay(pair_at(BIG, 7, np.nan))
 
 
 @contextmanager
@@ -474,7 +419,5 @@ def test_a_box_of_the_neighbors_is_caught():
     def faulty(chunk, box):
         return kernels.columns_box(chunk - chunk.mean(axis=0), box)
 
-    pair = BIG.copy(), BIG.copy()
-    pair[1][0] = 1e6
     with boxes_by(faulty), pytest.raises(ReplayError, match="sensitivity allows"):
-        replay(pair)
+        replay(pair_at(BIG, 0, 1e6))

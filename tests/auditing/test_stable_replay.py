@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.accounts import opened
 from helpers.errors import raises
-from helpers.neighbors import replaced
+from helpers.neighbors import pair_at, replaced
 from releases import release_agreement, release_choice_of, release_statistic_sum, release_vector_sum
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, select_hypothesis, stable_histogram
@@ -58,9 +58,7 @@ def caught(words, run, rows, other, *, budget=BUDGET, **options):
 
 
 def neighbor(index, row):
-    other = ROWS.copy()
-    other[index] = row
-    return other
+    return pair_at(ROWS, index, row)[1]
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -145,9 +143,7 @@ def test_catches_pairs_that_follow_the_values(monkeypatch):
     rows = ROWS.copy()
     rows[:, 0] = np.arange(1200)
     rows[:, 1] = np.where(np.arange(1200) // 2 % 2, 1.0, 1e3) * np.arange(1200) ** 2
-    other = rows.copy()
-    other[0, 0] = 1e12
-    caught("moved by more than one row", RUNS["variances"], rows, other)
+    caught("moved by more than one row", RUNS["variances"], *pair_at(rows, (0, 0), 1e12))
 
 
 def test_catches_scales_taken_from_the_data(monkeypatch):
@@ -249,10 +245,7 @@ def test_a_pair_reaches_the_whole_cost():
 
 
 def hostile_pair(dim=1):
-    rows = np.random.default_rng(3).standard_normal((10, dim))
-    other = rows.copy()
-    other[4] = 50.0
-    return rows, other
+    return pair_at(np.random.default_rng(3).standard_normal((10, dim)), 4, 50.0)
 
 
 # Planted bugs: each must be caught.
@@ -330,8 +323,7 @@ DIM, GROUPS = 2, 12
 ASIDE = ApproxDP(Fraction(1, 8), BUDGET.delta / 8)
 EXECUTOR = Executor(threads=1, progress=False)
 ROWS_OF_CONTROLS = np.random.default_rng(3).standard_normal((240, DIM))
-OTHER = ROWS_OF_CONTROLS.copy()
-OTHER[4] = [0.5, -0.25]
+OTHER = pair_at(ROWS_OF_CONTROLS, 4, [0.5, -0.25])[1]
 
 
 def checked_mean(x):
@@ -406,8 +398,8 @@ def test_choices_paid_from_the_part_kept_aside_are_counted(choices):
     account.open()
     for _ in range(choices):
         account.charge(SelectionEvent(epsilon=ASIDE.epsilon / choices, sensitivity=1, candidates=3))
-    with pytest.raises(BudgetError, match="calibrated in epsilon"):
-        account.charge(SelectionEvent(epsilon=Fraction(1, 10**9), sensitivity=1, candidates=3))
+    more = SelectionEvent(epsilon=Fraction(1, 10**9), sensitivity=1, candidates=3)
+    raises(BudgetError, "calibrated in epsilon", account.charge, more)
 
 
 def test_choices_that_come_on_top_of_the_budget_are_rejected(monkeypatch):
@@ -466,9 +458,8 @@ def test_a_statistic_whose_rounding_depends_on_its_chunk_is_rejected():
 
     ties = np.full((240, DIM), 1e-17)
     ties[::3] = [1.0, 0.5]
-    other = ties.copy()
-    other[0] = [0.5, 0.25]
-    caught("cut into chunks", mean_of(lambda chunk: 1e17 * centered(chunk)), ties, other, pieces=1)
+    pair = pair_at(ties, 0, [0.5, 0.25])
+    caught("cut into chunks", mean_of(lambda chunk: 1e17 * centered(chunk)), *pair, pieces=1)
 
 
 def test_an_account_that_was_opened_before_the_run_is_rejected():

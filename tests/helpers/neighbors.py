@@ -1,5 +1,30 @@
 """Neighboring data sets for record and replay."""
 
+import numpy as np
+
+
+def hostile_rows(*own):
+    """Rows of three columns that are missing, overflow, vanish or lie far out, and those of a test."""
+    return [np.array(row, dtype=float) for row in (
+        [np.nan] * 3, [np.inf, 0.0, 0.0], [0.0, -np.inf, np.nan], [0.0, -np.inf, 1.0], [1e308] * 3, [1e308, -1e308, 1e308],
+        [-1.7976931348623157e308] * 3, [5e-324] * 3, [-0.0] * 3, [0.0] * 3, [1e9, 0.0, 0.0], [0.0, 1e9, 0.0], [0.0, 0.0, -1e9],
+        [1e9] * 3, [-1e9] * 3, [2.0**53, -(2.0**60), 1e-300], *own,
+    )]  # fmt: skip
+
+
+def pair_at(rows, place, *values):
+    """Two copies of the rows that differ in one place: with two values there, or as they are and with one."""
+    pair = rows.copy(), rows.copy()
+    for each, value in zip(pair[-len(values) :], values, strict=True):
+        each[place] = value
+    return pair
+
+
+def hostile_pairs(rows, place, hostile):
+    """Pairs of data sets with different hostile rows in one place."""
+    for one, row in enumerate(hostile):
+        yield pair_at(rows, place, row, hostile[(one * 7 + 3) % len(hostile)])
+
 
 def replaced(rng, rows, hostile):
     """The rows with one replaced: by a random one, by a copy of another, or by a hostile row or, in one column, number."""

@@ -5,7 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from spies import seeded
+from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
 from fastpubpriv.results.models import TrainingResult
@@ -39,7 +41,7 @@ def least_squares(x, y):
 
 
 def fitted(x, y, m, function=linear_regression, **given):
-    return seeded(function, x[m:], y[m:], x_pub=x[:m].copy(), y_pub=y[:m].copy(), **{"budget": HUGE, **given})
+    return seeded(function, **split(x, y, m), **{"budget": HUGE, **given})
 
 
 @pytest.mark.parametrize("law", [gaussian, multiplied])
@@ -93,16 +95,21 @@ def test_units_and_signs_carry_over():
     assert np.allclose(turned.coefficients, -one.coefficients, atol=1e-3)
 
 
-def covered(budget, m, runs, law=multiplied, **given):
-    """Share of intervals that hold least squares, and the median error in deviations of sampling."""
+def slopes(x, y):
+    wanted, deviation = least_squares(x, y)
+    return wanted[1:], deviation
+
+
+def covered(budget, m, runs, law=multiplied, fit=fitted, best=slopes, **given):
+    """Share of intervals that hold the best slopes, and the median error in deviations of sampling."""
     inside, errors = [], []
     for seed in range(runs):
         x, y = law(seed)
-        result = fitted(x, y, m, budget=budget, random_state=seed, **given)
-        wanted, deviation = least_squares(x[m:], y[m:])
+        result = fit(x, y, m, budget=budget, random_state=seed, **given)
+        wanted, deviation = best(x[m:], y[m:])
         lower, upper = result.confidence_interval()
-        inside.append((lower < wanted[1:]) & (wanted[1:] < upper))
-        errors.append(np.abs(result.coefficients - wanted[1:]) / deviation)
+        inside.append((lower < wanted) & (wanted < upper))
+        errors.append(np.abs(result.coefficients - wanted) / deviation)
     return float(np.mean(inside)), float(np.median(errors))
 
 
@@ -276,10 +283,9 @@ def test_results_read_back_and_old_steps_have_no_tails(tmp_path):
     light = fitted(x, y, 100, budget=ZCDP(0.5), tails="light")
     assert not light.tail_above.any()
     assert np.array_equal(light.interval_center[1:], light.coefficients)
-    huber = seeded(train, x[100:], y[100:], x_pub=x[:100], y_pub=y[:100], budget=ZCDP(0.5), loss="huber")
+    huber = fitted(x, y, 100, train, budget=ZCDP(0.5), loss="huber")
     assert huber.coefficients[0] < 0.8 * result.coefficients[0]  # a robust slope
-    with pytest.raises(InputError, match="tails must be one of"):
-        fitted(x, y, 100, tails="heavy")
+    raises(InputError, "tails must be one of", fitted, x, y, 100, tails="heavy")
 
 
 def test_hostile_rows_give_finite_numbers():

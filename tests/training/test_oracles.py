@@ -10,6 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
+from helpers.neighbors import pair_at
 from spies import seeded
 
 from benchmarks.accuracy import regressions as real
@@ -271,6 +273,7 @@ def test_every_method_is_one_record():
     assert set(RECORDS) == ISSUED
     assert all(type(each) is TrainingMethod and each.name == name for name, each in RECORDS.items())
     assert RECORDS.choices == ("auto", *RECORDS)
+    assert WITHOUT_SETTINGS == ("newton", "throw_away")
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -308,29 +311,15 @@ def test_public_rows_alone_cost_nothing_for_any_loss(loss):
     assert seeded(train, rows, **given, budget=ZCDP(1)).method == "newton"
 
 
-def test_refusals():
-    with pytest.raises(InputError, match="method must be one of"):
-        call(TABLE, "newtons")
-    with pytest.raises(InputError, match="method must be one of"):
-        linear_regression(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, method="semi_dp")
-    with pytest.raises(InputError, match="gradient method"):
-        train(TABLE, label=-1, x_pub=TABLE[:40].copy(), budget=BUDGET, loss="poisson", method="newton")
-    assert WITHOUT_SETTINGS == ("newton", "throw_away")
-
-
-def neighbors():
-    rows, other = TABLE[:30].copy(), TABLE[:30].copy()
-    rows[3], other[3] = [9.0, -9.0, 1e9], [9.0, -9.0, -1e9]
-    return rows, other
+NEIGHBORS = pair_at(TABLE[:30], 3, [9.0, -9.0, 1e9], [9.0, -9.0, -1e9])
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_record_and_replay(name):
-    rows, other = neighbors()
     if name == "throw_away":
-        assert call(rows, name).to_dict() == call(other, name).to_dict()
+        assert call(NEIGHBORS[0], name).to_dict() == call(NEIGHBORS[1], name).to_dict()
         return
-    report = record_replay(lambda x: call(x, name), rows, other, budget=BUDGET)
+    report = record_replay(lambda x: call(x, name), *NEIGHBORS, budget=BUDGET)
     assert 0 < report.pair_cost <= report.declared_cost
 
 
@@ -338,19 +327,14 @@ def test_record_and_replay(name):
 def test_a_row_that_counts_nine_times_is_caught(name, monkeypatch):
     """A perturbed minimum has faults of its own in its file: it is no sum that a row moves."""
 
-    def often(kind):
-        plain = kind.add
+    for kind in (GramQuery, LinearGradientQuery, LossQuery):
 
-        def add(self, chunk, sums):
+        def add(self, chunk, sums, plain=kind.add):
             for _ in range(9):
                 plain(self, chunk, sums)
 
         monkeypatch.setattr(kind, "add", add)
-
-    for kind in (GramQuery, LinearGradientQuery, LossQuery):
-        often(kind)
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        record_replay(lambda x: call(x, name), *neighbors(), budget=BUDGET)
+    raises(ReplayError, r"moved by|sensitivity", record_replay, lambda x: call(x, name), *NEIGHBORS, budget=BUDGET)
 
 
 # ---- Intervals for new labels: on real tables, for long tails and skew, and for few public rows ---------------------
@@ -415,8 +399,7 @@ def test_ends_and_what_is_read_back():
     np.testing.assert_allclose(upper - middle, middle - lower, rtol=1e-9)
     assert TrainingResult.from_json(result.to_json()).label_quantiles.tolist() == known.tolist()
     data = json.loads(result.to_json()) | {"label_quantiles": known[::-1].tolist()}
-    with pytest.raises(InputError, match="do not fit together"):
-        TrainingResult.from_json(json.dumps(data))
+    raises(InputError, "do not fit together", TrainingResult.from_json, json.dumps(data))
     assert len(fitted(500).label_quantiles) == 200
 
 

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from helpers.errors import raises
+from helpers.neighbors import pair_at
 
 from fastpubpriv import ZCDP, InputError, Ledger, PureDP, ReplayError, train
 from fastpubpriv.auditing import record_replay
@@ -66,29 +68,20 @@ def test_neighbors_end_no_farther_apart_than_declared(loss, steps):
     for trial in range(10):
         problem = minimum(public, loss=loss, steps=steps, l2=10.0 ** -(trial % 4), radius=1.0)
         rows = short(30, trial, 0.0 if loss != "huber" else 1.0)
-        other = rows.copy()
-        other[7] = [*(-rows[7, :-1]), rng.integers(0, 2)]
-        if trial % 3 == 0:
-            other[7] = [0.0, 0.0, 0.0, 0.0, np.nan]
+        opposite = [*(-rows[7, :-1]), rng.integers(0, 2)]
+        rows, other = pair_at(rows, 7, opposite if trial % 3 else [0.0, 0.0, 0.0, 0.0, np.nan])
         assert np.linalg.norm(end(problem, rows) - end(problem, other)) <= problem.distance(30)
         assert np.linalg.norm(end(problem, rows)) <= problem.reach
 
 
 def test_opposite_rows_come_near_the_declared_distance():
     """All rows but one are zero, and its residual stays at the threshold."""
-    rows = np.zeros((10, 5))
-    rows[0] = [1.5, 0.0, 0.0, 0.0, 1e9]
-    other = rows.copy()
-    other[0, -1] = -1e9
+    rows, other = pair_at(np.zeros((10, 5)), 0, [1.5, 0.0, 0.0, 0.0, 1e9], [1.5, 0.0, 0.0, 0.0, -1e9])
     problem = minimum(np.zeros((3, 5)), steps=400)
     assert 0.999 < np.linalg.norm(end(problem, rows) - end(problem, other)) / problem.distance(10) <= 1.0
 
 
-def far_apart():
-    rows = np.column_stack([np.zeros((40, 3)), np.full(40, 3.0)])
-    other = rows.copy()
-    rows[0], other[0] = [9.0, 0.0, 0.0, 1e9], [9.0, 0.0, 0.0, -1e9]
-    return rows, other
+FAR_APART = pair_at(np.tile([0.0, 0.0, 0.0, 3.0], (40, 1)), 0, [9.0, 0.0, 0.0, 1e9], [9.0, 0.0, 0.0, -1e9])
 
 
 def run(x):
@@ -97,12 +90,11 @@ def run(x):
 
 
 def test_half_the_sensitivity_is_caught(monkeypatch):
-    report = record_replay(run, *far_apart(), budget=ZCDP(0.5))
+    report = record_replay(run, *FAR_APART, budget=ZCDP(0.5))
     assert report.tightness <= 1.0
     plain = WeightedMinimum.distance
     monkeypatch.setattr(WeightedMinimum, "distance", lambda self, n: plain(self, n) * math.sqrt(report.tightness) / 1.1)
-    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        record_replay(run, *far_apart(), budget=ZCDP(0.5))
+    raises(ReplayError, r"moved by|sensitivity", record_replay, run, *FAR_APART, budget=ZCDP(0.5))
 
 
 def test_the_noise_is_that_of_the_sensitivity():

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.neighbors import pair_at
 from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
 from twins import gradients as reference
@@ -179,13 +180,12 @@ def test_a_row_adds_the_same_alone_and_in_company():
 
 
 def replayed(weights=(CAP, 1e300)):
-    x, other = np.column_stack([X, Y, WEIGHT])[M : M + 40], np.column_stack([X, Y, WEIGHT])[M : M + 40]
-    x[3], other[3] = [9.0, 90.0, 1e6, 1e300], [-9.0, -90.0, 1e6, np.nan]
-    x[3, 3], other[3, 3] = weights
+    far = [[sign * 9.0, sign * 90.0, 1e6, weight] for sign, weight in zip((1.0, -1.0), weights, strict=True)]
+    pair = pair_at(np.column_stack([X, Y, WEIGHT])[M : M + 40], 3, *far)
     given = {"x_pub": X[:M], "y_pub": Y[:M], "weights_pub": WEIGHT[:M], "weight_cap": CAP, "method": "newton"}
     return record_replay(
         lambda rows: linear_regression(rows[:, :2], rows[:, 2], weights_priv=rows[:, 3], budget=ZCDP(0.5), threads=1, **given),
-        x, other, budget=ZCDP(0.5),
+        *pair, budget=ZCDP(0.5),
     )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.tables import TextColumns
 from fastpubpriv.training import SemiDP
 from fastpubpriv.training.inputs import opened
-from fastpubpriv.training.methods import METHODS
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])
 STRONG = ApproxDP(4, 1e-5)
@@ -205,7 +204,6 @@ GOOD = split(X, Y, 100)
     ({"x_pub": GOOD["x_pub"][:, :4]}, "4 columns"),
     ({"categories": {"z": "public"}}, "'z'"),
     ({"categories": {"x0": "private"}}, "'public'"),
-    ({"categories": "x0"}, "must map"),
     ({"categories": {"x0": []}}, "x0"),
     ({"y_scale": -1.0}, "y_scale"),
 ], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
@@ -213,16 +211,9 @@ def test_what_is_refused_before_the_debit(changes, words):
     refused(linear_regression, words, **{**GOOD, "budget": ZCDP(1), **changes})
 
 
-def test_what_a_logistic_model_refuses():
+def test_classes_in_another_order_and_one_that_no_public_row_has():
     x, y = classes(600, 1)
     good = {**split(x, y, 100), "budget": ZCDP(1)}
-    for changes, words in (
-        ({"y_pub": np.arange(100.0)}, "100 classes"),
-        ({"y_pub": np.zeros(100)}, "1 classes"),
-        ({"classes": [1, 1]}, "different"),
-        ({"classes": [1, 2, 3]}, "classes"),
-    ):
-        raises(InputError, words, logistic_regression, **{**good, **changes})
     good["budget"] = ZCDP(100)
     result = seeded(logistic_regression, **{**good, "classes": [1, 0]}, method="newton")
     other = seeded(logistic_regression, **good, method="newton")
@@ -230,7 +221,6 @@ def test_what_a_logistic_model_refuses():
     # A class that no public row has: the public fit knows nothing of it.
     alone = seeded(logistic_regression, **{**good, "y_pub": np.zeros(100), "classes": [0, 1]}, method="newton")
     assert np.isfinite(alone.coefficients).all()
-    raises(InputError, "classes=", train, **GOOD, loss="squared", classes=[0, 1], budget=ZCDP(1))
 
 
 def test_a_method_that_is_predicted_to_do_harm_warns():
@@ -247,8 +237,6 @@ def test_train_is_what_the_others_call():
         given = {**split(*data, 100), "budget": STRONG, "method": "newton"}
         found, wanted = seeded(train, **given, loss=loss), seeded(function, **given)
         np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
-    raises(InputError, "loss", train, **GOOD, loss="hinge", budget=ZCDP(1))
-    assert METHODS.choices[:3] == ("auto", "newton", "throw_away")
 
 
 def test_the_result():
@@ -261,8 +249,8 @@ def test_the_result():
     assert 0.0 < result.privacy_share < 1.0
     assert result.releases[0]["name"] == "gradient, step 1"
     raises(InputError, "classes", result.predict_proba, X)
-    with pytest.raises(InputError, match="numbers"):
-        seeded(logistic_regression, **split(*classes(600, 2), 100), budget=STRONG).prediction_interval(X)
+    of_classes = seeded(logistic_regression, **split(*classes(600, 2), 100), budget=STRONG)
+    raises(InputError, "numbers", of_classes.prediction_interval, X)
     text = result.to_json().replace('"source": [', '"source": [1, ')
     raises(InputError, None, TrainingResult.from_json, text)
 
@@ -440,20 +428,13 @@ def test_several_classes_that_are_texts():
     ({"label": "late", "columns": ["carrier", "distance"], "class_weight": {0: 1, 1: 2}}, "'late', 'on time'"),
 ])  # fmt: skip
 def test_what_is_refused_before_the_debit_of_texts(changes, words):
-    frame, log = FRAME[["carrier", "distance", "delay", "late"]], []
     given = {"label": "delay", "columns": ["carrier", "distance"], "categories": {"carrier": "public"}, **changes}
     given["loss"] = "logistic" if given["label"] == "late" else "squared"
-    with pytest.raises(InputError, match=words):
-        train(
-            frame.iloc[PUBLIC:], x_pub=frame.iloc[:PUBLIC].copy(), budget=STRONG,
-            ledger=SpyLedger(fpp.ZCDP(5), log), **given,
-        )  # fmt: skip
-    assert log == []
+    refused(train, words, FRAME.iloc[PUBLIC:], x_pub=FRAME.iloc[:PUBLIC].copy(), budget=STRONG, **given)
 
 
 def test_private_text_is_not_quoted():
     private = pd.DataFrame({"carrier": ["Alice-SSN-123"] * 50, "y": np.arange(50.0)})
     public = pd.DataFrame({"carrier": [1.0, 2.0] * 25, "y": np.arange(50.0)})
-    with pytest.raises(InputError) as caught:
-        linear_regression(private, x_pub=public, label="y", budget=STRONG, categories={"carrier": "public"})
-    assert "Alice" not in str(caught.value)
+    given = {"x_pub": public, "label": "y", "budget": STRONG, "categories": {"carrier": "public"}}
+    assert "Alice" not in str(raises(InputError, None, linear_regression, private, **given))

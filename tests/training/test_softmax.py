@@ -4,8 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from scipy import optimize
 from spies import seeded
+from training import test_exact as exact
+from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, train
 from fastpubpriv.results.models import DescentResult
@@ -52,9 +55,7 @@ def likeliest(x, y, free=3):
 
 
 def fitted(x, y, m, **given):
-    return seeded(
-        train, x[m:], y[m:], x_pub=x[:m].copy(), y_pub=y[:m].copy(), loss="softmax", **{"budget": HUGE, **given}
-    )
+    return seeded(train, **split(x, y, m), loss="softmax", **{"budget": HUGE, **given})
 
 
 @pytest.mark.parametrize("heavy", [False, True])
@@ -73,28 +74,20 @@ def test_without_noise_the_answer_is_the_likeliest(heavy):
     assert np.isnan(light.confidence_interval()[0]).all()
 
 
-def covered(budget, runs, **given):
-    inside, errors = [], []
-    for seed in range(runs):
-        x, y = classes(seed)
-        result = fitted(x, y, 200, budget=budget, random_state=seed, **given)
-        wanted, deviation = likeliest(x[200:], y[200:])
-        lower, upper = result.confidence_interval()
-        inside.append((lower < wanted) & (wanted < upper))
-        errors.append(np.abs(result.coefficients - wanted) / deviation)
-    return float(np.mean(inside)), float(np.median(errors))
+def covered(budget):
+    return exact.covered(budget, 200, 3, law=classes, fit=fitted, best=likeliest)
 
 
 @pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)], ids=str)
 def test_intervals_hold(budget):
-    share, error = covered(budget, 3)
+    share, error = covered(budget)
     assert share >= 0.9
     assert error < 3.0
 
 
 def test_a_planted_fault_is_seen(monkeypatch):
     """With the bound of Boehning in place of the curvature steps are too short."""
-    right = covered(ZCDP(50), 3)
+    right = covered(ZCDP(50))
     true = softmax._measure_curvature
 
     def bound(run, plan, slope, rows, again):
@@ -105,7 +98,7 @@ def test_a_planted_fault_is_seen(monkeypatch):
 
     monkeypatch.setattr(softmax, "_measure_curvature", bound)
     monkeypatch.setattr(softmax, "_STEPS", 1)
-    wrong = covered(ZCDP(50), 3)
+    wrong = covered(ZCDP(50))
     assert right[0] >= 0.9
     assert wrong[1] > 1.5 * right[1]
 
@@ -155,5 +148,4 @@ def test_the_result_survives_json_and_has_a_table():
 def test_what_cannot_be_exact():
     x, y = classes(2, 1000)
     assert fitted(x, y, 25, budget=ZCDP(5)).method in ("semi_dp", "throw_away")  # five public rows for each coefficient
-    with pytest.raises(InputError, match="public rows for each"):
-        fitted(x, y, 25, budget=ZCDP(5), method="newton")
+    raises(InputError, "public rows for each", fitted, x, y, 25, budget=ZCDP(5), method="newton")

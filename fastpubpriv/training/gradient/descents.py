@@ -32,8 +32,6 @@ from fastpubpriv.mechanisms.gradients import Gradient, GradientSum, LinearGradie
 from fastpubpriv.mechanisms.sums import Released, sum_grid
 from fastpubpriv.privacy import (
     FullBatch,
-    GaussianEvent,
-    LaplaceEvent,
     Poisson,
     SampledGaussianEvent,
     Sampling,
@@ -304,10 +302,9 @@ def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling,
 
 def check(problem: GradientProblem, settings: Descent, rows: Rows, executor: Executor) -> None:
     """Refuse, before the debit, what cannot be done with these rows."""
-    if scheme(settings, rows.n) is None and settings.sampling != "one_pass":
+    # The rows of a step of one pass are a range, which a cluster reads where it lives.
+    if scheme(settings, rows.n) is None and (settings.sampling != "one_pass" or rows.cluster is not None):
         return
-    if rows.cluster is not None and scheme(settings, rows.n) is None:
-        return  # the rows of a step are a range, which a cluster reads where it lives
     if not rows.random_access and not fits(rows.n, problem.units, executor):
         raise InputError(
             "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or sampling='full'"
@@ -395,13 +392,8 @@ class Asker:
     def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:
         """What the checkpoint has of a step, which was paid for."""
         run, rows = self._payer(step)
-        grid: Grid | SampledGrid
-        event: GaussianEvent | LaplaceEvent | SampledGaussianEvent
-        if self._grid is None:
-            grid = sum_grid(self._run.account, self._share, self._problem.size, rows.n)
-            event = grid.event
-        else:
-            grid, event = self._grid, _event(self._grid, step)
+        grid = self._grid or sum_grid(self._run.account, self._share, self._problem.size, rows.n)
+        event = grid.event if isinstance(grid, Grid) else _event(grid, step)
         self.noise_std = event.noise_std * grid.step(self._plan.clip_norm)
         run.repeat(
             event,

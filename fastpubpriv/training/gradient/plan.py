@@ -16,9 +16,9 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.calibration import SampledGrid
+from fastpubpriv.training.coordinates import QUANTILE
 from fastpubpriv.training.gradient.problem import Descent, GradientProblem, Prepared, PublicFit, excess_part, public_fit
 
-QUANTILE = 0.9
 _FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _EPOCHS = (1.0, 4.0, 16.0)
 _MOST_SAMPLED = 20_000

@@ -181,12 +181,10 @@ class Descent:
             validation.clip_norm(self.clip_norm)
         self._check_choice("step_size", ("auto",), 0.0, math.inf)
         self._check_choice("priv_weight", ("auto", "inverse_variance"), 0.0, 1.0)
-        if not 0.0 <= validation.finite("momentum", self.momentum) < 1.0:
-            raise InputError(f"momentum must lie in [0, 1), got {self.momentum}")
+        validation.fraction("momentum", self.momentum)
         if not isinstance(self.accelerated, bool) or (self.accelerated and self.momentum):
             raise InputError("accelerated is True or False, and goes without momentum")
-        if not validation.finite("l2", self.l2) >= 0.0:
-            raise InputError(f"l2 must be at least 0, got {self.l2}")
+        validation.nonnegative("l2", self.l2)
         if isinstance(self.start, str):
             validation.choice("start", self.start, ("public", "zero"))
         if self.projection is not None and not isinstance(self.projection, Ball | Box):
@@ -459,9 +457,7 @@ _FOLDS = 5
 class PublicFit:
     """What public rows alone say."""
 
-    # in the shape of the weights, the minimum of the public loss plus a ridge; zero where the loss has no values
-    # to minimize
-    weights: FloatArray
+    weights: FloatArray  # the minimum of the public loss plus a ridge; zero where the loss has no values
     residuals: FloatArray  # (m, outputs), of each public row, at weights that it had no part in
     penalty: float  # the strength of the ridge, on the sum of the losses
 
@@ -560,8 +556,7 @@ class Prepared:
     """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit."""
 
     public: PublicFit  # the public fit
-    # with public_excess: excess of the loss, of the method and of the public fit, in the units of the fit; None for a
-    # loss without values
+    # with public_excess: excess of the loss, of the method and of the public fit; None for a loss without values
     predicted: float | None
     public_excess: float | None
     steps: int  # with clip_norm, batch_rows, step_size and priv_weight: as in `DescentResult`
