@@ -232,12 +232,8 @@ def train(
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
-    cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
-    admitted = None if users is None else Users(cap).admit(hashed_names(users, rows.n))[0]
-    places, cost = np.arange(rows.n) if admitted is None else np.flatnonzero(admitted), randomizer.cost * cap
-    if batch_rows is None:
-        batch_rows = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
-    plan = list(_plan(len(places), len(public), validation.integer("batch_rows", batch_rows, minimum=1)))
+    places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
+    plan = list(_plan(len(places), len(public), _batch_size(batch_rows, randomizer, clip)))
     _try_alone(chosen, weights, public[:1], public_labels[:1])
     keys = report_keys(random_state)
     inverse = (1.0 / randomizer.second_moment, 1.0 / clip**2)
@@ -257,8 +253,7 @@ def train(
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
                 gradients = loss_gradients(chosen, weights, x, y[:, 0])  # each on its user's device: of that row alone
                 move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
-            moved = weights - length * move - center
-            weights = center + moved * min(1.0, bound / max(float(np.sqrt(np.sum(moved * moved))), 1e-300))
+            weights = center + shortened((weights - length * move - center)[None], bound)[0]
     release = {
         "name": "local gradients",
         "randomizer": "PrivUnit",
@@ -345,6 +340,17 @@ def _begun(
     if begun is not None and _is_public(radius):
         radius = begun.radius
     return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
+
+
+def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
+    """Positions of the rows that may send a report."""
+    cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
+    return np.arange(n) if users is None else np.flatnonzero(Users(cap).admit(hashed_names(users, n))[0])
+
+
+def _batch_size(batch_rows: Any, randomizer: Randomizer, clip: float) -> int:
+    fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
+    return fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
 
 
 def _block(rows: Rows, places: IntArray) -> FloatArray:
