@@ -1,15 +1,13 @@
 """Rows down a cluster tree, and what reaches its leaves and targets (C, one thread, no GIL).
 
-Rows are put together by target and added up one target after another. Where earlier passes have found out how far the rows of an
-array go, they go on from there: the same integers.
+Rows are put together by target and added up one target after another.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +22,6 @@ from fastpubpriv.row_maps import RowMap, RowTree, Split
 
 LabelArray = npt.NDArray[np.int32]
 UNASSIGNED = -1
-_WORTH_KEEPING = 1 << 14  # rows
 
 
 class Members:
@@ -48,9 +45,7 @@ def grouped_rows(chunk: npt.NDArray[Any], row_tree: RowTree) -> tuple[npt.NDArra
     """Rows of chunk (n, dim) by label, and where each label's rows begin and end. Valid until this thread's next call."""
     n = chunk.shape[0]
     labels = _cbuf.scratch(4 * n, "labels")[: 4 * n].view(np.int32)
-    watched = _WATCHED.get(row_tree)
-    if watched is None or not watched.known.write_labels(chunk, watched, labels):
-        tree_assign(chunk, row_tree, labels)
+    tree_assign(chunk, row_tree, labels)
     size = chunk.shape[0] * row_tree.dim
     out = _cbuf.scratch(size * chunk.itemsize, "grouped")[: size * chunk.itemsize].view(chunk.dtype)
     out = out.reshape(n, row_tree.dim)
@@ -117,87 +112,6 @@ def _fields(split: Split) -> dict[str, Any]:
         "first_child": split.first_child,
         **{name: ffi.from_buffer("double[]", array) for name, array in arrays.items() if array is not None},
     }
-
-
-class _Way(NamedTuple):
-    """The splits that lead to the targets of a tree, each as a tree of its own, and the label of every node, of -1 at the end."""
-
-    known: KeptNodes
-    version: int
-    steps: list[tuple[int, int, RowTree]]
-    labels: LabelArray
-
-
-class KeptNodes:
-    """For each row of an array the deepest node of a growing tree that it is known to reach, in two bytes: private data.
-
-    A row goes down the same splits by the same operations as without this, but each of them once: the same bits. The array is
-    held here, so that nothing else can lie in its memory; a chunk that does not lie there goes down the tree anew.
-    """
-
-    def __init__(self, base: npt.NDArray[Any]) -> None:
-        self._base = base
-        self._nodes = np.zeros(len(base), dtype=np.int16)
-        self._taken: dict[int, Split] = {}
-        self._version = 0
-
-    @classmethod
-    def of(cls, base: npt.NDArray[Any] | None, max_memory: int | None) -> KeptNodes | None:
-        """For an array that is worth it and a bound in bytes that allows it; else None."""
-        if base is None or len(base) < _WORTH_KEEPING or (max_memory is not None and 2 * len(base) > max_memory):
-            return None
-        return cls(base)
-
-    def watch(self, row_tree: RowTree) -> None:
-        """Route rows of the array down this tree by what is known of them. To be called between two passes."""
-        splits = row_tree.splits
-        if not row_tree.above or len(splits) > np.iinfo(np.int16).max:
-            return
-        self._version += 1
-        moved = np.append(np.arange(max([len(splits), *(max(each.children) + 1 for each in self._taken.values())])), -1)
-        for node, taken in sorted(self._taken.items()):  # rows of a split that was taken back are in its node again
-            if node >= len(splits) or splits[node] != taken or moved[node] != node:
-                moved[list(taken.children)] = moved[node]
-                del self._taken[node]
-        if (moved[:-1] != np.arange(len(moved) - 1)).any():
-            self._nodes[:] = moved.astype(np.int16)[self._nodes]
-        labels, steps = np.full(len(splits) + 1, UNASSIGNED, dtype=np.int32), []
-        labels[list(row_tree.targets)] = np.arange(row_tree.n_labels)
-        for node, split in enumerate(splits):
-            if split is not None and node in row_tree.above:
-                self._taken[node] = split
-                ends = range(1, 1 + split.n_children)
-                alone = RowTree(row_tree.dim, [replace(split, first_child=1), *(None for _ in ends)], ends)
-                steps.append((node, split.first_child, alone))
-            elif split is not None:  # what is below a target counts as it
-                labels[list(split.children)] = labels[node]
-        _WATCHED[row_tree] = _Way(self, self._version, steps, labels)
-
-    def write_labels(self, chunk: npt.NDArray[Any], way: _Way, labels: LabelArray) -> bool:
-        """Write labels (n,) of the rows of a chunk; False if it is no part of the array, or the tree was watched too long ago."""
-        base = self._base
-        if (
-            way.version != self._version
-            or chunk.dtype != base.dtype
-            or chunk.shape[1:] != base.shape[1:]
-            or not len(chunk)
-        ):
-            return False
-        first, rest = divmod(_cbuf.address(chunk) - _cbuf.address(base), base.strides[0])
-        if rest or not 0 <= first <= len(base) - len(chunk) or (len(chunk) > 1 and chunk.strides != base.strides):
-            return False
-        nodes = self._nodes[first : first + len(chunk)]
-        for node, first_child, alone in way.steps:
-            here = (nodes == node).nonzero()[0]
-            if len(here):
-                found = np.empty(len(here), dtype=np.int32)
-                tree_assign(chunk if len(here) == len(chunk) else chunk[here], alone, found)
-                nodes[here] = np.where(found < 0, UNASSIGNED, first_child + found)
-        np.take(way.labels, nodes, out=labels, mode="wrap")  # -1 is the last
-        return True
-
-
-_WATCHED: weakref.WeakKeyDictionary[RowTree, _Way] = weakref.WeakKeyDictionary()
 
 
 Maps = Sequence[RowMap | None]

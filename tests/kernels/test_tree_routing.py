@@ -21,7 +21,7 @@ from twins import tree as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.kernels.tree import KeptNodes, Members, grouped_rows
+from fastpubpriv.kernels.tree import Members, grouped_rows
 from fastpubpriv.row_maps import MatrixKind, RowTree, Rule, Split, parents_of, path_to
 
 
@@ -275,58 +275,7 @@ def test_lineage_names_what_decides():
     assert both != swapped
 
 
-def same_groups(chunk, watched, fresh):
-    found, begins = grouped_rows(chunk, watched)
-    found = found.copy()
-    expected, its_begins = grouped_rows(chunk, fresh)
-    assert begins == its_begins
-    assert found[: begins[-1]].tobytes() == expected[: begins[-1]].tobytes()
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
-    """A tree that grows, a split that is taken back, one node or all leaves, any chunks: the rows of each label are the same."""
-    rng = np.random.default_rng(3)
-    base = rng.standard_normal((30_000, 7)).astype(dtype)[:, 1:6]
-    base[rng.random(base.shape) < 1e-4] = np.nan
-    kept, routed, plain = KeptNodes.of(base, None), [], kernels.tree_assign
-    monkeypatch.setattr(
-        kernels, "tree_assign", lambda chunk, row_tree, into: (routed.append(row_tree), plain(chunk, row_tree, into))[1]
-    )
-    tree = make_tree(rng, 5, 1)
-    for turn in range(12):
-        later = grown(rng, tree)
-        if (
-            turn % 4 != 1
-        ):  # else taken back: the next turn splits another leaf, or this one otherwise, under the same ids
-            tree = later
-        for targets in (later.targets, [int(rng.choice(later.targets))]):
-            watched, fresh = (RowTree(5, later.splits, targets) for _ in range(2))
-            kept.watch(watched)
-            routed.clear()
-            for begin in range(0, 30_000, 7_001 + turn):
-                same_groups(base[begin : begin + 7_001 + turn], watched, fresh)
-            assert not any(each is watched for each in routed)  # single splits alone
-
-
-def test_only_the_array_itself_is_known():
-    rng = np.random.default_rng(4)
-    base = rng.standard_normal((20_000, 3))
-    kept, row_tree = KeptNodes.of(base, None), make_tree(rng, 3, 3)
-    kept.watch(row_tree)
-    grouped_rows(base, row_tree)
-    other = rng.standard_normal((20_000, 3))
-    fresh = RowTree(3, row_tree.splits, row_tree.targets)
-    for chunk in (other, base[::2], base[:, ::-1].copy(), base.astype(np.float32), other[:0], base[100:101]):
-        same_groups(chunk, row_tree, fresh)
-    # A tree that was watched before others grew goes the whole way.
-    kept.watch(grown(rng, row_tree))
-    assert np.array_equal(np.diff(grouped_rows(base, row_tree)[1]), np.diff(grouped_rows(base, fresh)[1]))
-    assert KeptNodes.of(base, 30_000) is None  # two bytes a row do not fit
-    assert KeptNodes.of(None, None) is None
-
-
-# ---- Sums of the rows that reach each target: the same integers as one target after another, whatever passes before found out.
+# ---- Sums of the rows that reach each target: the same integers as one target after another.
 KINDS = (MatrixKind.DIAGONAL, MatrixKind.FULL, MatrixKind.IDENTITY)
 
 
@@ -355,24 +304,23 @@ def some_maps(rng, dim, n_labels):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("dim", [1, 2, 7, 8, 16, 19])
 def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
-    """Rows nothing is known of, and rows that earlier passes sent down, on every set of instructions, in chunks of any size."""
+    """On every instruction set, in chunks of any size."""
     rng = np.random.default_rng(dim)
     with np.errstate(over="ignore"):
         base = make_rows(rng, 17_000, dim, [np.nan, -np.inf, 1e300]).astype(dtype)
     base[rng.random(base.shape) < 1e-3] = np.nan
     small = base[:700]
     for level in LEVELS:
-        kept, tree = KeptNodes.of(base, None), RowTree(dim, [None], [0])
+        tree = RowTree(dim, [None], [0])
         with instruction_set(level):
             for _ in range(3):
                 tree = grown(rng, grown(rng, tree))
                 for targets in (tree.targets, [int(rng.choice(tree.targets))]):
-                    fresh, watched = (RowTree(dim, tree.splits, targets) for _ in range(2))
-                    kept.watch(watched)
+                    fresh = RowTree(dim, tree.splits, targets)
                     row_maps = some_maps(rng, dim, fresh.n_labels)
                     expected = answers([small], fresh, row_maps, reference)
                     assert answers([small], fresh, row_maps, kernels) == expected
-                    assert answers([small[:1], small[1:33], small[33:]], watched, row_maps, kernels) == expected
+                    assert answers([small[:1], small[1:33], small[33:]], fresh, row_maps, kernels) == expected
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -383,15 +331,11 @@ def test_blocks_and_layouts(layout):
         x = rng.standard_normal((n, dim))
         x[::501] = np.inf
         base = lay_out(x, layout)
-        kept = KeptNodes.of(base, None)
         tree = make_tree(rng, dim, 3)
-        kept.watch(tree)
         row_maps = some_maps(rng, dim, tree.n_labels)
-        fresh = RowTree(dim, tree.splits, tree.targets)
         found = answers([base], tree, row_maps, kernels)
-        assert found == answers([base], fresh, row_maps, kernels)
         assert sum(found[0]) == n - len(x[::501])
-        assert answers([base], tree, row_maps, kernels) == found  # all have arrived
+        assert answers([base[:1], base[1:]], tree, row_maps, kernels) == found
 
 
 def test_without_splits_all_finite_rows_count():

@@ -29,7 +29,6 @@ from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales,
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
-from fastpubpriv.kernels.tree import KeptNodes
 from fastpubpriv.mechanisms.leaves import (
     AxisFeatures,
     LeafCounts,
@@ -382,15 +381,12 @@ def learn_leaf_ladder(
     *,
     allowance: Fraction,
     structure: str = "auto",
-    kept: KeptNodes | None = None,
 ) -> LeafEstimates:
     """Release counts, then what each leaf's rung asks for, of the rows that reach it; as `learn_leaves`, with the leaves that take
     part: `bases` (`leaf_bases`) take the place of frames, `structure` is the rung of all leaves, or "auto".
     """
     account = run.account
     routes = tree.routes(leaves)
-    if kept is not None:
-        kept.watch(routes)
     if len(bases) != len(leaves):
         raise InputError(f"{len(leaves)} leaves need as many bases, got {len(bases)}")
     count_cost, cost = leaf_costs(allowance, pure=account.pure)

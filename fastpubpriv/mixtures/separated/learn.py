@@ -128,9 +128,7 @@ def learn_gaussians(
     tree, leaves, failure_prob = found.tree, found.leaves, shape.failure_prob
     if shape.mode == "practical":
         bases = leaf_estimates.leaf_bases(tree, leaves, public)
-        return leaf_estimates.learn_leaf_ladder(
-            run, tree, leaves, bases, allowance=allowance, structure=structure, kept=found.kept
-        )
+        return leaf_estimates.learn_leaf_ladder(run, tree, leaves, bases, allowance=allowance, structure=structure)
     frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=failure_prob)
     return leaf_estimates.learn_leaves(
         run, tree, leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob

@@ -16,7 +16,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.kernels.tree import KeptNodes, Members, tree_assign
+from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, distances, kmeans
 from fastpubpriv.release.account import NodePayer, TreeScope
@@ -279,14 +279,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clustering:
-    """A finished search: the tree, leaves with radii of public balls around them, and what was released; `kept` is private."""
+    """A finished search: the tree, leaves with radii of public balls around them, and what was released."""
 
     tree: ClusterTree
     leaves: tuple[int, ...]
     scales: tuple[float, ...]
     depth: int
     cuts: tuple[dict[str, Any], ...] = ()
-    kept: KeptNodes | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -305,11 +304,9 @@ class Search:
     tree: ClusterTree = field(init=False)
     cuts: list[dict[str, Any]] = field(default_factory=list)
     deepest: int = 0
-    kept: KeptNodes | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.tree = ClusterTree.root(self.public.shape[1])
-        self.kept = KeptNodes.of(self.run.rows.in_memory, self.run.executor.max_memory)
 
     @property
     def least_private(self) -> float:
@@ -324,13 +321,6 @@ class Search:
     def root(self) -> Node:
         """All rows."""
         return Node(id=0, rows=np.arange(len(self.public)), depth=0, radius=widest(self.public))
-
-    def only(self, node: Node) -> Members:
-        """The private rows of a node, which go down only those splits that no pass before has sent them down."""
-        members = self.tree.only(node.id)
-        if self.kept is not None:
-            self.kept.watch(members.row_tree)
-        return members
 
     def payer(self, node: Node) -> NodePayer:
         """What a node may spend; its depth is checked against the promise of the scope."""
@@ -352,7 +342,7 @@ class Search:
         name = f"node {node.id}: directions"
         affine = AffineMap(dim=self.run.rows.dim, center=center, matrix=self.scaling.matrix)
         released = self.run.release(
-            SecondMoment(affine=affine, radius=radius, only=self.only(node)),
+            SecondMoment(affine=affine, radius=radius, only=self.tree.only(node.id)),
             name=name,
             cost=payer.allowance * share,
             payer=payer,
@@ -378,7 +368,7 @@ class Search:
             ShellCounts(
                 affine=AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
                 edges=edges,
-                only=self.only(node),
+                only=self.tree.only(node.id),
             ),
             name=name,
             cost=payer.allowance * share,
@@ -416,7 +406,6 @@ class Search:
             scales=tuple(node.radius for node in ordered),
             depth=self.deepest,
             cuts=tuple(self.cuts),
-            kept=self.kept,
         )
 
 
