@@ -51,10 +51,7 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
 def _within(
     means: FloatArray, covariances: FloatArray, box: Box, *, known_covariance: bool = False
 ) -> tuple[FloatArray, FloatArray, list[Reasons], dict[str, Any]]:
-    """Means (k, dim) moved into the bounds, covariances narrowed to them unless known, a reason of each, and diagnostics.
-
-    The reason is CLIPPED where a mean lay more than one deviation outside.
-    """
+    """Means (k, dim) moved into the bounds, covariances narrowed unless known, CLIPPED for those far outside, and diagnostics."""
     inside = np.clip(means, *box)
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     outside = np.any(np.abs(means - inside) > spreads, axis=1).tolist()
@@ -76,10 +73,7 @@ def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
 
 
 def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = False) -> MixtureResult:
-    """The mixture with its means inside the bounds, (dim,) each, and no component wider than its mean and the bounds allow.
-
-    A component whose mean lay more than one of its deviations outside says "clipped".
-    """
+    """The mixture within bounds, (dim,) each; CLIPPED is said of one more than a deviation outside."""
     if box is None:
         return result
     means, covariances, more, found = _within(result.means, result.covariances, box, known_covariance=known_covariance)

@@ -65,14 +65,7 @@ class Parts:
 
     @classmethod
     def of(cls, numbers: int, texts: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int) -> Parts:
-        """A column of numbers is worth two of text.
-
-        Examples
-        --------
-        >>> parts = Parts.of(2, 1, 10_000, Fraction(1), pure=False, n_pub=5)
-        >>> parts.texts, parts.numbers.cells + parts.numbers.shells + parts.numbers.total + parts.ranks + parts.squares
-        (Fraction(1, 5), Fraction(4, 5))
-        """
+        """A column of numbers is worth two of text."""
         text = allowance * Fraction(texts, 2 * numbers + texts)
         if not numbers:
             return cls(numbers=None, ranks=Fraction(0), squares=Fraction(0), texts=text)
@@ -94,10 +87,7 @@ class Parts:
 
 
 def squared_distance(chunk: Any, *, center: FloatArray, reach: FloatArray) -> Any:
-    """Squared distance of the numbers of rows from `center`, in units of `reach`, at most 1; NaN for what is not finite.
-
-    Each number by itself.
-    """
+    """Squared distance of each number of rows from `center`, in units of `reach`, at most 1; NaN for what is not finite."""
     with np.errstate(all="ignore"):
         values = chunk.astype(np.float64, copy=False)
         far = np.minimum(np.abs(values - center) / reach, 1.0)

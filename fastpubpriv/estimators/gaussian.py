@@ -194,10 +194,7 @@ FILLED = 0.8
 
 
 def _frame(scale: Any, center: Any, box: Box | None, dim: int) -> tuple[FloatArray, FloatArray, dict[str, str]]:
-    """Center, units of the columns (dim,) in which the covariance is at most about the identity, and where both came from.
-
-    By either one bound for all directions, or what each column can hold.
-    """
+    """Center, units of the columns (dim,) in which the covariance is at most about the identity, and where both came from."""
     if (scale is None) == (box is None):
         raise InputError(
             "pass either scale=, a bound on the largest eigenvalue of the covariance, or bounds=(lowest, highest)"

@@ -72,22 +72,17 @@ LISTED = 0.95  # of the public rows that the groups must hold
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Line:
-    """Cells of one column, ascending, for all groups alike; lengths from the center in units of 2^exponent.
-
-    `low`, `high`, `mass`, `variance` (cells,): where the numbers of a cell are taken to lie, how many of all rows are there, and
-    how well that is known. The `edges` (cells - 1,) are what is counted between, in data units `cuts`. The tails of all rows are
-    believed to hold a row as far out as `reach`, below and above.
-    """
+    """Cells of one column, ascending, for all groups alike; lengths from the center in units of 2^exponent."""
 
     center: float
     exponent: int
-    edges: FloatArray
-    cuts: FloatArray
-    low: FloatArray
+    edges: FloatArray  # (cells - 1,) between which rows are counted
+    cuts: FloatArray  # the same in data units
+    low: FloatArray  # with high: where the numbers of a cell are taken to lie
     high: FloatArray
-    mass: FloatArray
-    variance: FloatArray
-    reach: tuple[float, float]
+    mass: FloatArray  # how many of all rows are there
+    variance: FloatArray  # how well that is known
+    reach: tuple[float, float]  # as far out, below and above, the tails of all rows are believed to hold a row
 
     @property
     def width(self) -> FloatArray:
@@ -196,10 +191,7 @@ class Masses:
 
 
 def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
-    """Counts (groups, cells) with noise `std` drawn towards the shape of all rows, as far as groups are seen to be alike.
-
-    How much groups differ in a cell is read off their counts, by the method of moments.
-    """
+    """Counts (groups, cells) with noise `std` drawn to the shape of all rows, as far as moments find the groups alike."""
     whole, noise = counts.sum(axis=0), len(counts) * std**2
     weight = line.variance / (line.variance + noise)
     pooled = np.maximum(weight * whole + (1.0 - weight) * line.mass, 0.0)
@@ -237,10 +229,7 @@ class Boxes:
 
 
 def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
-    """The box of least predicted error of each group, for a sum with `noise` times half of its length.
-
-    A larger group has a wider one.
-    """
+    """The box of least predicted error of each group, wider for a larger one, for a sum with `noise` times half of its length."""
     points, groups = line.edges, np.arange(len(masses.rows))
     sides = []
     for over, square in (line.below(points), line.above(points)):

@@ -65,10 +65,7 @@ class Path:
     predicted_noise: float
 
     def predicted_error(self, n: int, dim: int, row_unit: float) -> float:
-        """Expected distance to the mean in standard deviations of a row, from public numbers.
-
-        `row_unit` is how many of them a whitened unit is: above one where the whitening allows for an uncertain covariance.
-        """
+        """Expected distance to the mean in standard deviations of a row, of which a whitened unit is `row_unit`; public numbers."""
         noise_std = row_unit * self.predicted_noise
         return expected_normal_norm(dim) * math.sqrt(1.0 / n + noise_std * noise_std)
 
@@ -76,10 +73,7 @@ class Path:
 def planned_steps(
     dim: int, n: int, allowance: Fraction, radius: float, *, pure: bool, steps: int, mode: Mode, failure_prob: float
 ) -> tuple[Step, ...]:
-    """The steps from a ball of `radius`; InputError where a share of the allowance has no grid.
-
-    Each step's noise is known beforehand, and so is the ball of the next.
-    """
+    """The steps from a ball of `radius`, whose noise is known beforehand; InputError where a share of the allowance has no grid."""
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     planned = []
     for index, share in enumerate(budget_shares(steps)):
@@ -137,11 +131,7 @@ def path_of(run: running.Run, ball: Ball, steps: Steps, *, mode: Mode, failure_p
 def refine(
     run: running.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[Step]
 ) -> tuple[FloatArray, float]:
-    """Shrink the ball by these steps and return the last center with its noise per whitened coordinate.
-
-    `inverse` is that of the whitening, worked out before the debit. Every step clips the original rows, so the answer depends on
-    the data through the last clip alone, given the ball.
-    """
+    """Shrink the ball by steps on the original rows; the last center and its noise per whitened coordinate."""
     n, dim = run.rows.n, run.rows.dim
     for step in steps:
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
@@ -164,10 +154,7 @@ def counts_of_norms(run: running.Run, steps: int, *, once: bool) -> list[NormCou
 
 
 def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
-    """The last center, its noise, and the last count; where no deviation is known.
-
-    Each step counts the distances from its center and clips where the predicted error is least.
-    """
+    """The last center, its noise, and the last count, of steps that count distances and clip for the least predicted error."""
     n, dim = run.rows.n, run.rows.dim
     seen, noise_std = None, 0.0
     for index, count in enumerate(norms):
@@ -208,10 +195,7 @@ def mean_result(
 def starting_ball(
     center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
 ) -> tuple[Ball, Whitening, tuple[FloatArray, FloatArray] | None]:
-    """Ball and whitening from the arguments, or from what the columns can hold: then also the box.
-
-    The radius is infinite where it is still to come, from a count of norms.
-    """
+    """Ball, of infinite radius where a count is to tell it, whitening, and the box of what the columns can hold or None."""
     box = validation.column_bounds(bounds, dim)
     if box is None:
         if center is None or radius is None:

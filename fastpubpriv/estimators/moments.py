@@ -115,24 +115,18 @@ DRAWS = len(EDGES) + 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norms:
-    """What a count shows: the clip radius of least predicted error, how far a sum may be off for rows beyond it, the norm where
-    rows end, and the root of the mean squared norm.
+    """What a count of norms shows."""
 
-    `reason` is that of the norms as of a column of numbers. Beyond the radius rows add up to at most `tail`, as far as the counts
-    and the tail that they show can tell; `doubt` is what rows that do not stand out, but may be there, add up to; up to `unseen`
-    rows may lie anywhere. `law` says how norms fall off, and `shells` how many rows have which, None where nothing stands out.
-    """
-
-    radius: float
-    bias: float
-    end: float
-    rms: float
-    reason: Reason | None = None
-    doubt: float = 0.0
-    tail: float = 0.0
-    unseen: float = 0.0
-    law: TailLaw | None = None
-    shells: Shells | None = None
+    radius: float  # to clip to, of least predicted error
+    bias: float  # how far a sum may then be off for rows beyond it
+    end: float  # the norm where rows end
+    rms: float  # root of the mean squared norm
+    reason: Reason | None = None  # as of a column of numbers
+    doubt: float = 0.0  # what rows that do not stand out, but may be there, add up to
+    tail: float = 0.0  # what rows beyond the radius add up to at most, by the counts and the tail that they show
+    unseen: float = 0.0  # rows that may lie anywhere
+    law: TailLaw | None = None  # how norms fall off; None where nothing stands out
+    shells: Shells | None = None  # how many rows have which norm; None likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -172,19 +166,15 @@ class Shells:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TailLaw:
-    """How norms go on beyond the last one that stands out: sums of |z| - R over the rows beyond a radius R.
-
-    `counts` (k,) are released rows of the shells with these `middles` (k,), up to `end`, each with noise of `std` rows; `inner`
-    and `outer` those of the last octave but one and of the last that stands out, `later` (6,) those of the octaves beyond it.
-    """
+    """How norms go on beyond the last one that stands out: sums of |z| - R over the rows beyond a radius R."""
 
     middles: FloatArray
-    counts: FloatArray
-    std: float
+    counts: FloatArray  # released rows of the shells with these middles (k,), up to `end`
+    std: float  # noise of each
     end: float
-    inner: float
-    outer: float
-    later: FloatArray
+    inner: float  # rows of the last octave but one that stands out
+    outer: float  # rows of the last
+    later: FloatArray  # (6,), those of the octaves beyond it
 
     @property
     def octave_std(self) -> float:
@@ -238,16 +228,14 @@ class TailLaw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormCount:
-    """What a count of norms asks and costs, from public numbers; `left` of the allowance is for what comes after.
-
-    `noise` is that of one of the `dim` coordinates of what comes after, for rows clipped to norm 1; None is that of a plain sum.
-    With `squared`, norms are those of y y^T, |y|^2: shells and radius are in units of it.
-    """
+    """What a count of norms asks and costs, from public numbers; `left` of the allowance is for what comes after."""
 
     shares: Shares
     dim: int
-    noise: float | None = None
-    squared: bool = False
+    noise: float | None = (
+        None  # of one of `dim` coordinates of what comes after, for rows clipped to norm 1; None for a plain sum
+    )
+    squared: bool = False  # norms are those of y y^T, |y|^2: so are shells and radius
 
     @classmethod
     def of(cls, account: Account, n: int, dim: int, part: Fraction = Fraction(1)) -> NormCount:
@@ -484,16 +472,13 @@ def _kurtosis(norms: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Functional:
-    """Estimates (k,) of Q E z, the deviation of noise and sampling, and what the tail may add to either side.
-
-    `noise` is the part of `std` that is noise for privacy. `extra` is signed and widens its own side alone.
-    """
+    """Estimates (k,) of Q E z, the deviation of noise and sampling, and what the tail may add to either side."""
 
     value: FloatArray
     std: FloatArray
-    noise: FloatArray
+    noise: FloatArray  # the part of `std` that is noise for privacy
     tail: FloatArray
-    extra: FloatArray
+    extra: FloatArray  # signed, and widens its own side alone
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (k,) each."""
@@ -503,17 +488,14 @@ class Functional:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RadialMean:
-    """Released means (D,) of both pieces, with noise of deviation `piece_std` for each number, and the norms.
-
-    There are so many `rows`, and sums were divided by `n`, which is less where rows have weights.
-    """
+    """Released means (D,) of both pieces, and the norms."""
 
     inner: FloatArray
     outer: FloatArray
-    piece_std: float
+    piece_std: float  # noise of each number of either
     radius: float
     norms: Norms
-    n: float
+    n: float  # what sums were divided by: less than `rows` where these have weights
     rows: int
     kurtosis: float = 1.0
 

@@ -77,13 +77,7 @@ def draws(dim: int, k: int) -> int:
 
 
 def shortest_decimal(low: float, high: float) -> float:
-    """The number with fewest decimal digits in [low, high), near the middle where several have as few.
-
-    Examples
-    --------
-    >>> shortest_decimal(36.58, 36.63), shortest_decimal(-2.0, 5.0), shortest_decimal(16.97, 17.02)
-    (36.6, 0.0, 17.0)
-    """
+    """The number with fewest decimal digits in [low, high), near the middle where several have as few."""
     if low <= 0.0 < high:
         return 0.0
     size = max(abs(low), abs(high))
@@ -121,7 +115,7 @@ class Place:
     stretch: float
     total: float
     total_std: float
-    located: bool
+    located: bool  # some rows were seen
 
 
 def finite_edges(edges: Any) -> FloatArray:
@@ -260,10 +254,7 @@ def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[Fl
 
 
 def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float) -> list[float]:
-    """Edges inside the fullest cells (first, last) of a window that hold more rows than `least` and may be one number.
-
-    A number of few digits is cut out by two edges, and a cell that is far fuller than what lies around it is divided finely.
-    """
+    """Edges in the fullest cells (first, last) with more rows than `least`: around a number of few digits, and fine where dense."""
     edges, found = ranks.edges, list[float]()
     full = [i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least]
     for i in sorted(full, key=lambda i: -masses[i])[:DECIMALS]:

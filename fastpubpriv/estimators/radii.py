@@ -146,10 +146,7 @@ def predict_steps(
     mode: Mode,
     failure_prob: float,
 ) -> list[PredictedStep]:
-    """Run the recursion of CoinPress on paper: `error` is the expected distance to the mean when nothing is clipped away.
-
-    `noise_per_radius(share)` is the deviation of the noise in each coordinate of a *sum* clipped to radius 1 for that share.
-    """
+    """CoinPress on paper: the noise of a sum clipped to radius 1 by share gives the expected distance of each step to the mean."""
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     path = []
     for share in budget_shares(steps):
@@ -176,17 +173,14 @@ MOST_BEYOND = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Region:
-    """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in.
-
-    `counted`: the radius is still to come, from a count of norms.
-    """
+    """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in."""
 
     center: FloatArray
     unit: FloatArray
     radius: float
     box: tuple[FloatArray, FloatArray] | None
     provenance: dict[str, str]
-    counted: bool = False
+    counted: bool = False  # the radius is still to come, from a count of norms
 
     @property
     def affine(self) -> AffineMap:

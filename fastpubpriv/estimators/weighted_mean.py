@@ -92,19 +92,16 @@ def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightedCall:
-    """A checked call, the region that its rows are clipped to, and what their sum may cost.
-
-    `variance` is the argument; `row_std` (dim,) is the deviation of each column of a row, None for what the public rows say.
-    """
+    """A checked call, the region that its rows are clipped to, and what their sum may cost."""
 
     run: running.Run
     public: FloatArray | None
     weight: str | float
-    variance: float | None
+    variance: float | None  # the argument
     project: bool
     region: Region
     allowance: Fraction
-    row_std: FloatArray | None = None
+    row_std: FloatArray | None = None  # deviation of each column of a row, None for what the public rows say
 
     @cached_property
     def energy(self) -> tuple[float, str]:
@@ -131,10 +128,7 @@ class WeightedCall:
         return model.weight(self.weight)
 
     def result(self, total: FloatArray | None, noise_std: float) -> MeanResult:
-        """The average, from the released sum of private offsets in the region's units, None where their share is zero.
-
-        Each coordinate of the sum has noise of `noise_std`.
-        """
+        """The average, from the released sum of private offsets in units of the region, None where their share is zero."""
         rows, share, public, region = self.run.rows, self.share, self.public, self.region
         n_pub = 0 if public is None else len(public)
         mean, row_std = np.zeros(rows.dim), self.row_std
@@ -212,10 +206,7 @@ class WeightedCall:
 
 
 def row_std_of(public: FloatArray, region: Region, seen: Norms) -> FloatArray:
-    """What to allow for in each column of a row, in units of the region: few public rows say little of their own deviation.
-
-    Never more than whole rows have, and that where a public column does not vary.
-    """
+    """What to allow for in each column of a row, in units of the region: never more than whole rows have."""
     m = len(public)
     if m < 2:
         return np.full(len(region.unit), seen.rms)

@@ -202,7 +202,7 @@ def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
         counts = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
         counted = np.concatenate([*counts, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(counts[0]) + 2)
         columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(shares, count_std=7.0)])
-    own, limits = [replace(shares, count_std=7.0)] * 3, [None] * 3
+    own, limits = [replace(shares, count_std=7.0)] * 3, np.tile([-np.inf, np.inf], (3, 1))
     found = clips.choose(columns, scales.scales_of(columns, own), own, limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
@@ -213,7 +213,7 @@ def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
         assert wide.radius > narrow.radius
         assert (wide.rms, wide.first_mean, wide.mean) == (narrow.rms, narrow.first_mean, narrow.mean)
         assert clips.middle_and_width(wide, 10)[1] == wide.rms
-    (bounded,) = clips.choose(columns[1:2], scales.scales_of(columns[1:2], own[1:2]), own[:1], [(0.0, 1.0)])
+    (bounded,) = clips.choose(columns[1:2], scales.scales_of(columns[1:2], own[1:2]), own[:1], np.array([[0.0, 1.0]]))
     assert bounded.absolute(bounded.above) <= 1.0 - columns[1].center
     assert bounded.absolute(bounded.below) <= columns[1].center
 

@@ -265,8 +265,6 @@ HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
 FEW_PUBLIC = 5
 LARGEST = float(np.finfo(np.float64).max)
 
-Limits = Sequence[tuple[float, float] | None]  # what each column can hold, where that is known
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clip:
@@ -324,15 +322,6 @@ def rows_of(column: Column, shares: Shares) -> tuple[float, float]:
     return max(shares.n - missing, 1.0, min(MISSING_STDS * shares.count_std, float(shares.n))), missing
 
 
-def reach_of(column: Column, bounds: tuple[float, float] | None, exponent: int) -> tuple[float, float]:
-    """How far the bounds let the sides below and above reach, in units of 2^exponent."""
-    if bounds is None:
-        return math.inf, math.inf
-    with np.errstate(all="ignore"):
-        low, high = column.center - bounds[0], bounds[1] - column.center
-        return float(np.ldexp(max(low, 0.0), -exponent)), float(np.ldexp(max(high, 0.0), -exponent))
-
-
 def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], shares: Shares) -> list[int | None]:
     """The last cells to weigh clip points by: a side where no cell stands out ends an octave, or two whole cells, inside the other.
 
@@ -349,25 +338,26 @@ def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], sha
 
 
 def put_back(excess: float, variance: float) -> float:
-    """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein).
-
-    As it stands, the sum of cells that hold nothing would add its noise to nearly every column.
-    """
+    """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein)."""
     return max(0.0, excess - variance / excess) if excess > 0.0 else 0.0
 
 
-def choose(columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[Shares], bounds: Limits) -> list[Clip]:
-    """The clip interval of least predicted error of each column, and what the counts say about it.
+def choose(
+    columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[Shares], bounds: FloatArray
+) -> list[Clip]:
+    """The clip interval of least predicted error of each column within `bounds` (columns, 2).
 
-    `every` are the shares of each: alike in everything but the noise of its counts. The sides of all are worked out together.
+    `every` are the shares of each, alike in all but the noise of its counts.
     """
     shares = every[0]
     edges, shape = edges_of(shares.log2_parts), (len(columns), 2, -1)
     lasts = [last for scale in scales for last in (scale.below, scale.above)]
     ends = [None if last is None else math.frexp(edges[last + 1])[1] for last in lasts]
     exponents = [max((end for end in ends[j : j + 2] if end is not None), default=0) for j in range(0, len(ends), 2)]
-    reach = [reach_of(*each) for each in zip(columns, bounds, exponents, strict=True)]
-    units, most = np.repeat(exponents, 2), np.ravel(reach)
+    center, units = np.array([each.center for each in columns]), np.repeat(exponents, 2)
+    with np.errstate(all="ignore"):
+        far = np.maximum(np.stack([center - bounds[:, 0], bounds[:, 1] - center], axis=1), 0.0)
+        most = np.ldexp(far.ravel(), -units)
     ends_of = sides_of(
         [counts for each in columns for counts in (each.below, each.above)],
         [variances for each in columns for variances in (each.below_var, each.above_var)],
@@ -405,7 +395,10 @@ def choose(columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[S
     found = (part.tolist() for part in (clips, excess[at], variance[at], hidden[at], moments))
     pairs = zip(sides[::2], sides[1::2], strict=True)
     return [
-        _clip(*each) for each in zip(columns, every, reach, exponents, pairs, zip(*found, strict=True), strict=True)
+        _clip(*each)
+        for each in zip(
+            columns, every, most.reshape(-1, 2).tolist(), exponents, pairs, zip(*found, strict=True), strict=True
+        )
     ]
 
 

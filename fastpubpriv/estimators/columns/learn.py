@@ -65,17 +65,14 @@ NOISE_OF_SAMPLING = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """What the counts show of one column, and how it enters the sum: y = (clipped - middle) / width, in the unit of its clip.
-
-    `shares` has the noise of this column's counts.
-    """
+    """What the counts show of one column, and how it enters the sum: y = (clipped - middle) / width, in the unit of its clip."""
 
     column: Column
     scale: Scale
     clip: Clip
     middle: float
     width: float
-    shares: Shares
+    shares: Shares  # with the noise of this column's counts
 
     @property
     def used(self) -> bool:
@@ -111,13 +108,13 @@ class ColumnCounts:
 def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
     """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
     together, found = MOST_CELLS >> shares.log2_parts, list[Seen]()
+    ends = np.tile([-math.inf, math.inf], (shares.dim, 1)) if bounds is None else np.stack(bounds, axis=1)
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
         own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
         columns = columns_of(counts.values[part], public[:, part], counts.center[part], own)
         scales = scales_of(columns, own)
-        ends = None if bounds is None else np.stack(bounds)[:, part].T.tolist()
-        chosen = clips.choose(columns, scales, own, [None] * len(own) if ends is None else ends)
+        chosen = clips.choose(columns, scales, own, ends[part])
         for k, mine in enumerate(own):
             numbers = public[~np.isnan(public[:, begin + k]), begin + k] if mine.blind else public[:0]
             if len(numbers) >= clips.FEW_PUBLIC:
@@ -145,10 +142,7 @@ def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = N
 
 
 def lies_far(seen: Seen) -> bool:
-    """Whether nearly all rows lie in two neighboring cells of one side: cells are too wide there to show anything else.
-
-    Where an octave is one cell, it has to be one cell.
-    """
+    """Whether nearly all rows lie in two neighboring cells of one side, or one of an octave: these are too wide to show more."""
     column, shares = seen.column, seen.shares
     if not (seen.scale.anchored and seen.used) or column.zero > ALONE_STDS * shares.count_std:
         return False
@@ -204,10 +198,7 @@ def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, 
 def count(
     run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool, spare: bool = True
 ) -> tuple[list[Seen], Shares]:
-    """Release the counts and say what they show; what is left for the sum is in the shares that come back.
-
-    `spare`: where the noise of the sum is far below the sampling error, more counts are paid for out of it.
-    """
+    """Release the counts, more of them where the sum can `spare` it; what is left for the sum is in the shares that come back."""
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
         cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
@@ -507,10 +498,7 @@ def mean_of_columns(
     skip: bool,
     whole: bool = False,
 ) -> MeanResult:
-    """Check, pay, release. `start(draws=...)` makes the run; `skip` allows the public rows to stand in for the private ones.
-
-    `whole`: for the error of the whole vector in data units.
-    """
+    """Check, pay, release with a run from `start(draws=...)`; `skip` lets public rows stand in, `whole` is as in `learn`."""
     n_pub, dim = fewest(public), public.shape[1]
     run = start(draws=draws(dim))
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
@@ -538,19 +526,15 @@ def student_factor(rows: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Counted:
-    """A count of norms and its coordinates (x - center) / unit; all arrays are (dim,), in data units.
-
-    `known`: the unit is that of the column itself. `bias` is what clipping may have taken from the mean, `wide` says where the
-    public rows alone do as well, `weight` is that of the private mean.
-    """
+    """A count of norms and its coordinates (x - center) / unit; all arrays are (dim,), in data units."""
 
     norms: Norms
     center: FloatArray
     unit: FloatArray
-    known: BoolArray
-    bias: FloatArray
-    wide: BoolArray
-    weight: float = 1.0
+    known: BoolArray  # the unit is that of the column itself
+    bias: FloatArray  # what clipping may have taken from the mean
+    wide: BoolArray  # where the public rows alone do as well
+    weight: float = 1.0  # of the private mean
 
 
 def tails(found: Counted, n: int) -> FloatArray:

@@ -103,14 +103,7 @@ def check_grids(shares: Shares) -> None:
 
 @lru_cache(maxsize=64)  # calls come in loops, with the same settings
 def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> Shares:
-    """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones.
-
-    Examples
-    --------
-    >>> shares = divide(1, 20_000, Fraction(1, 20), pure=False)
-    >>> str(shares.cells / Fraction(1, 20)), shares.log2_parts, round(shares.count_std, 1)
-    ('1/4', 2, 8.9)
-    """
+    """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones."""
     amount = float(allowance)
     signal = (SIGNAL_PURE if dim <= FEW_COLUMNS else SIGNAL_PURE_MANY) if pure else SIGNAL
     need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
@@ -304,10 +297,7 @@ def key_of(size: float, log2_parts: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Column:
-    """Counts of one column: `above` and `below` the center, (cells,) each, with their variances; at zero; missing.
-
-    `public_above` and `public_below` are the cells that hold a public row, ascending.
-    """
+    """Counts of one column above and below its center, (cells,) each, with their variances; at zero; missing."""
 
     center: float
     above: FloatArray
@@ -316,23 +306,19 @@ class Column:
     below_var: FloatArray
     zero: float
     missing: float
-    public_above: IntArray
+    public_above: IntArray  # with public_below: the cells that hold a public row, ascending
     public_below: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scale:
-    """What stands out of the noise: the outermost cell on each side, None for none.
-
-    `anchored`: some cells surely hold rows; `referenced`: there was a place to start from; `outlying`: public rows lie so far from
-    all private ones that can be seen that they are not believed.
-    """
+    """What stands out of the noise: the outermost cell on each side, None for none."""
 
     above: int | None
     below: int | None
-    anchored: bool
-    referenced: bool
-    outlying: bool = False
+    anchored: bool  # some cells surely hold rows
+    referenced: bool  # there was a place to start from
+    outlying: bool = False  # public rows lie so far from all private ones that can be seen that they are not believed
 
 
 def public_counts(public: FloatArray) -> IntArray:
@@ -360,10 +346,7 @@ def public_moments(public: FloatArray) -> tuple[IntArray, FloatArray, FloatArray
 
 
 def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[Shares]) -> list[Column]:
-    """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centers and shares.
-
-    Private counts and those of the other public rows are joined by inverse variance.
-    """
+    """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centers and shares."""
     side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
     # The public row that was taken as the center is no evidence; a released center is no public row.
     others = (public_counts(public) - (public == centers).any(axis=0)).tolist()
@@ -431,10 +414,7 @@ def chance_of(shares: Shares) -> float:
 
 
 def undetected_rows(shares: Shares, octaves: float = UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
-    """Rows that an octave so far from what is known may hold unseen: where more are expected, they stand out in 95 % of samples.
-
-    `guessed`: only the size of the center suggests what is known.
-    """
+    """Rows that an octave so far from what is known, or `guessed`, may hold unseen: more of them stand out in 95 % of samples."""
     chance = chance_of(shares) / (GUESSED if guessed else 1)
     limits = thresholds(shares.log2_parts, chance, shares.pure)[shares.log2_parts]
     noise = shares.count_std * math.sqrt(shares.parts)
@@ -467,11 +447,7 @@ def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
 
 
 def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
-    """The largest sum, in distances from the center, of rows beyond what stands out that may well be there, or zero.
-
-    A cell or an octave counts that is near the end of either side and improbable as noise alone, though not so improbable as to
-    be acted on.
-    """
+    """The largest sum, in distances from the center, of rows beyond what stands out that may well be there, or zero."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
     edges, worst = edges_of(shares.log2_parts), 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
@@ -501,10 +477,7 @@ def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
 
 
 def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale]:
-    """Where the numbers of each column end on each side, as far as the counts can tell.
-
-    `shares` are those of each column: alike in everything but the noise of its counts.
-    """
+    """Where the numbers of each column end on each side; `shares` are alike in everything but the noise of its counts."""
     found = find(columns, chance_of(shares[0]), shares[0])
     return [_scale(*each) for each in zip(columns, found, shares, strict=True)]
 

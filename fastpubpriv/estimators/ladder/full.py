@@ -15,7 +15,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of
 from fastpubpriv.estimators.ladder.schedule import Plan, Step, chi_beyond, clip_factor, excess_of
-from fastpubpriv.estimators.lifted import lift, mean_map
+from fastpubpriv.estimators.lifted import lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, Shells, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
@@ -97,10 +97,7 @@ class WeightedTarget:
 
 
 def weighted_target(name: str, target: FloatArray, noisy: Noisy, low: float) -> WeightedTarget:
-    """Find how much a target is worth, for the diagonal and the off-diagonal entries each by itself.
-
-    `low` is the public strength in degrees of freedom: a prior doubt of what lies far below it.
-    """
+    """How much a target is worth, on the diagonal and off it; `low`, the public strength in degrees of freedom, is a prior."""
     values, vectors = spectrum(target)
     values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
     released, side = symmetric(vectors.T @ noisy.value @ vectors), len(values)
@@ -154,36 +151,25 @@ FAR_EXCESS = 0.03
 
 
 def lifted_place(vectors: FloatArray) -> int:
-    """Which of the ascending eigenvalues of (v, 1) is left out: the lifted coordinate's, but in several columns the least.
-
-    There a round for its sake alone costs all others more.
-    """
+    """The eigenvalue of (v, 1) left out: the lifted one, in several columns the least: a round for its sake costs too much."""
     return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
-    """What the second moments gave, in the coordinates v of the public base.
+    """What the second moments gave, in the coordinates v of the public base."""
 
-    `start` is the mean before its own release, `powers` the lower root of the covariance and its inverse, `error` what is predicted
-    for it with what clipping is taken to leave. `under_resolved`: noise could have made the least eigenvalue of the last round.
-    """
-
-    start: FloatArray
-    powers: tuple[FloatArray, FloatArray]
-    error: float
-    under_resolved: bool
+    start: FloatArray  # the mean before its own release
+    powers: tuple[FloatArray, FloatArray]  # lower root of the covariance, and its inverse
+    error: float  # predicted for the covariance, with what clipping is taken to leave
+    under_resolved: bool  # noise could have made the least eigenvalue of the last round
     details: dict[str, Any]
     pieces: RadialMean | None = None
     map: FloatArray | None = None
 
 
 def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
-    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error that this and sampling leave.
-
-    All of what was counted there is added, and a part of what is expected beyond, as far as noise lets the outer piece be seen. The
-    error is beyond that of noise and of sampling if each coordinate had the mean square `power`.
-    """
+    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error beyond noise that is left."""
     law, (expected, most) = pieces.norms.law, pieces.ratios
     length_sq = float(np.sum(np.square(pieces.outer)))
     shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
@@ -338,11 +324,6 @@ class FullRung:
         weight = shift_of(distance_sq, noise_sq, self.base.strength, n).weight(dim / n + noise_sq)
         half = divided(inner, np.array(covariance, order="F"))
         return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
-
-
-def mean_step_map(base: PublicBase, resolved: Resolved) -> AffineMap:
-    """The map x -> whitened v - start of the full rung's mean release."""
-    return mean_map(base.affine, resolved.start, resolved.powers[1])
 
 
 # Public rows' fourth moment over the squared variance from which a column has a heavy tail.

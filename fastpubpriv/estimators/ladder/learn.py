@@ -15,7 +15,6 @@ from fastpubpriv.estimators.ladder.full import (
     FullRung,
     Resolved,
     complete_share,
-    mean_step_map,
     report_of,
     report_of_public,
     tail_of,
@@ -41,7 +40,7 @@ from fastpubpriv.estimators.ladder.schedule import (
     mean_clip,
     outlook,
 )
-from fastpubpriv.estimators.lifted import GaussianCall, GaussianMethod
+from fastpubpriv.estimators.lifted import GaussianCall, GaussianMethod, mean_map
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialPlan, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
@@ -67,16 +66,13 @@ from fastpubpriv.session import Noise, Run, allowance_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """The base after the counts, how it was stretched, and the norms of the rows in its coordinates, None where none are shown.
-
-    `refuted`: the stretch is more than chance explains. `middle_sq` is the released median of the squared norms.
-    """
+    """The base after the counts, how it was stretched, and the norms of the rows in its coordinates, None where none are shown."""
 
     base: PublicBase
     norms: Shells | None = None
     stretch: float = 1.0
-    refuted: bool = False
-    middle_sq: float | None = None
+    refuted: bool = False  # the stretch is more than chance explains
+    middle_sq: float | None = None  # released median of the squared norms
 
 
 def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountShares) -> NormCount:
@@ -208,10 +204,7 @@ def vector_rung(
     radius: float | None = None,
     seen: Look | None = None,
 ) -> Climbed:
-    """The public covariance, or with released variances along its axes ("diagonal"), and a combined mean.
-
-    Released is the sum of v, or of `AxisFeatures`, clipped to `radius`, by default that of the rung.
-    """
+    """A combined mean, and the public covariance, or with variances along its axes ("diagonal"), from a released vector sum."""
     std, dim, public = released.noise_std / n, len(base.center), base.strength
     average, own = released.value[:dim] / n, {}
     length_sq = float(np.sum(np.square(average)))
@@ -344,7 +337,7 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
     if seen.norms is not None:
         rung.see(replace(seen.norms, edges=np.hypot(seen.norms.edges, 1.0)))  # of rows (y, 1)
     resolved = _second_moments(run, rung, part, x_pub)
-    share, affine = complete_share(resolved), mean_step_map(base, resolved)
+    share, affine = complete_share(resolved), mean_map(base.affine, resolved.start, resolved.powers[1])
     average = RadialPlan.of(run.account, n, dim, view.mean_share).measure(
         run,
         affine,
@@ -457,10 +450,7 @@ def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str)
 
 
 def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-    """Predict the errors of all rungs, and of the one that public rows without special structure would lead to.
-
-    The public rows themselves may lead to another one, for example if all columns have one scale.
-    """
+    """Predict the errors of all rungs, and of the one that public rows without special structure would lead to."""
     noise = Noise(*allowance_of(budget, draws(dim)))
     view = outlook(plain_strength(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise))
     taken = view.best if options.structure == "auto" else options.structure

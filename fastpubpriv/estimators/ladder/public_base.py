@@ -99,20 +99,17 @@ DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
-    """How far the public covariance can be trusted, in numbers that predictions need.
-
-    `low` and `likely` are pessimistic and likely degrees of freedom of the covariance, `scales` those of the standard deviations of
-    the axes, `quartile` the upper quartile of the squared distances of public rows from the others (nan with too few). `wide` is
-    how many times wider than the rows the covariance is thought to be, where it is that of a region around them.
-    """
+    """How far the public covariance can be trusted, in numbers that predictions need."""
 
     dim: int
     n_pub: int
-    low: float
-    likely: float
-    scales: float
-    quartile: float = math.nan
-    wide: float = 1.0
+    low: float  # pessimistic degrees of freedom of the covariance
+    likely: float  # likely ones
+    scales: float  # those of the standard deviations of the axes
+    quartile: float = math.nan  # upper one of squared distances of public rows from the others, nan with too few
+    wide: float = (
+        1.0  # how many times wider than the rows the covariance is thought to be, if that of a region around them
+    )
 
     @property
     def guess(self) -> bool:
@@ -159,26 +156,21 @@ def plain_strength(dim: int, n_pub: int) -> Strength:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicBase:
-    """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
-
-    `root` root^T is the covariance that the coordinates whiten; `reported`, a root of the one that is reported where no private one
-    takes its place, has less of a ridge. `ridge` is the number of pseudo-rows in the first. `fallback` lists the columns whose
-    public values are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found
-    since. `unseen` is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few
-    directions. `source` says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
-    """
+    """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center)."""
 
     center: FloatArray
-    root: FloatArray
+    root: FloatArray  # root root^T is the covariance that the coordinates whiten
     inverse: FloatArray
-    reported: FloatArray
+    reported: (
+        FloatArray  # root of the one that is reported where no private one takes its place: it has less of a ridge
+    )
     strength: Strength
-    ridge: float
-    fallback: tuple[int, ...] = ()
-    borrowed: tuple[int, ...] = ()
-    unseen: int = 0
+    ridge: float  # pseudo-rows in the first
+    fallback: tuple[int, ...] = ()  # columns whose public values are all equal: they borrow the scale of the others
+    borrowed: tuple[int, ...] = ()  # those of them whose scale no count has found since
+    unseen: int = 0  # first axes v_1, v_2, ... in which the public rows do not differ
     source: str = "public rows"
-    rough: bool = False
+    rough: bool = False  # no more than the spread of the public rows around
 
     @property
     def affine(self) -> AffineMap:
@@ -284,11 +276,7 @@ def column_scales(x_pub: FloatArray) -> FloatArray:
 
 
 def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> PublicBase:
-    """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal, and how far they can be trusted.
-
-    `around` (dim,), positive or nan where unknown, are scales that columns of equal public values borrow, rather than that of the
-    other columns.
-    """
+    """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal; equal columns borrow scales `around`."""
     n_pub, dim = x_pub.shape
     if n_pub < 2:
         raise InputError(
@@ -366,10 +354,7 @@ def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicB
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """How far the private mean lies from the public one, in deviations, and whether that is more than chance.
-
-    `mean_error_sq` is what the public mean is then worth: its squared error in deviations.
-    """
+    """Deviations from the public to the private mean, whether beyond chance, and the squared error that the public one then has."""
 
     deviations: float
     beyond_chance: bool
@@ -381,10 +366,7 @@ class Shift:
 
 
 def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, *, freedom: float = math.inf) -> Shift:
-    """The shift behind a released squared distance, of which noise has added `noise_sq` on average.
-
-    `freedom` are the degrees of freedom of the covariance that it is measured by.
-    """
+    """The shift behind a released squared distance, `noise_sq` of it noise, by a covariance of `freedom` degrees of freedom."""
     dim = strength.dim
     quantile = chi2_quantile(CHANCE, dim) if math.isinf(freedom) else f_quantile(CHANCE, dim, freedom) * dim
     chance = MARGIN * (1.0 / strength.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)

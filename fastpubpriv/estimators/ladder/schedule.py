@@ -183,13 +183,10 @@ def count_share(n: float, noise: Noise) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class CountShares:
-    """Shares of the allowance for counts of rows, 0 where they would show nothing; all from public numbers.
+    """Shares of the allowance for counts of rows, 0 where they would show nothing; all from public numbers."""
 
-    `first` is that of a count of norms before anything else, `column` that of each column whose public values are all equal.
-    """
-
-    first: Fraction = Fraction(0)
-    column: Fraction = Fraction(0)
+    first: Fraction = Fraction(0)  # of a count of norms before anything else
+    column: Fraction = Fraction(0)  # of each column whose public values are all equal
     columns: int = 0
 
     @property
@@ -267,17 +264,13 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Predictions for all rungs and the one that `auto` takes; `mean_share` is what the mean gets of the full rung's allowance.
-
-    `own_error_sq` is the squared error of the full rung's covariance by itself, without the public rows; `counts` what is counted
-    before sums are released.
-    """
+    """Predictions for all rungs, and the one that `auto` takes."""
 
     rungs: dict[str, Prediction]
     best: str
-    mean_share: Fraction
-    own_error_sq: float
-    counts: CountShares = CountShares()
+    mean_share: Fraction  # what the mean gets of the full rung's allowance
+    own_error_sq: float  # of the full rung's covariance by itself, without the public rows
+    counts: CountShares = CountShares()  # what is counted before sums are released
 
     def resolved(self, dim: int) -> bool:
         """Whether the noise of the full rung stays below the eigenvalues."""

@@ -24,7 +24,7 @@ from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.ladder import learn, schedule
-from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
+from fastpubpriv.estimators.ladder.full import FullRung, Resolved
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.linalg import Whitening
@@ -493,11 +493,9 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
     if leaf.structure == "diagonal":
         features = AxisFeatures(center=base.center, matrix=base.inverse)
         return LeafVector(target=leaf.place, rule=features, radius=schedule.diagonal_radius(base.strength))
-    return LeafVector(
-        target=leaf.place,
-        rule=mean_step_map(base, resolved[leaf.place][0]),
-        radius=schedule.mean_clip(base.strength.dim),
-    )
+    inner, _ = resolved[leaf.place]
+    rule = lifted.mean_map(base.affine, inner.start, inner.powers[1])
+    return LeafVector(target=leaf.place, rule=rule, radius=schedule.mean_clip(base.strength.dim))
 
 
 def _reasons(leaf: Leaf, found: learn.Climbed) -> Reasons:
