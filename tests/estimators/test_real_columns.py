@@ -1,8 +1,6 @@
 """`estimate_mean` by counts: what must hold exactly, what a column of each shape must give, and what must be said of it."""
 
 import warnings
-from dataclasses import replace
-from fractions import Fraction
 from unittest import mock
 
 import numpy as np
@@ -81,50 +79,38 @@ def recorded(call):
     return result, transcript.calls
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
-def test_a_power_of_two_scales_every_output_exactly(budget):
-    rng = np.random.default_rng(3)
-    rows, public = rng.lognormal(size=(3000, 2)), rng.lognormal(size=(1, 2))
-    here, calls = recorded(lambda: mean_of(rows, public, budget))
-    octaves = 37
-    parts = divide(2, 3000, here_allowance(budget, 2), pure=isinstance(budget, PureDP)).parts
-    side = 2047 * parts
-
-    def change(name, answer):
-        if name == "signed dyadic cells":
-            for begin in (0, side):
-                answer[:, begin : begin + side] = np.roll(answer[:, begin : begin + side], octaves * parts, axis=1)
-        return answer
-
-    factor = 2.0**octaves
-    there = with_answers(calls, change, lambda: mean_of(rows * factor, public * factor, budget))
-    for name in ("mean", "noise_std", "sampling_std"):
-        assert np.array_equal(getattr(there, name), getattr(here, name) * factor), name
-    for name in ("resolved_from", "resolved_to", "clipping_std", "tail_below", "tail_above"):
-        assert np.array_equal(getattr(there.report, name), getattr(here.report, name) * factor), name
-    assert there.part_reasons == here.part_reasons
-
-
 def here_allowance(budget, dim):
     return allowance_of(budget, scales.draws(dim))[1]
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_a_negated_column_mirrors(budget):
-    rng = np.random.default_rng(4)
-    rows, public = rng.lognormal(size=(3000, 1)), rng.lognormal(size=(5, 1))
+@pytest.mark.parametrize(("octaves", "sign"), [(37, 1.0), (0, -1.0)], ids=["scaled", "negated"])
+def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign):
+    """Exactly, where the answers are those of the other run with its cells moved by whole octaves, or its sides exchanged."""
+    rng, dim = np.random.default_rng(3), 2 if sign > 0.0 else 1
+    rows, public = rng.lognormal(size=(3000, dim)), rng.lognormal(size=(1, dim))
     here, calls = recorded(lambda: mean_of(rows, public, budget))
+    parts = divide(dim, 3000, here_allowance(budget, dim), pure=isinstance(budget, PureDP)).parts
+    side = 2047 * parts
 
     def change(name, answer):
         if name != "signed dyadic cells":
-            return -answer
-        side = (answer.shape[1] - 2) // 2
-        return np.concatenate([answer[:, side : 2 * side], answer[:, :side], answer[:, 2 * side :]], axis=1)
+            return sign * answer
+        above, below = (np.roll(answer[:, begin : begin + side], octaves * parts, axis=1) for begin in (0, side))
+        return np.concatenate([*((above, below) if sign > 0.0 else (below, above)), answer[:, 2 * side :]], axis=1)
 
-    there = with_answers(calls, change, lambda: mean_of(-rows, -public, budget))
-    assert np.allclose(there.mean, -here.mean, rtol=1e-12)
-    assert np.array_equal(there.noise_std, here.noise_std)
-    assert np.array_equal(there.report.tail_below, here.report.tail_above)
+    factor = sign * 2.0**octaves
+    there = with_answers(calls, change, lambda: mean_of(rows * factor, public * factor, budget))
+    assert np.allclose(there.mean, here.mean * factor, rtol=0.0 if sign > 0.0 else 1e-12)
+    for name in ("noise_std", "sampling_std"):
+        assert np.array_equal(getattr(there, name), getattr(here, name) * abs(factor)), name
+    for name, mirrored, unit in (
+        ("clipping_std", "clipping_std", abs(factor)), ("tail_below", "tail_above", abs(factor)),
+        ("tail_above", "tail_below", abs(factor)), ("resolved_from", "resolved_to", factor),
+        ("resolved_to", "resolved_from", factor),
+    ):  # fmt: skip
+        other = getattr(here.report, name if sign > 0.0 else mirrored)
+        assert np.array_equal(getattr(there.report, name), other * unit), name
     assert there.part_reasons == here.part_reasons
 
 
@@ -190,32 +176,6 @@ def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
     """As they were before intervals of many columns reached as far as they may at no price."""
     monkeypatch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
     assert error_over_a_known_variance(BUDGETS[2], 2000, 10, 1, runs=24) > 1.2 * 1.1
-
-
-def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
-    """Clip points move outwards only, and the width stays the deviation of the rows."""
-    shares, rng = divide(10, 2000, Fraction(1), pure=True), np.random.default_rng(18)
-    rows = np.column_stack([rng.normal(size=2000), rng.random(2000), rng.gamma(2.0, size=2000)])
-    edges, columns = scales.edges_of(shares.log2_parts), []
-    for values in rows.T:
-        distances = values - values[0]
-        counts = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
-        counted = np.concatenate([*counts, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(counts[0]) + 2)
-        columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(shares, count_std=7.0)])
-    own, limits = [replace(shares, count_std=7.0)] * 3, np.tile([-np.inf, np.inf], (3, 1))
-    found = clips.choose(columns, scales.scales_of(columns, own), own, limits)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
-        cut = clips.choose(columns, scales.scales_of(columns, own), own, limits)
-    for wide, narrow in zip(found, cut, strict=True):
-        assert wide.below >= narrow.below
-        assert wide.above >= narrow.above
-        assert wide.radius > narrow.radius
-        assert (wide.rms, wide.first_mean, wide.mean) == (narrow.rms, narrow.first_mean, narrow.mean)
-        assert clips.middle_and_width(wide, 10)[1] == wide.rms
-    (bounded,) = clips.choose(columns[1:2], scales.scales_of(columns[1:2], own[1:2]), own[:1], np.array([[0.0, 1.0]]))
-    assert bounded.absolute(bounded.above) <= 1.0 - columns[1].center
-    assert bounded.absolute(bounded.below) <= columns[1].center
 
 
 # ---- columns of each shape ------------------------------------------------------------------------------------------
