@@ -5,8 +5,10 @@ import os
 import sys
 import warnings
 
-# Frames in which a warning is not the caller's: this package, and what runs the halves of its `with` blocks.
+# Frames in which a warning is not the caller's: this package, what runs the halves of its `with` blocks, and the packages whose
+# pipelines and searches fit its estimators.
 _OWN_FRAMES = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
+_FITTING = ("sklearn.", "joblib.")
 
 
 class FastPubPrivError(Exception):
@@ -229,6 +231,8 @@ class ExperimentalWarning(UserWarning):
 def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
     """Warn at the line that called this package: the innermost frame outside of it, however deep the call went."""
     frame, depth = sys._getframe(0), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FRAMES):
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(_OWN_FRAMES) or frame.f_globals.get("__name__", "").startswith(_FITTING)
+    ):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(text, category, stacklevel=depth)

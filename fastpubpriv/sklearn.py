@@ -1,4 +1,5 @@
-"""Estimators for scikit-learn's pipelines: `fit(X, y, X_pub=..., y_pub=...)`, private rows first, public rows as metadata.
+"""Estimators for scikit-learn's pipelines: `fit(X, y, X_pub=..., y_pub=...)`, private rows first, public rows as metadata,
+which every estimator asks for by itself.
 
 Needs scikit-learn 1.6 or newer (`pip install fastpubpriv[sklearn]`). Every fit spends its budget again: also a fit of a clone, and
 every fit inside cross-validation or a grid search. With `ledger=` (the path of a ledger file) the fits are added up and refused at
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +34,8 @@ from fastpubpriv.columns import MISSING, NUMBER
 from fastpubpriv.errors import InputError, PrivacyWarning, warn
 from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
-from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy import Budget, Cost, Ledger
+from fastpubpriv.results.base import short
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
@@ -46,10 +49,32 @@ __all__ = [
 ]
 
 
-NEEDS_PUBLIC = "fit needs public rows: pass X_pub=, and inside a Pipeline ask for it with set_fit_request(X_pub=True)"
+NEEDS_PUBLIC = "fit needs public rows: pass X_pub=, to a Pipeline or a search with sklearn.set_config(enable_metadata_routing=True)"
+SCORES = (
+    "scores of private rows, as best_score_ and cv_results_ of a search, are exact numbers about these rows, and nothing protects "
+    "them: keep them as private as the rows"
+)
 
 _counting = threading.Lock()
 _spent: list[Budget] = []
+
+
+def sum_of(notion: type[Budget]) -> str:
+    """What fits without a ledger have spent in one notion."""
+    amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
+    return short(Cost(notion, tuple(map(sum, amounts))))  # type: ignore[arg-type]
+
+
+def _searching() -> tuple[bool, bool]:
+    """Whether a fit is one of a cross-validation, and whether a search that fits all rows at its end made it."""
+    frame, fold = sys._getframe(), False
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+            fold = fold or frame.f_code.co_name == "_fit_and_score"
+            if getattr(frame.f_locals.get("self"), "refit", False):
+                return fold, True
+    return fold, False
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -75,6 +100,8 @@ class PublicPrivateEstimator(BaseEstimator):
     budget: Budget | None = field(default=None, kw_only=False)
     ledger: str | None = None
     random_state: int | None = None
+
+    __metadata_request__fit = {"X_pub": True}  # noqa: RUF012  # no field: scikit-learn reads it
 
     def __init_subclass__(cls, **given: Any) -> None:
         """Fill in the shared texts of the docstring."""
@@ -111,17 +138,24 @@ class PublicPrivateEstimator(BaseEstimator):
         if self.ledger is not None:
             with Ledger.from_file(self.ledger) as ledger:
                 yield ledger
-            return
-        yield None
-        with _counting:
-            _spent.append(self.budget)  # type: ignore[arg-type]
-            number, listed = len(_spent), _spent[-3:]
-        if number > 1:
-            warn(
-                f"this was fit number {number} of this process without a ledger, and each spent its budget again (the last: "
-                f"{', '.join(map(repr, listed))}): if they read the same rows, these add up. Pass ledger=PATH to count them",
-                PrivacyWarning,
-            )
+        else:
+            yield None
+        fold, search = _searching()
+        if self.ledger is None:
+            with _counting:
+                _spent.append(self.budget)  # type: ignore[arg-type]
+                number = len(_spent)
+                total = {notion: sum_of(notion) for notion in dict.fromkeys(map(type, _spent))}
+            # Of the fits of a search the last one warns; it is made of all rows, after the folds.
+            if number > 1 and not (fold and (search or number > 2)):
+                warn(
+                    f"this was fit number {number} of this process without a ledger, and each spent its budget again, so far "
+                    f"{' and '.join(total.values())} together: if they read the same rows, these add up. Pass ledger=PATH to count "
+                    "them",
+                    PrivacyWarning,
+                )
+        if fold != search:
+            warn(SCORES, PrivacyWarning)
 
     def _rows(self, x: Any) -> FloatArray:
         """Rows to predict for, in the columns of the fit; they are not private to this call."""
@@ -366,6 +400,8 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     x_bounds: Any = None
     categories: Any = None
     weight_cap: float | None = None
+
+    __metadata_request__fit = {"X_pub": True, "y_pub": True, "weights_pub": True}  # noqa: RUF012
 
     def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
         """What fits the model, the labels for it, and the classes that these are codes of."""

@@ -359,12 +359,40 @@ def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-    body = "".join(line(row, "td") for row in rows)
+    drawn = _intervals(table) or [""] * len(rows)
+    body = "".join(line(row, "td").replace("</tr>", f"{each}</tr>") for row, each in zip(rows, drawn, strict=False))
     notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
     return (
         f"<div><strong>{html.escape(title)}</strong><table><thead>{line(names, 'th')}</thead><tbody>{body}</tbody></table>"
         f"{notes}{listed_facts(facts)}</div>"
     )
+
+
+def _intervals(table: Table) -> list[str]:
+    """A cell for each row with its interval and estimate on a scale from zero, the thin line; none for a table without intervals.
+
+    Rows share a scale where they share a unit: those of one column or term, and all rows of another table.
+    """
+    columns = {column.name: np.asarray(column.values) for column in table.parts()}
+    if not {"lower", "upper"} <= columns.keys():
+        return []
+    before = list(columns)[list(columns).index("lower") - 1]
+    ends = np.column_stack([columns[name] for name in ("lower", before, "upper")]).astype(np.float64)
+    units = np.array([str(label) if table.index in ("column", "term") else "" for label in table.labels])
+    cells = []
+    for unit, row in zip(units, ends, strict=True):
+        known = np.append(ends[units == unit], 0.0)
+        low, high = (pick(known[np.isfinite(known)]) for pick in (np.min, np.max))
+        with np.errstate(all="ignore"):
+            zero, *places = 2.0 + 116.0 * np.clip((np.append(0.0, row) - low) / (high - low), 0.0, 1.0)
+        least, at, most = places
+        cells.append(
+            "<td><svg width='120' height='12' stroke='currentColor'>"
+            f"<line x1='{zero:.1f}' x2='{zero:.1f}' y2='12' stroke-width='.5'/>"
+            f"<line x1='{least:.1f}' x2='{most:.1f}' y1='6' y2='6'/><circle cx='{at:.1f}' cy='6' r='2'/></svg></td>"
+            if np.isfinite([zero, *places]).all() else "<td></td>"
+        )  # fmt: skip
+    return cells
 
 
 def listed_facts(facts: list[tuple[str, str]]) -> str:

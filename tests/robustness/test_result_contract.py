@@ -130,8 +130,10 @@ def test_a_page_holds_no_tag_of_a_column_name(name):
     page = result._repr_html_()
     assert "<script" not in page
     assert set(re.findall(r"</?([a-z]+)", page)) <= {
-        "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p", "dl", "dt", "dd",
+        "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p", "dl", "dt", "dd", "svg", "line", "circle",
     }  # fmt: skip
+    assert ("<td><svg" in page) == ("lower" in result.to_frame().columns)
+    assert not re.search(r"='-?(nan|inf)", page)
     if isinstance(result, Result):
         assert html.escape(SECOND) in page
         assert "NO: the noise came from a seed" in page

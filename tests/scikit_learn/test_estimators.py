@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -25,7 +26,9 @@ from fastpubpriv.errors import BudgetError, InputError, PrivacyWarning
 BUDGET = ZCDP(0.5)
 NAMES = ("age", "height", "income")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::fastpubpriv.errors.AccuracyWarning", "ignore::fastpubpriv.errors.SeededNoiseWarning"
+    "ignore::fastpubpriv.errors.AccuracyWarning",
+    "ignore::fastpubpriv.errors.SeededNoiseWarning",
+    "ignore:scores of private rows:fastpubpriv.errors.PrivacyWarning",
 )
 
 
@@ -133,8 +136,8 @@ def test_a_private_label_outside_of_the_classes_never_raises():
 
 def test_a_pipeline_transforms_the_public_rows_too(routing):
     rows, label = table(10_000)
-    scaler = ours.PublicPrivateScaler(ZCDP(0.25), random_state=1).set_fit_request(X_pub=True)
-    linear = ours.SemiPrivateLinearRegression(ZCDP(0.25), random_state=2).set_fit_request(X_pub=True, y_pub=True)
+    scaler = ours.PublicPrivateScaler(ZCDP(0.25), random_state=1)
+    linear = ours.SemiPrivateLinearRegression(ZCDP(0.25), random_state=2)
     with pytest.warns(PrivacyWarning, match="fit number 2"):
         pipeline = make_pipeline(scaler, linear, transform_input=["X_pub"]).fit(
             rows[200:], label[200:], X_pub=rows[:200], y_pub=label[:200]
@@ -146,7 +149,6 @@ def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
     rows, label = table(3000)
     path = ledger_of(tmp_path, 2)
     model = ours.SemiPrivateLinearRegression(BUDGET, ledger=path, random_state=1)
-    model.set_fit_request(X_pub=True, y_pub=True)
     public = {"X_pub": rows[:100], "y_pub": label[:100]}
     model.fit(rows[100:], label[100:], **public)
     clone(model).fit(rows[100:], label[100:], **public)
@@ -169,6 +171,20 @@ def test_without_a_ledger_repeated_fits_are_not_silent():
         fitted(ours.PublicPrivateGaussian, rows, label)
     with pytest.warns(PrivacyWarning, match=r"fit number 2 .* add up"):
         fitted(ours.PublicPrivateGaussian, rows, label)
+
+
+def test_a_search_warns_once_at_the_line_of_the_caller(routing, tmp_path):
+    rows, label = table(1000)
+    public = {"X_pub": rows[:100], "y_pub": label[:100]}
+    for ledger, words in ((None, r"fit number 5 .* rho = 1.25 together"), (ledger_of(tmp_path, 20), "best_score_")):
+        model = ours.SemiPrivateLinearRegression(ZCDP(0.25), ledger=ledger)
+        with pytest.warns(PrivacyWarning) as caught:
+            GridSearchCV(model, {"tails": ["any", "light"]}, cv=2).fit(rows[100:], label[100:], **public)
+        found = [each for each in caught if each.category is PrivacyWarning]
+        assert [bool(re.search(words, str(each.message))) for each in found] == [True, False][: len(found)]
+        assert len(found) == (2 if ledger is None else 1)
+        assert "best_score_" in str(found[-1].message)
+        assert {each.filename for each in found} == {__file__}
 
 
 def with_public_rows(kind):
@@ -316,7 +332,7 @@ def test_a_search_on_private_rows_is_paid_for_by_every_fit(tmp_path, routing):
     rows, label = table(1000)
     path = ledger_of(tmp_path, 20)
     model = ours.SemiPrivateLinearRegression(BUDGET, ledger=path, random_state=1)
-    search = GridSearchCV(model.set_fit_request(X_pub=True, y_pub=True), {"tails": ["any", "light"]}, cv=2)
+    search = GridSearchCV(model, {"tails": ["any", "light"]}, cv=2)
     search.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
     with Ledger.from_file(path) as ledger:
         assert len(ledger.entries) == 2 * 2 + 1
