@@ -20,6 +20,7 @@ import pytest
 from scipy.sparse import csgraph
 
 import fastpubpriv
+from fastpubpriv.results import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
@@ -242,6 +243,26 @@ def functions_can_be_read_at_once(node: ast.AST) -> Iterator[str]:
             yield f"{node.name} takes {positional} arguments, at most {MOST_POSITIONAL}"
 
 
+REASON_WORDS = {word.value for word in Reason if "_" in word.value} | {
+    "resolved", "faint", "unseen", "one_scale", "point_mass", "low_count", "under_resolved", "atoms",
+}  # fmt: skip
+
+
+def one_vocabulary_of_reasons(source: Source) -> list[str]:
+    """A reason is a `Reason`, and a status follows from reasons: neither is a word or a field of another module."""
+    if source.path == "fastpubpriv/results/reasons.py":
+        return []
+    bad = []
+    for node in source.nodes:
+        if isinstance(node, ast.AnnAssign) and spelled(node.target) in {"status", "STATUSES"}:
+            bad.append(source.complaint(node, "a status of its own: it follows from reasons"))
+        if isinstance(node, ast.keyword) and node.arg == "status":
+            bad.append(source.complaint(node.value, "a status as an argument: pass reasons"))
+        if isinstance(node, ast.Constant) and node.value in REASON_WORDS:
+            bad.append(source.complaint(node, f"{node.value!r} is a word: use a member of Reason"))
+    return bad
+
+
 POINTERS = {"inp", "out", "rows", "strided", "new", "from_buffer"}
 BARE = {"ffi.cast", "ffi.addressof", "ffi.gc", "ffi.from_handle"}
 PLAIN = re.compile(r"(u?int(8|16|32|64)_t|double|float)( \*|\[\d*\])")
@@ -323,6 +344,9 @@ FILE_RULES: dict[Rule, list[str]] = {
         "given.weights = _cbuf.inp(weights)",
         "edges = _cbuf.inp(edges_sq)\neach.edges_sq, each.n = edges, 3",
         "self._table.keys, self._table.counts = (_cbuf.out(x) for x in arrays)",
+    ],
+    one_vocabulary_of_reasons: [
+        "class A:\n    status: tuple[str, ...]", "replace(result, status=('ok',))", "word = 'heavy_tail'", "x = ('point_mass',)",
     ],
     compiled_code_stays_in_kernels: [
         "from fastpubpriv.kernels import _cext", "from fastpubpriv.kernels._cbuf import out", "import cffi",

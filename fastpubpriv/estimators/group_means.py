@@ -288,13 +288,13 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     slow = seen.scale.outlying or any(side.heavy for side in sides) or TAIL * max(clip.hidden) > DECIDES * whole
     words = [
         (np.full(len(n), not seen.scale.anchored or not sides), unplaced(seen)),
-        (moments.count[:, j] < FEW_STDS * moments.count_std, Reason.UNRESOLVED),
+        (moments.count[:, j] < FEW_STDS * moments.count_std, Reason.FEW_ROWS),
         ((doubt > half) | (far > half) | (np.maximum(*tails) > half) | slow, Reason.HEAVY_TAIL),
     ]
     reasons = first_of(words, len(n))
     constant, unknown = (
         np.array([bool(lost.intersection(own)) for own in reasons])
-        for lost in ({Reason.CONSTANT}, {Reason.CONSTANT, Reason.UNRESOLVED})
+        for lost in ({Reason.CONSTANT}, {Reason.CONSTANT, Reason.UNRESOLVED, Reason.FEW_ROWS})
     )
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)

@@ -214,8 +214,8 @@ def _read_groups(value: Any) -> tuple[Part, ...]:
 class GroupMeans(IntervalResult):
     """Released means of groups; arrays are (groups, dim), in data units.
 
-    A part is a group and column, all columns of a group after each other. There is no mean where it is "unresolved": the number of
-    rows is within four deviations of its noise, or the counts cannot show where the column lies.
+    A part is a group and column, all columns of a group after each other. There is no mean where it has "few_rows", whose number is
+    within four deviations of its noise, or is "unresolved": the counts cannot show where the column lies.
 
     Attributes
     ----------

@@ -18,7 +18,9 @@ from spies import seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, InputError, MeanResult, PureDP, estimate_mean, weighted_mean
+from fastpubpriv.results import Reason
 from fastpubpriv.results.base import Result, Value, percent, plain
+from fastpubpriv.results.reasons import STATUSES
 
 ABSTRACT = {"Value", "Result", "IntervalResult", "Mixture", "_Lists"}
 
@@ -67,6 +69,23 @@ def test_json_comes_back_whole(name, tmp_path):
     raises(InputError, "nor a file that can be read", type(result).from_json, tmp_path / "other.json")
     raises(InputError, None, type(result).from_json, '{"kind": "Other"}')
     raises(InputError, None, type(result).from_json, json.dumps(result.to_dict() | {"more": 1}))
+
+
+@RESULTS
+def test_a_status_follows_from_reasons_which_json_checks(name):
+    result = made(name)
+    assert result.reasons == tuple(sorted({*result.reasons}.union(*result.part_reasons), key=list(Reason).index))
+    assert result.status == max((each.level for each in result.reasons), key=STATUSES.index, default="ok")
+    assert len(result.part_status) == len(result.part_reasons)
+    worse = dataclasses.replace(result, reasons=(Reason.POOR_FIT,))
+    assert (worse.status, "poor_fit" in worse.reasons) == ("unreliable", True)
+    assert type(result).from_json(worse.to_json()).reasons == worse.reasons
+    data = worse.to_dict()
+    raises(InputError, "does not follow", type(result).from_json, json.dumps(data | {"status": "ok"}))
+    for words in (["new"], "poor_fit", [3]):
+        raises(InputError, "known words", type(result).from_json, json.dumps(data | {"reasons": words}))
+    if result.part_reasons:
+        raises(InputError, None, type(result).from_json, json.dumps(data | {"part_reasons": [["wide"]] * 99}))
 
 
 @EVERY
