@@ -71,9 +71,8 @@ def _chosen(rows: Any, names: set[str]) -> Any:
 def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
     """Rows (n, dim) or (dim,) at which something released is evaluated, float64, in the order of its columns.
 
-    They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number, and the answer has
-    two. The names of a frame or table are matched with `columns`, and columns of other names are left out. InputError for what is
-    no numbers, of another shape, without a column, or not finite where `finite` asks for that.
+    They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number. Columns of a frame or
+    table are matched by name, others left out. InputError for what is no numbers, of another shape, or not `finite` if asked.
     """
     names, order = _names_of(rows), None
     if columns is not None and names is not None:

@@ -460,21 +460,14 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             if not purchase.stored:
                 streams.wait_for_reader()
 
-        def draw(place: Path) -> None:
-            result.plot(place, level=level, **drawing)
-
-        def page(place: Path) -> None:
-            result.to_html(place, level=level)
-
-        def whole() -> str:
-            return json_text(result_dict(result, level=level, warned=warned))
-
+        whole = lambda: json_text(result_dict(result, level=level, warned=warned))  # noqa: E731
         purchase.store(whole, lambda: result.to_json() + "\n", json_path)
         purchase.attempt("a warning", lambda: list(map(warn, new)))
         if not settings["quiet"] and not is_stdout(json_path):
             purchase.attempt("the table", table)
         html_path = settings.get("html_path")
-        for path, write in ((plot_path, draw), (html_path, page)):
+        draw = lambda place: result.plot(place, level=level, **drawing)  # noqa: E731
+        for path, write in ((plot_path, draw), (html_path, lambda place: result.to_html(place, level=level))):
             if path is not None:
                 purchase.attempt(repr(str(path)), partial(replace_file, path, write))
         purchase.finish()

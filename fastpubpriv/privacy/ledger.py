@@ -332,18 +332,14 @@ class Ledger:
     def _check_room(self, amount: Cost) -> None:
         spent = self._state[2]
         if not spent + amount <= self._total:
-            over = max(
-                Fraction(0), *(a - b for a, b in zip((spent + amount).amounts, self._total.amounts, strict=True))
-            )
-            tiny = over < max(self._total.amounts) * Fraction(1, 10**14)
+            parts = zip((spent + amount).amounts, self._total.amounts, strict=True)
+            over = max(Fraction(0), *(a - b for a, b in parts))
+            tiny, more = over < max(self._total.amounts) * Fraction(1, 10**14), ""
+            if tiny:
+                more = f" by {float(over):.1g}: a sum of rounded floats; pass 0.3 or a Fraction, not 0.1 + 0.2"
             raise BudgetError(
                 f"the debit {amount!r} is larger than what remains, {self._total - spent!r} of {self._total!r}"
-                + (
-                    f" by {float(over):.1g}: a sum of rounded floats; pass 0.3 or a Fraction, not 0.1 + 0.2"
-                    if tiny
-                    else ""
-                )
-                + "; pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
+                f"{more}; pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
             )
 
     def _refresh(self, held: OpenFile) -> None:
@@ -370,11 +366,8 @@ class Ledger:
             for record in records:
                 cost = Cost.from_dict(record["cost"])
                 number = count + len(new) + 1
-                if (
-                    type(record["number"]) is not int
-                    or record["number"] != number
-                    or cost.notion is not type(self._total)
-                ):
+                stated = record["number"]
+                if type(stated) is not int or stated != number or cost.notion is not type(self._total):
                     raise LedgerError(f"{where} is corrupt at debit {number}")
                 spent = spent + cost
                 new.append(LedgerEntry(number, _short_text(record["name"], "name"), cost))

@@ -102,19 +102,8 @@ def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) 
 def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
     """Charge the event, call the query for scores, take a key, choose by the exponential mechanism or by permute-and-flip.
 
-    Parameters
-    ----------
-    account, name
-        As for `release`.
-    query : callable
-        Computes the exact int64 scores (event.candidates,) from the private rows; called once.
-    event : SelectionEvent
-        Law, price, number of candidates and replace-one sensitivity of every score.
-
-    Returns
-    -------
-    int
-        The chosen candidate. Safe to publish.
+    As `release`, but that the query gives the exact int64 scores (event.candidates,), of whose sensitivity the event tells. The
+    candidate that is returned is safe to publish.
     """
     check_known(event)
     shape = (event.candidates,)
@@ -147,26 +136,10 @@ def release_stable(
 ) -> list[tuple[IntArray, FloatArray]]:
     """Charge the event, call the query for occupied bins, take a key, add noise to all counts, keep those that reach the threshold.
 
-    Parameters
-    ----------
-    account, name
-        As for `release`.
-    query : callable
-        Computes, for each histogram, the occupied keys (b, words) in lexical order and their counts (b,), int64; called once.
-    event : StableHistogramEvent
-        Noise law, scale, grid steps per row and threshold.
-    slots : tuple of int
-        A public bound on the occupied bins of each histogram: each of these slots has a place of its own in the key's stream.
-    pad_all : bool
-        True: noise is drawn for every slot. False: for the occupied bins, rounded up to a power of two. The released values are
-        the same bits; only the running time differs.
-    threads : int or None
-        Number of threads that draw the noise (None: one for each CPU). The noise of a slot does not depend on the thread.
-
-    Returns
-    -------
-    list of (ndarray of int64, ndarray of float64)
-        For each histogram the released keys, in lexical order, and their noisy counts. Safe to publish.
+    As `release`, but that the query gives of each histogram the occupied keys (b, words) in lexical order and their counts (b,),
+    int64; so come the released keys and their noisy float64 counts, which are safe to publish. `slots` is a public bound on the
+    occupied bins of each histogram: each slot has a place of its own in the key's stream, whatever the thread. With `pad_all` noise
+    is drawn for every slot, else for the occupied bins, rounded up to a power of two: the same bits, in another time.
     """
     check_known(event)
     if len(slots) != event.histograms or sum(slots) != event.draws:

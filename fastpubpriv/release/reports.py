@@ -37,27 +37,10 @@ def report_keys(random_state: int | None) -> KeySource:
 def release_reports(
     rows: Rows | FloatArray, law: ReportLaw, *, seeds: bool, entry_bytes: int, keys: KeySource, threads: int | None
 ) -> npt.NDArray[Any]:
-    """Draw one report for each row.
+    """Draw one report for each row, which its user may send: with `seeds` (n, 32) uint8, else integer vectors (n, dim) int32.
 
-    Parameters
-    ----------
-    rows : Rows or C-contiguous (n, dim) float64
-        One row for each user; those of an array share a key, and one thread draws.
-    law : ReportLaw
-        Public; the same for all rows.
-    seeds : bool
-        True: reports are seeds of 32 bytes; False: integer vectors.
-    entry_bytes : int
-        Bytes of an entry of a vector: with 2, larger entries are cut off at +-32767.
-    keys : KeySource
-        From `report_keys`: one for a run, which takes a key for each chunk of rows.
-    threads : int or None
-        Threads that draw (None: one for each CPU). Reports do not depend on them.
-
-    Returns
-    -------
-    (n, 32) uint8 or (n, dim) int32
-        What each user may send.
+    Rows of an array, C-contiguous float64, share a key, and one thread draws. Else each chunk of rows takes one of the `keys` of
+    the run, from `report_keys`, and reports do not depend on the threads. With 2 `entry_bytes` entries are cut off at +-32767.
     """
     if seeds:
         made: npt.NDArray[Any] = np.empty((len(rows), SEED_BYTES), dtype=np.uint8)
@@ -79,19 +62,9 @@ def _narrow_integers(rows: FloatArray, law: ReportLaw, key: bytes, out: npt.NDAr
 def release_codes(
     rows: Rows | FloatArray, law: CodeLaw, *, keys: KeySource, threads: int | None
 ) -> npt.NDArray[np.uint8]:
-    """Choose one word of a fresh book for each row.
+    """Choose one word of a fresh book for each row: the number of the book in 8 bytes, and of the word in 2, (n, 10).
 
-    Parameters
-    ----------
-    law : CodeLaw
-        Public; the same for all rows.
-    rows, keys, threads
-        As for `release_reports`.
-
-    Returns
-    -------
-    (n, 10) uint8
-        What each user may send: the number of the book in 8 bytes, and that of the word in 2.
+    This is what each user may send. Rows, keys and threads as for `release_reports`.
     """
     made = np.empty((len(rows), CODE_BYTES), dtype=np.uint8)
     _draw(rows, law, kernels.report_codes, made, normals=law.words * law.vectors.dim, keys=keys, threads=threads)

@@ -23,11 +23,9 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
-        """The accumulators of `query`, which can be pickled, over all rows of the `rows` whose cluster this is, each counted once.
+        """The accumulators of `query` over all rows, each counted once, `chunk_rows` at a time; `tell` hears how many are done.
 
-        `query.add` gets at most `chunk_rows` at a time; `tell` is called with the number of rows done so far. InputError if a
-        worker could not read or add rows, a chunk has another number of rows than when it was opened, or the cluster did not
-        finish; its text says nothing about the content.
+        InputError, without content, if a worker could not read or add rows, they have changed, or the cluster did not finish.
         """
 
 

@@ -1,17 +1,15 @@
-"""Ledger files made by hand, for the fuzz tests and their corpus: every check right, every content wrong."""
+"""Ledger files made by hand, for the fuzz tests: every check right, every content wrong."""
 
 import hashlib
 import json
 import os
 import signal
-from pathlib import Path
 
 from clocks import PATIENCE
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
 
-CORPUS = Path(__file__).parent / "ledger_corpus"
 UNIT = 1024
 HEADER = {
     "format": "fastpubpriv-ledger", "version": 1, "label": "set A", "relation": "replace_one", "total": ZCDP(1).to_dict(),
@@ -85,6 +83,7 @@ def check_repair(path, data):
 
 
 NESTED = "[" * 3000 + "]" * 3000
+# A small file of each kind that has been wrong or might be.
 CASES = {
     "good-header": forged_records(HEADER),
     "good-one-debit": forged_records(HEADER, DEBIT),
@@ -131,12 +130,6 @@ CASES = {
     "bad-half-a-header": forged_records(HEADER)[:-1],
     "bad-empty": b"",
 }  # fmt: skip
-
-
-if __name__ == "__main__":
-    CORPUS.mkdir(exist_ok=True)
-    for case, content in CASES.items():
-        (CORPUS / f"{case}.ledger").write_bytes(content)
 
 
 def reopen(path, timeout=60.0):

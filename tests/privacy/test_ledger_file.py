@@ -18,6 +18,15 @@ from fastpubpriv.privacy import ZCDP, Cost, Ledger
 LINE = 1024
 
 
+def failing(number):
+    """A system call that ends in this error."""
+
+    def fail(*arguments):
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
 # What is done to the four lines of a good file.
 BROKEN = {
     "empty": lambda data, lines: b"",
@@ -115,13 +124,11 @@ def test_short_write_and_full_disk_charge_nothing(path, monkeypatch):
     def half(fd, data):
         return real(fd, data[: len(data) // 2])
 
-    def full(fd, data):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     def interrupted(fd, data):
         real(fd, data[:10])
         raise KeyboardInterrupt
 
+    full = failing(errno.ENOSPC)
     for broken_write, error in ((half, LedgerError), (full, LedgerError), (interrupted, KeyboardInterrupt)):
         monkeypatch.setattr(os, "write", broken_write)
         raises(error, None, ledger.debit, ZCDP(0.125), name="x")
@@ -151,10 +158,7 @@ def test_a_failed_write_never_lengthens_a_file_that_was_cut(path, monkeypatch):
 def test_a_disk_that_cannot_be_read(path, monkeypatch):
     ledger, before = reopen(path), path.read_bytes()
 
-    def fail(fd, size, offset):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(os, "pread", failing(errno.EIO))
     for use in (reopen, Ledger.from_file, Ledger.repair, lambda path: ledger.debit(ZCDP(0.125), name="x")):
         raises(LedgerError, "cannot be read: Input/output error", use, path)
     assert path.read_bytes() == before
@@ -182,17 +186,10 @@ def test_many_lines_are_read_in_pieces(path, monkeypatch):
 
 def test_failed_flush_counts_as_spent(path, monkeypatch):
     ledger = reopen(path)
-
-    def fail(fd):
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        raises(LedgerError, "nothing may be released", ledger.debit, ZCDP(0.125), name="x")
+    monkeypatch.setattr(os, "fsync", failing(errno.EIO))
+    raises(LedgerError, "nothing may be released", ledger.debit, ZCDP(0.125), name="x")
     assert ledger.spent == ZCDP(0.5).cost
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        raises(LedgerError, "directory cannot be flushed", reopen, path)
+    raises(LedgerError, "directory cannot be flushed", reopen, path)
 
 
 def test_flushed_before_debit_returns(path, monkeypatch):
