@@ -141,19 +141,11 @@ class Account:
 
     Parameters
     ----------
-    name : str
-        Name of the call, as it appears in the ledger.
-    budget : ZCDP, ApproxDP or PureDP
-        Exactly one notion; see `noise`.
     draws : int
         An upper bound on the number of noise draws of the call (public). The budget is corrected for an error of 2^-100 in each.
     reserved : ApproxDP or None
         Part of an ApproxDP budget kept for Laplace releases and choices: their epsilons may add up to its epsilon and their deltas
         to its delta. The Gaussian releases share the rest, by basic composition.
-    ledger : Ledger or None
-        Where the budget is debited; it must count under replace-one.
-    random_state : None or int
-        None: a fresh key of the operating system for each release. int: repeatable, flagged, not private.
     relation : Neighbors
         What a row stands for: a row, or all rows of one person. The ledger must count under the same.
     """

@@ -74,10 +74,7 @@ class Query(abc.ABC):
             np.add(sums, addend, out=sums)  # int64 arrays wrap around silently: addition modulo 2**64
 
     def packed(self, accumulators: Any) -> Any:
-        """The accumulators as they travel to another process: without workspace.
-
-        `merge` takes them as a part, and `answer` as the whole.
-        """
+        """The accumulators as they travel to another process, without workspace: a part for `merge`, the whole for `answer`."""
         return accumulators
 
     def answer(self, accumulators: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Rows that are read again in each pass, and the plans of lazy frames that this allows.
+"""Rows that are read again in each pass, and the plans of lazy frames (polars, Dask) that this allows.
 
-Plans of lazy frames (polars, Dask): taken are steps that make each row of one row, whatever the others hold, and never raise.
-
-What is not known to be such a step is refused. Plans are looked at as they were written, before anything is optimized or run.
+Taken are steps that are known to make each row of one row, whatever the others hold, and never to raise. Plans are looked at as
+they were written, before anything is optimized or run.
 """
 
 from __future__ import annotations

@@ -283,10 +283,9 @@ _ROOT = math.sqrt(0.5)
 
 
 class Pairs(View):
-    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped.
+    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped. InputError for a single row.
 
-    A pair is fixed by its position in the source, so a replaced row changes one pair. A pair whose difference is not finite counts
-    for nothing, as any such row. InputError for a single row.
+    A pair is fixed by its position in the source, so a replaced row changes one pair.
     """
 
     __slots__ = ()
@@ -323,8 +322,7 @@ class Pairs(View):
 class DistantPairs(Pairs):
     """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
 
-    As in `Pairs`, a pair is fixed by its positions, so a replaced row changes one pair. In sorted data, adjacent rows are too
-    similar to show how wide the data are; rows that are h apart are not.
+    In sorted data, adjacent rows are too similar to show how wide the data are; rows that are h apart are not.
     """
 
     __slots__ = ()

@@ -240,9 +240,7 @@ def test_a_user_reports_once():
 
 @pytest.mark.parametrize(("words", "why"), [
     ("privatize --private p.npy --out r", "--epsilon"),
-    ("privatize --private p.npy --epsilon 0 --out r", "epsilon"),
     ("privatize --private p.npy --epsilon nan --out r", "epsilon"),
-    ("privatize --private p.npy --epsilon 900 --out r", "epsilon"),
     ("privatize --private p.npy --epsilon 1 --norm-bound -3 --out r", "norm_bound"),
     ("privatize --private p.npy --epsilon 1 --randomizer duchi --out r", "add --norm-bound"),
     ("privatize --private p.npy --epsilon 1 --words 16 --out r", "--words belongs to subset-selection"),
@@ -259,10 +257,8 @@ def test_a_user_reports_once():
     ("privatize --private p.npy --epsilon 1 --out - --resume", "--out FILE"),
     ("privatize --private p.npy --epsilon 1 --out r --resume --seed 1", "--seed"),
     ("privatize --private - --epsilon 1 --out r", "--columns"),
-    ("privatize --private p.npy --epsilon 1 --out r --batch-rows 0", "--batch-rows"),
     ("aggregate --dim 3 --epsilon 1", "no reports"),
     ("aggregate nix --dim 3 --epsilon 1", "no file 'nix'"),
-    ("aggregate p.npy --epsilon 1", "--dim"),
     ("aggregate p.npy --dim 3 --epsilon 1", "no report was taken"),
     ("aggregate p.npy --dim 3000000 --epsilon 1", "dim"),
     ("aggregate - - --dim 3 --epsilon 1", "read once"),
@@ -270,12 +266,10 @@ def test_a_user_reports_once():
     ("aggregate p.npy --dim 3 --epsilon 1 --state q.npy", "not the sums"),
     ("aggregate p.npy --dim 3 --epsilon 1 --state s --json s", "one of the outputs"),
     ("aggregate p.npy --dim 3 --epsilon 1 --json p.npy", "files that are read"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --plot m.txt", ".png"),
     ("aggregate p.npy --dim 2 --epsilon 1 --public q.npy", "2"),
     ("aggregate p.npy --dim 3 --epsilon 1 --columns a,b", "--dim is 3"),
     ("aggregate p.npy --dim 3 --epsilon 1 --reports-per-user 0", "--reports-per-user"),
     ("aggregate p.npy --dim 3 --epsilon 1 --merge nix", "no file 'nix'"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --quiet", "--json FILE"),
 ])  # fmt: skip
 def test_refused_in_words(words, why):
     there = sorted(path.name for path in Path().iterdir())

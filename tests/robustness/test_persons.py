@@ -12,6 +12,7 @@ import pyarrow
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from helpers.errors import raises
 from public_calls import CALLS
 
 import fastpubpriv as fpp
@@ -153,8 +154,7 @@ def test_identifiers_are_no_feature_and_texts_are_read():
     for form in (numbers, polars.from_pandas(numbers).lazy(), dask.dataframe.from_pandas(numbers, npartitions=2)):
         assert fpp.persons(form, person="who").rows(None).columns == ("a", "b")
     labels = {"y_priv": np.zeros(400), "x_pub": np.zeros((9, 2)), "y_pub": np.zeros(9), "budget": ZCDP(1)}
-    with pytest.raises(InputError, match="label="):
-        fpp.linear_regression(fpp.persons(numbers, person="who"), **labels)
+    raises(InputError, "label=", fpp.linear_regression, fpp.persons(numbers, person="who"), **labels)
     counts = fpp.value_counts(each, column="town", keys=["x", "y", "z"], budget=ZCDP(1e4))
     assert counts.relation == PERSON
     assert abs(sum(counts.counts[:3]) - len(each)) < 3
@@ -177,10 +177,8 @@ def test_every_call_says_what_it_promises(name):
     assert result.relation == PERSON
     assert result.n_priv == len(rows)
     assert sum(1 for _ in ledger.entries) == (0 if isinstance(result.spent, Cost) else 1)
-    with pytest.raises(BudgetError, match="REPLACE_PERSON"):
-        call(each, budget=budget, ledger=Ledger(budget), random_state=0)
-    with pytest.raises(BudgetError, match="REPLACE_ONE"):
-        call(rows, budget=budget, ledger=ledger, random_state=0)
+    raises(BudgetError, "REPLACE_PERSON", call, each, budget=budget, ledger=Ledger(budget), random_state=0)
+    raises(BudgetError, "REPLACE_ONE", call, rows, budget=budget, ledger=ledger, random_state=0)
 
 
 def test_calculators_take_a_person_for_a_row():
@@ -209,8 +207,7 @@ def test_private_rows_of_persons_are_handed_out_by_nothing():
     assert repr(each) == "PersonTable(n=60, keep='row')"
     assert len(each) == each.n == 60
     for leak in (pickle.dumps, np.asarray, list, bool, dataclasses.asdict):
-        with pytest.raises(TypeError):
-            leak(each)
+        raises(TypeError, None, leak, each)
     rows = private_rows(each, columns=["a"])
     assert isinstance(rows, PersonRows)
     assert "n=60" in repr(rows)
@@ -234,8 +231,7 @@ def test_bad_input_is_refused_in_words(arguments, words):
 
 
 def test_persons_are_made_once():
-    with pytest.raises(InputError, match="already"):
-        fpp.persons(fpp.persons(visits(), person="who"), person="who")
+    raises(InputError, "already", fpp.persons, fpp.persons(visits(), person="who"), person="who")
 
 
 def test_public_rows_that_are_the_private_ones_are_refused():

@@ -1,7 +1,6 @@
 """Rows read afresh in each pass: directories, datasets, streams and lazy frames, against the same rows in memory."""
 
 import datetime
-import itertools
 import os
 
 import numpy as np
@@ -188,18 +187,6 @@ def test_labels_of_a_directory_and_public_rows_of_a_lazy_frame(tmp_path):
 
 # ---- Rows.from_chunks: declared shapes are kept, buffers may be reused, and what the factory raises stays inside.
 X_OF_STREAMS = np.random.default_rng(3).normal(size=(41, 3))
-
-
-def test_any_cutting_gives_the_same_rows():
-    cuts = [0, 1, 1, 5, 30, 41]
-    rows = Rows.from_chunks(lambda: [X_OF_STREAMS[a:b] for a, b in itertools.pairwise(cuts)], n=41, dim=3)
-    for chunk_rows in (1, 4, 100):
-        assert all(len(chunk) <= chunk_rows for chunk in rows.chunks(chunk_rows=chunk_rows))
-        for threads in (1, 2):
-            assert column_sums(rows, chunk_rows=chunk_rows, threads=threads) == direct_sums(X_OF_STREAMS)
-    for begin, end in ((0, 41), (0, 3), (4, 7), (29, 41), (41, 41), (0, 0)):
-        found = list(rows.chunks(begin, end, 2))
-        np.testing.assert_array_equal(np.concatenate([np.empty((0, 3)), *found]), X_OF_STREAMS[begin:end])
 
 
 def test_pieces_of_any_form():
