@@ -194,48 +194,6 @@ class Intervals:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RootSets:
-    """Hypotheses on the line: A_ij, i < j, is where the density of i is the larger one.
-
-    `expected` (size, size) holds at [i, j] what i expects of n rows in the set that it has with j, rounded.
-    """
-
-    sensitivity: ClassVar[int] = 1
-    intervals: Intervals
-    expected: IntArray
-
-    @classmethod
-    def prepare(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> RootSets:
-        """Find the roots and work out the masses for n rows."""
-        intervals = Intervals.between(hypotheses, threads=threads)
-        size = hypotheses.size
-        numbers = numbered(size)
-        expected = np.zeros((size, size), dtype=np.int64)
-
-        def work(index: int) -> None:
-            others = np.delete(np.arange(size), index)
-            expected[index, others] = intervals.expected(hypotheses, index, n, numbers[index, others])
-
-        share_out(work, size, threads=threads)
-        return cls(intervals, expected)
-
-    def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `Evaluation.scores`."""
-        off = np.abs(self.expected - self.intervals.held(rows, executor)[numbered(len(self.expected))])
-        np.fill_diagonal(off, 0)
-        found: IntArray = off.max(axis=1)
-        return found
-
-
-def numbered(size: int) -> IntArray:
-    """The place of each unordered pair in the order (0, 1), (0, 2), ..., (1, 2), ..., at [i, j] and [j, i]; 0 at [i, i]."""
-    table = np.zeros((size, size), dtype=np.int64)
-    upper = np.triu_indices(size, 1)
-    table[upper] = np.arange(len(upper[0]))
-    return table + table.T
-
-
 Codes = np.ndarray[Any, np.dtype[np.int16]]
 PairCounts = np.ndarray[Any, np.dtype[np.int32]]
 

@@ -38,7 +38,6 @@ from fastpubpriv.mechanisms.scores import (
     LogRatios,
     PairCounts,
     PublicDraws,
-    RootSets,
     count_pairs,
     empty_counts,
     shares,
@@ -56,8 +55,8 @@ from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.threads.pool import share_out
 
-# ---- Scores over the Yatracos class of a short list: each hypothesis is compared on every Scheffe set, not only on
-# its own (Aden-Ali, Ashtiani and Kamath 2021, Theorem 27)
+# ---- Scores over Scheffe sets: its own ones of a hypothesis or, of a short list, those of all pairs, the Yatracos class
+# (Aden-Ali, Ashtiani and Kamath 2021, Theorem 27)
 # Privacy note: `notes/hypotheses.md`.
 
 MOST_HYPOTHESES = 256  # 32,640 sets, and a mass of each hypothesis in each of them
@@ -87,30 +86,40 @@ class CellUnions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class YatracosSets:
-    """All Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...
+class ScheffeSets:
+    """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..., in each of which rows are counted by `held`.
 
-    `expected` (size, sets) holds what each hypothesis expects of n rows in each set, rounded; `held` counts the rows in each.
+    `expected` (size, sets) holds what each hypothesis expects of n rows, rounded, in all of them, or in the sets `own` (size, sets)
+    that it has with others.
     """
 
     sensitivity: ClassVar[int] = 1
     expected: IntArray
     held: Callable[[Rows, Executor], IntArray]
+    own: IntArray | None = None
 
     @classmethod
-    def of_intervals(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> YatracosSets:
-        """Exact sets on the line."""
-        intervals = Intervals.between(hypotheses, threads=threads)
-        expected = np.empty((hypotheses.size, len(intervals.places)), dtype=np.int64)
+    def of_intervals(
+        cls, hypotheses: Hypotheses, n: int, *, own_only: bool = False, threads: int | None = None
+    ) -> ScheffeSets:
+        """Exact sets on the line; all, or those that each hypothesis has with others."""
+        intervals, size = Intervals.between(hypotheses, threads=threads), hypotheses.size
+        own, expected = None, np.empty((size, len(intervals.places)), dtype=np.int64)
+        if own_only:
+            table, upper = np.zeros((size, size), dtype=np.int64), np.triu_indices(size, 1)
+            table[upper] = np.arange(len(upper[0]))
+            own = (table + table.T)[~np.eye(size, dtype=bool)].reshape(size, size - 1)
+            expected = np.empty(own.shape, dtype=np.int64)
 
         def work(index: int) -> None:
-            expected[index] = intervals.expected(hypotheses, index, n, slice(None))
+            pairs = slice(None) if own is None else own[index]
+            expected[index] = intervals.expected(hypotheses, index, n, pairs)
 
-        share_out(work, hypotheses.size, threads=threads)
-        return cls(expected, intervals.held)
+        share_out(work, size, threads=threads)
+        return cls(expected, intervals.held, own)
 
     @classmethod
-    def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> YatracosSets:
+    def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> ScheffeSets:
         """Sets of public cells on the line."""
         cut = CellSets.prepare(hypotheses, n, cells=cells)
         first, second = np.triu_indices(hypotheses.size, 1)
@@ -132,7 +141,7 @@ class YatracosSets:
         draws: int | None = None,
         public_seed: int = 0,
         threads: int | None = None,
-    ) -> YatracosSets:
+    ) -> ScheffeSets:
         """Sets of points at which one code is above another, with masses from public draws."""
         size = hypotheses.size
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
@@ -152,7 +161,9 @@ class YatracosSets:
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
         held = self.held(rows, executor)
-        return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
+        sets = [slice(None)] * len(self.expected) if self.own is None else self.own
+        off = (np.abs(masses - held[mine]).max() for masses, mine in zip(self.expected, sets, strict=True))
+        return np.fromiter(off, dtype=np.int64)
 
 
 def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
@@ -236,12 +247,12 @@ def prepare(
                 'score="minimum_distance" or a shorter list'
             )
         if method == "exact":
-            return method, YatracosSets.of_intervals(hypotheses, n, threads=threads)
+            return method, ScheffeSets.of_intervals(hypotheses, n, threads=threads)
         if method == "cells":
-            return method, YatracosSets.of_cells(hypotheses, n, cells=cells)
-        return method, YatracosSets.of_densities(hypotheses, n, draws=draws, public_seed=public_seed, threads=threads)
+            return method, ScheffeSets.of_cells(hypotheses, n, cells=cells)
+        return method, ScheffeSets.of_densities(hypotheses, n, draws=draws, public_seed=public_seed, threads=threads)
     if method == "exact":
-        return method, RootSets.prepare(hypotheses, n, threads=threads)
+        return method, ScheffeSets.of_intervals(hypotheses, n, own_only=True, threads=threads)
     if method == "cells":
         return method, CellSets.prepare(hypotheses, n, cells=cells)
     return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)

@@ -21,8 +21,8 @@ from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.mechanisms import selection as mechanism
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.cells import CellQuery
-from fastpubpriv.mechanisms.scores import CellSets, DensitySets, LogRatios, PublicDraws, RootSets, cell_edges
-from fastpubpriv.mechanisms.selection import YatracosSets
+from fastpubpriv.mechanisms.scores import CellSets, DensitySets, LogRatios, PublicDraws, cell_edges
+from fastpubpriv.mechanisms.selection import ScheffeSets
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.release import release_choice
@@ -188,10 +188,10 @@ EVALUATIONS = {
     "cells": CellSets.prepare(THREE, 4),
     "few cells": CellSets.prepare(THREE, 4, cells=7),
     "densities": DensitySets.prepare(THREE, draws=64, threads=1),
-    "exact": RootSets.prepare(THREE, 4, threads=1),
-    "yatracos, cells": YatracosSets.of_cells(THREE, 4, cells=40),
-    "yatracos, densities": YatracosSets.of_densities(THREE, 4, draws=64, threads=1),
-    "yatracos, exact": YatracosSets.of_intervals(THREE, 4, threads=1),
+    "exact": ScheffeSets.of_intervals(THREE, 4, threads=1, own_only=True),
+    "yatracos, cells": ScheffeSets.of_cells(THREE, 4, cells=40),
+    "yatracos, densities": ScheffeSets.of_densities(THREE, 4, draws=64, threads=1),
+    "yatracos, exact": ScheffeSets.of_intervals(THREE, 4, threads=1),
     "log ratios": LogRatios.prepare(THREE, clip=1.0),
 }
 
@@ -257,12 +257,12 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
     listed, n = random_list(rng, 70, 2, dim), 30
     evaluations = [
         DensitySets.prepare(listed, draws=64, threads=1),
-        YatracosSets.of_densities(listed, n, draws=64, threads=1),
+        ScheffeSets.of_densities(listed, n, draws=64, threads=1),
         LogRatios.prepare(listed, clip=2.0),
     ]
     if dim == 1:
-        evaluations += [CellSets.prepare(listed, n), RootSets.prepare(listed, n, threads=1)]
-        evaluations += [YatracosSets.of_cells(listed, n, cells=64), YatracosSets.of_intervals(listed, n, threads=1)]
+        evaluations += [CellSets.prepare(listed, n), ScheffeSets.of_intervals(listed, n, threads=1, own_only=True)]
+        evaluations += [ScheffeSets.of_cells(listed, n, cells=64), ScheffeSets.of_intervals(listed, n, threads=1)]
     most = dict.fromkeys(range(len(evaluations)), 0)
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(n, dim))
@@ -279,8 +279,8 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
 def test_equal_hypotheses_have_no_set_between_them():
     listed = Hypotheses.from_arrays(np.ones((3, 1)), np.array([[[0.0]], [[0.0]], [[9.0]]]), np.ones((3, 1, 1)))
     rows = private_rows(np.random.default_rng(0).normal(size=(500, 1)))
-    made = [RootSets.prepare(listed, 500), CellSets.prepare(listed, 500), DensitySets.prepare(listed, draws=64)]
-    for evaluation in made:
+    exact = ScheffeSets.of_intervals(listed, 500, own_only=True)
+    for evaluation in (exact, CellSets.prepare(listed, 500), DensitySets.prepare(listed, draws=64)):
         first, second, third = evaluation.scores(rows, ONE).tolist()
         assert first == second <= 1
         assert third >= 499
@@ -368,13 +368,13 @@ def test_the_cheaper_law_is_the_default():
 
 def test_limits_are_refused_with_numbers(monkeypatch):
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
-    for kind in (CellSets, RootSets):
-        raises(InputError, "one column", kind.prepare, listed, 10)
+    for made in (CellSets.prepare, ScheffeSets.of_intervals):
+        raises(InputError, "one column", made, listed, 10)
     raises(InputError, "2\\^30 rows", CellSets.prepare, THREE, 2**30 + 1)
     monkeypatch.setattr("fastpubpriv.mechanisms.scores.MOST_DENSITIES", 4)
     raises(InputError, "up to 4 hypotheses, got 5", DensitySets.prepare, listed)
     monkeypatch.setattr("fastpubpriv.mechanisms.scores.MOST_EXACT_SETS", 2)
-    raises(InputError, "up to 2 hypotheses, got 3", RootSets.prepare, THREE, 10)
+    raises(InputError, "up to 2 hypotheses, got 3", ScheffeSets.of_intervals, THREE, 10)
 
 
 def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):

@@ -13,8 +13,8 @@ from helpers.hypotheses import cdf, random_list
 from fastpubpriv import InputError
 from fastpubpriv.mechanisms import selection as mechanism
 from fastpubpriv.mechanisms.candidates import Hypotheses
-from fastpubpriv.mechanisms.scores import STEPS, CellSets, LogRatios, PublicDraws, RootSets
-from fastpubpriv.mechanisms.selection import YatracosSets
+from fastpubpriv.mechanisms.scores import STEPS, CellSets, LogRatios, PublicDraws
+from fastpubpriv.mechanisms.selection import ScheffeSets
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
@@ -51,7 +51,7 @@ def test_scores_over_cells_against_a_direct_count(n):
     assert counts.sum() == n - 1
     inside = between(cells)
     masses, held = cells @ inside.T, inside @ counts
-    rows, every = private_rows(values[:, None]), YatracosSets.of_cells(listed, n, cells=40)
+    rows, every = private_rows(values[:, None]), ScheffeSets.of_cells(listed, n, cells=40)
     assert own.scores(rows, ONE).tolist() == largest(masses, held, n, own=True).tolist()
     assert every.scores(rows, ONE).tolist() == largest(masses, held, n).tolist()
     # Control: the sets of one's own pairs alone give less for some.
@@ -67,8 +67,8 @@ def test_exact_scores_against_a_direct_count(components):
     inside = between(np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(12)]))
     masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)]) @ inside.T
     held = between(np.array([listed.log_density(values[:, None], i) for i in range(12)])).sum(axis=1)
-    own = RootSets.prepare(listed, n, threads=2).scores(rows, ONE)
-    every = YatracosSets.of_intervals(listed, n, threads=2).scores(rows, ONE)
+    own = ScheffeSets.of_intervals(listed, n, threads=2, own_only=True).scores(rows, ONE)
+    every = ScheffeSets.of_intervals(listed, n, threads=2).scores(rows, ONE)
     for found, want in ((own, largest(masses, held, n, own=True)), (every, largest(masses, held, n))):
         assert np.abs(found - want).max() <= 1  # the grid is good to 1e-4
         # Control: one set counted to the wrong side of its roots is seen.
@@ -91,7 +91,7 @@ def test_yatracos_by_draws_against_a_direct_count(size):
     listed, n, draws = random_list(rng, size, 2, 3), 200, 64
     rows = 2.0 * rng.normal(size=(n, 3))
     want = by_draws(listed, rows, draws)
-    found = YatracosSets.of_densities(listed, n, draws=draws, threads=2).scores(private_rows(rows), ONE)
+    found = ScheffeSets.of_densities(listed, n, draws=draws, threads=2).scores(private_rows(rows), ONE)
     # Points whose two log densities are within 1/2048 may be in neither set: one of the rows, or one draw for three rows.
     assert np.abs(found - want).max() <= 4
     assert (found == want).mean() > 0.7
@@ -147,7 +147,7 @@ def test_full_covariances():
     listed, rows = full_covariances(rng, 9, 2), 2.0 * rng.normal(size=(300, 2))
     logs = logs_of(listed, rows)
     want = by_draws(listed, rows, 64)
-    found = YatracosSets.of_densities(listed, 300, draws=64).scores(private_rows(rows), ONE)
+    found = ScheffeSets.of_densities(listed, 300, draws=64).scores(private_rows(rows), ONE)
     assert np.abs(found - want).max() <= 6  # a draw stands for five rows
     ratios = LogRatios.prepare(listed, clip=20.0)
     wanted = STEPS / 20.0 * np.minimum(-logs, 20.0).sum(axis=1)

@@ -28,6 +28,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     low_discrepancy,
     nested_counts,
     partition,
+    searched,
 )
 from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardized
 from fastpubpriv.mixtures.axis_aligned.em import (
@@ -199,25 +200,26 @@ def test_the_beam_finds_the_right_subset():
 def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
     plain = noisy(TRUTH, 8000, 3)
     cells = Cells((plain.edges + shift) * unit, plain.counts, plain.noise_std, plain.total)
-    found, facts = candidates(cells, 3, size=120)
+    heads = searched(cells, 3)
+    found, facts = candidates(heads, size=120)
     assert found.size <= 120
     assert facts["starts"] >= 3
     back = Mixtures(found.weights, found.means / unit - shift, found.stds / unit)
     assert min(total_variation(back[[index]]) for index in range(0, found.size, 3)) < 0.04
-    one_fit = best_fit(cells, 3)
+    one_fit = best_fit(heads, cells.total)
     assert total_variation(Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)) < 0.07
 
 
 def test_known_standard_deviation_stays():
     truth = one([0.5, 0.5], [-2.0, 3.0], [1.0, 1.0])
-    found, _ = candidates(noisy(truth, 6000, 1), 2, size=60, std=1.0)
+    found, _ = candidates(searched(noisy(truth, 6000, 1), 2, std=1.0), size=60, fixed_std=True)
     assert set(np.unique(found.stds[found.weights > 0.0]).round(12)) == {1.0}
     assert min(total_variation(found[[index]], truth) for index in range(found.size)) < 0.03
 
 
 def test_noise_alone_gives_no_component_with_confidence():
     cells = Cells(EDGES, np.random.default_rng(0).laplace(0.0, 2.0, len(EDGES) - 1), 2.83, 100)
-    found, _ = candidates(cells, 2, size=30)
+    found, _ = candidates(searched(cells, 2), size=30)
     assert np.isfinite(found.means).all()
     assert (found.stds > 0.0).all()
 

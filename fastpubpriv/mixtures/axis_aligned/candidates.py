@@ -256,6 +256,7 @@ _HEAVIEST = 512
 MOST_EDGES = 2**13  # of `partition`: 2 _CUTS and the ends of pieces, and the doublings on either side of islands
 _ATOMS = 700
 _REFINED = 40
+_JITTER = 0.7  # standard errors of a fit, of the points around it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -418,51 +419,66 @@ def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
     return found
 
 
-def candidates(
-    cells: Cells, components: int, *, size: int, std: float | None = None, jitter: float = 0.7
-) -> tuple[Mixtures, dict[str, Any]]:
-    """At most `size` mixtures of up to `components` normals that may lie behind the noisy counts, best first; `std` fixes theirs.
+def searched(cells: Cells, components: int, *, std: float | None = None) -> list[Fit]:
+    """The best distinct fits of up to `components` normals to the noisy counts, for each number; `std` fixes theirs.
 
-    The best fits come with points around them, scattered by `jitter` times their own standard errors.
+    They are found in a power of two as the unit, so that squares stay finite; none where numbers fail.
     """
-    heads, unit = _searched(cells, components, std)
-    if not heads:
-        return nothing(), {"starts": 0}
-    with np.errstate(all="ignore"):
-        found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
-    facts = {
-        "starts": sum(head.mixtures.size for head in heads),
-        "misfit": float(min(head.score.min() for head in heads)),
-    }
-    return Mixtures(found.weights, found.means * unit, found.stds * unit), facts
-
-
-def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixtures:
-    """The best fit, or none; log(rows) for each parameter, as one far cell with a lucky noise would otherwise be a component."""
-    heads, unit = _searched(cells, components, std)
-    if not heads:
-        return nothing()
-    extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
-    best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
-    one = best.mixtures[em.by_score(best.score)[:1]]
-    return Mixtures(one.weights, one.means * unit, one.stds * unit)
-
-
-def nothing() -> Mixtures:
-    """No fit at all."""
-    return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
-
-
-def _searched(cells: Cells, components: int, std: float | None) -> tuple[list[Fit], float]:
-    """`_heads` in units of the cells, and that unit, a power of two, so that squares stay finite; none where numbers fail."""
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
     scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
     try:
         with np.errstate(all="ignore"):
-            return _heads(scaled, components, None if std is None else std / unit), unit
+            heads = _heads(scaled, components, None if std is None else std / unit)
     except np.linalg.LinAlgError:
-        return [], unit
+        return []
+    fits = [head.mixtures for head in heads]
+    fits = [Mixtures(each.weights, each.means * unit, each.stds * unit) for each in fits]
+    return [replace(head, mixtures=each) for head, each in zip(heads, fits, strict=True)]
+
+
+def candidates(heads: list[Fit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
+    """At most `size` mixtures that may lie behind the counts, best first: the fits, then points around them.
+
+    They lie a fraction of the fits' own standard errors away, more around those that fit well (weights e^(-score / 4)).
+    """
+    if not heads:
+        return nothing(), {"starts": 0}
+    facts = {
+        "starts": sum(head.mixtures.size for head in heads),
+        "misfit": float(min(head.score.min() for head in heads)),
+    }
+    rooms = [np.exp(-np.minimum(head.score - facts["misfit"], 400.0) / 4.0) for head in heads]
+    total = sum(float(room.sum()) for room in rooms)
+    left = max(size - facts["starts"], 0)
+    parts = [head.mixtures for head in heads]
+    with np.errstate(all="ignore"):
+        for head, room in zip(heads, rooms, strict=True):
+            fits = head.mixtures
+            for index in range(fits.size):
+                count = int(left * float(room[index]) / total)
+                if not count:
+                    continue
+                step = _JITTER * low_discrepancy(count, head.spread.shape[2]) @ head.spread[index].T
+                around = fits[np.full(count, index)]
+                parts.append(em.moved(around, step, least=0.0, fixed_std=fixed_std))
+    return em.joined(parts)[:size], facts
+
+
+def best_fit(heads: list[Fit], total: int, *, fixed_std: bool = False) -> Mixtures:
+    """The best fit to the counts of `total` rows, or none; log(rows) for each parameter, as one far cell with a lucky noise would
+    otherwise be a component.
+    """
+    if not heads:
+        return nothing()
+    extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
+    best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
+    return best.mixtures[em.by_score(best.score)[:1]]
+
+
+def nothing() -> Mixtures:
+    """No fit at all."""
+    return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
 def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
@@ -487,27 +503,6 @@ def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
             parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
             heads.append(Fit(fit.mixtures[kept], fit.score[kept] + 2.0 * parameters, fit.spread[kept]))
     return heads
-
-
-def _scattered(heads: list[Fit], *, size: int, jitter: float, fixed: bool) -> Mixtures:
-    """The fits themselves, then points around them: more around those that fit well (weights e^(-score / 4))."""
-    best = min(float(head.score.min()) for head in heads)
-    rooms = [np.exp(-np.minimum(head.score - best, 400.0) / 4.0) for head in heads]
-    total = sum(float(room.sum()) for room in rooms)
-    left = max(size - sum(head.mixtures.size for head in heads), 0)
-    parts = [head.mixtures for head in heads]
-    for head, room in zip(heads, rooms, strict=True):
-        fits = head.mixtures
-        for index in range(fits.size):
-            count = int(left * float(room[index]) / total)
-            if not count:
-                continue
-            step = jitter * low_discrepancy(count, head.spread.shape[2]) @ head.spread[index].T
-            around = Mixtures(
-                *(np.repeat(part[index : index + 1], count, axis=0) for part in (fits.weights, fits.means, fits.stds))
-            )
-            parts.append(em.moved(around, step, least=0.0, fixed_std=fixed))
-    return em.joined(parts)[:size]
 
 
 SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
@@ -623,8 +618,9 @@ def learn(task: Task) -> Learned:
     if std is None:
         cells, rounded = without_comb(cells, steps[0])
         tied = [max(tied[0], tied_in(cells))] if rounded else tied
-    listed, facts = candidates(cells, task.n_components, size=task.candidates, std=std)
-    best = best_fit(cells, task.n_components, std=std)
+    heads = searched(cells, task.n_components, std=std)
+    listed, facts = candidates(heads, size=task.candidates, fixed_std=task.known_std)
+    best = best_fit(heads, cells.total, fixed_std=task.known_std)
     if best.size and unseen(cells, best.means[0], best.stds[0])[best.weights[0] > 0.0].any():
         # Values that many rows share lie in a set or beside it as a whole, which is no way to compare densities.
         listed = best

@@ -181,7 +181,8 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
             cells, rounded = candidates.without_comb(cells, steps[j])
         blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
         std = 1.0 if task.known_std else None
-        fit = candidates.nothing() if blind else candidates.best_fit(cells, task.n_components, std=std)
+        heads = [] if blind else candidates.searched(cells, task.n_components, std=std)
+        fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
         cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
         share = max(tied[j], candidates.tied_in(cells)) if rounded else tied[j]
         return Column(fit, cuts, confused, bool(places[j]), share, steps[j], None if rounded or share > 0.0 else cells)
