@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import CODES_PER_NAT, LARGEST_COUNT, PANEL, TOP_CODE
@@ -418,6 +418,132 @@ class DensitySets:
         share_out(work, len(counts), threads=executor.threads)
         found: IntArray = worst.max(axis=0)
         return found
+
+
+# ---- Scores over Scheffe sets: its own ones of a hypothesis or, of a short list, those of all pairs, the Yatracos class
+# (Aden-Ali, Ashtiani and Kamath 2021, Theorem 27)
+
+
+MOST_HYPOTHESES = 256  # 32,640 sets, and a mass of each hypothesis in each of them
+_BLOCK = 2048  # sets at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellUnions:
+    """Sets of public cells on the line: `edges` are the inner ends of the cells; `inside` (pairs, cells) says which are in one."""
+
+    edges: FloatArray
+    inside: BoolArray
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """Rows in the set of each pair, (pairs,)."""
+        counts = executor.run(CellQuery.of(self.edges), rows)
+        return self.total(counts[:, None])[:, 0]
+
+    def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
+        """Sums (pairs, k) over the cells of each set of whole numbers (cells, k) that add up to less than 2^53.
+
+        In double precision these are exact, so every order of addition gives the same sum.
+        """
+        blocks = range(0, len(self.inside), _BLOCK)
+        values = numbers.astype(np.float64)
+        return np.concatenate([self.inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheffeSets:
+    """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..., in each of which rows are counted by `held`.
+
+    `expected` (size, sets) holds what each hypothesis expects of n rows, rounded, in all of them, or in the sets `own` (size, sets)
+    that it has with others.
+    """
+
+    sensitivity: ClassVar[int] = 1
+    expected: IntArray
+    held: Callable[[Rows, Executor], IntArray]
+    own: IntArray | None = None
+
+    @classmethod
+    def of_intervals(
+        cls, hypotheses: Hypotheses, n: int, *, own_only: bool = False, threads: int | None = None
+    ) -> ScheffeSets:
+        """Exact sets on the line; all, or those that each hypothesis has with others."""
+        intervals, size = Intervals.between(hypotheses, threads=threads), hypotheses.size
+        own, expected = None, np.empty((size, len(intervals.places)), dtype=np.int64)
+        if own_only:
+            table, upper = np.zeros((size, size), dtype=np.int64), np.triu_indices(size, 1)
+            table[upper] = np.arange(len(upper[0]))
+            own = (table + table.T)[~np.eye(size, dtype=bool)].reshape(size, size - 1)
+            expected = np.empty(own.shape, dtype=np.int64)
+
+        def work(index: int) -> None:
+            pairs = slice(None) if own is None else own[index]
+            expected[index] = intervals.expected(hypotheses, index, n, pairs)
+
+        share_out(work, size, threads=threads)
+        return cls(expected, intervals.held, own)
+
+    @classmethod
+    def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> ScheffeSets:
+        """Sets of public cells on the line."""
+        cut = CellSets.prepare(hypotheses, n, cells=cells)
+        first, second = np.triu_indices(hypotheses.size, 1)
+        inside = np.empty((len(first), cut.masses.shape[1]), dtype=np.bool_)
+        for begin in range(0, len(first), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            np.greater(cut.masses[first[block]], cut.masses[second[block]], out=inside[block])
+        sets = CellUnions(cut.edges, inside)
+        half = (1 << cut.shift) >> 1
+        expected = np.ascontiguousarray((sets.total(cut.masses.T) + half).T >> cut.shift)
+        return cls(expected, sets.held)
+
+    @classmethod
+    def of_densities(
+        cls,
+        hypotheses: Hypotheses,
+        n: int,
+        *,
+        draws: int | None = None,
+        public_seed: int = 0,
+        threads: int | None = None,
+    ) -> ScheffeSets:
+        """Sets of points at which one code is above another, with masses from public draws."""
+        size = hypotheses.size
+        public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
+        table = public.table
+        found = np.zeros((size, size * (size - 1) // 2), dtype=np.int64)
+
+        def work(own: int, codes: Codes, taken: int) -> None:
+            counts = empty_counts(table.panels)
+            for panel, counted in enumerate(counts):
+                kernels.pair_counts(codes, taken, panel, counted)
+            found[own] += _in_order(counts, size)
+
+        public.each(work, block=public.draws, threads=threads)
+
+        return cls(shares(found, public.draws, n), partial(_held_by_codes, table, size))
+
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `Evaluation.scores`."""
+        held = self.held(rows, executor)
+        sets = [slice(None)] * len(self.expected) if self.own is None else self.own
+        off = (np.abs(masses - held[mine]).max() for masses, mine in zip(self.expected, sets, strict=True))
+        return np.fromiter(off, dtype=np.int64)
+
+
+def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
+    """Rows in the set of each pair, (pairs,): those at which the code of one hypothesis is above that of the other."""
+    return _in_order(count_pairs(table, rows, executor), size)
+
+
+def _in_order(counts: list[PairCounts], size: int) -> IntArray:
+    """Counts (pairs,) in the order of the sets, from those by panels."""
+    width = counts[0].shape[0]
+    table = np.zeros((size, size), dtype=np.int64)
+    for panel, found in enumerate(counts):
+        first, last = panel * width, min((panel + 1) * width, size)
+        table[first:last, first:] = found[: last - first, : size - first]
+    return table[np.triu_indices(size, 1)]
 
 
 STEPS = 4  # steps of a score within the clip: also the sensitivity of a score, so the noise is several steps wide

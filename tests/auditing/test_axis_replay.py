@@ -164,9 +164,9 @@ def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
 def test_catches_codes_that_depend_on_other_rows(monkeypatch):
     original = column_modes.codes
 
-    def ranked(chunk, chosen, columns):
+    def ranked(chunk, **given):
         # Whether a row lies above the chunk's mean: one replaced row moves several.
-        return (chunk[:, 0] > np.mean(chunk[:, 0])).astype(np.int64) + 0 * original(chunk, chosen, columns)
+        return [(chunk[:, 0] > np.mean(chunk[:, 0])).astype(np.int64) + 0 * code for code in original(chunk, **given)]
 
     rows = np.random.default_rng(8).normal(size=(4000, 2))
     rows[::2] += 50.0

@@ -21,8 +21,7 @@ from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.mechanisms import selection as mechanism
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.cells import CellQuery
-from fastpubpriv.mechanisms.scores import CellSets, DensitySets, LogRatios, PublicDraws, cell_edges
-from fastpubpriv.mechanisms.selection import ScheffeSets
+from fastpubpriv.mechanisms.scores import CellSets, DensitySets, LogRatios, PublicDraws, ScheffeSets, cell_edges
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.release import release_choice

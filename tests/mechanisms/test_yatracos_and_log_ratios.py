@@ -13,8 +13,7 @@ from helpers.hypotheses import cdf, random_list
 from fastpubpriv import InputError
 from fastpubpriv.mechanisms import selection as mechanism
 from fastpubpriv.mechanisms.candidates import Hypotheses
-from fastpubpriv.mechanisms.scores import STEPS, CellSets, LogRatios, PublicDraws
-from fastpubpriv.mechanisms.selection import ScheffeSets
+from fastpubpriv.mechanisms.scores import STEPS, CellSets, LogRatios, PublicDraws, ScheffeSets
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
