@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, Target
+from fastpubpriv._types import Target
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.public_facts import Moments, clipping_std, directions_of, row_norms, shortened
@@ -210,7 +210,9 @@ def estimate_mean(
     per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
     randomizer = total.randomizer
     shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=randomizer.dim)
-    public = None if shown is None else prepared(randomizer, shown)
+    public = shown  # as a user prepares a row
+    if shown is not None:
+        public = directions_of(shown) if randomizer.norm_bound is None else shortened(shown, randomizer.radius)
     n_pub = 0 if public is None else len(public)
     moments = Moments.of(public, randomizer.radius, sphere=randomizer.norm_bound is None)
     error = _error(randomizer, total.count, n_pub, moments, target)
@@ -270,8 +272,3 @@ def _summed(reports: Any) -> Aggregator:
     if not total.count:
         raise InputError("no reports: at least one is needed")
     return total
-
-
-def prepared(randomizer: Randomizer, rows: FloatArray) -> FloatArray:
-    """Public rows as a user prepares a row: shortened to the radius, or without a bound to length one."""
-    return directions_of(rows) if randomizer.norm_bound is None else shortened(rows, randomizer.radius)

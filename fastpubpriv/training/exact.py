@@ -190,12 +190,8 @@ class Curvature:
 def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: FloatArray, affine: AffineMap) -> Curvature:
     """Release it; `affine` maps the rows of the run to vectors whose squares are added up, as those (m, D) of public rows are."""
     dim, m, n = problem.dim, len(public), problem.counted
-    longest = problem.rotation.row_map.limit * problem.rotation.step
-
-    def query(radius: float) -> SecondMoment:
-        return SecondMoment(affine=affine, radius=min(math.sqrt(radius), longest))
-
-    plain, noise, clipped = released_curvature(run, plan.count, affine, np.sum(public**2, axis=1), query, n, dim)
+    query = SecondMoment(affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step)
+    plain, noise, clipped = released_curvature(run, plan.count, query, np.sum(public**2, axis=1), n, dim)
     noise /= 1.0 if run.account.pure else math.sqrt(2.0)
     near = public.T @ public / m
     if not problem.loss.classes:
@@ -206,20 +202,16 @@ def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: Float
 
 
 def released_curvature(
-    run: Run,
-    count: NormCount,
-    affine: AffineMap,
-    lengths: FloatArray,
-    query: Callable[[float], Any],
-    n: float,
-    dim: int,
-    again: str = "",
+    run: Run, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = ""
 ) -> tuple[FloatArray, float, float]:
-    """The mean over n rows of query(radius), at a radius by a count of norms; its noise, and what the clip may have taken."""
-    norms = count.look(run, affine, lengths, name=f"norms of the rows' curvature{again}")
-    asked = query(min(max(norms.radius, 1.0 / LARGEST), LARGEST))
+    """The mean over n rows of a query, its radius lowered by a count of norms; its noise, and what the clip may have taken."""
+    norms, power = (
+        count.look(run, query.affine, lengths, name=f"norms of the rows' curvature{again}"),
+        1 + count.squared,
+    )
+    radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
+    asked = replace(query, radius=radius ** (1.0 / power))
     found = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
-    radius = asked.radius**2 if count.squared else asked.radius
     clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
     return np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n, found.noise_std / n, clipped
 

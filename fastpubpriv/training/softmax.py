@@ -334,10 +334,8 @@ def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Row
     """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
     known, n = plan.known, plan.known.problem.n_priv
     bend = known.at(slope, curvature=True)
-    public, affine = bend(known.public), AffineMap(dim=bend.width)
-    mean, noise, clipped = released_curvature(
-        run.on(each_row(rows, bend, bend.width)), plan.count, affine, np.sqrt(np.sum(public**2, axis=1)),
-        lambda radius: VectorSum(affine=affine, radius=radius), n, slope.size, again,
-    )  # fmt: skip
+    public, query = bend(known.public), VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
+    on_rows, lengths = run.on(each_row(rows, bend, bend.width)), np.sqrt(np.sum(public**2, axis=1))
+    mean, noise, clipped = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
     near = bend.matrix(public.mean(axis=0))
     return pooled_curvature(bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, len(public))

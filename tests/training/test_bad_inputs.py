@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -106,60 +107,41 @@ def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
 
 
 # ---- What is refused before the debit --------------------------------------------------------------------------------
+NAN, INF = math.nan, math.inf
+# Values of single settings, which the error names.
 SETTINGS = {
-    "a clip of zero": (lambda: SemiDP(clip_norm=0.0), "clip_norm"),
-    "a clip below zero": (lambda: DPSGD(clip_norm=-1.0), "clip_norm"),
-    "a clip that is no number": (lambda: SemiDP(clip_norm=math.nan), "clip_norm"),
-    "a clip without end": (lambda: SemiDP(clip_norm=math.inf), "clip_norm"),
-    "a clip whose square overflows": (lambda: SemiDP(clip_norm=1e300), "change the unit"),
-    "a clip whose steps vanish": (lambda: SemiDP(clip_norm=1e-320), "change the unit"),
-    "a clip that is text": (lambda: MirrorDescent(clip_norm="large"), "clip_norm"),
-    "a clip of losses of zero": (lambda: Exponential(clip=0.0), "clip"),
-    "a private weight above one": (lambda: SemiDP(priv_weight=1.5), "priv_weight"),
-    "a private weight below zero": (lambda: SemiDP(priv_weight=[0.5, -0.1]), "priv_weight"),
-    "a private weight that is no number": (lambda: SemiDP(priv_weight=math.nan), "priv_weight"),
-    "a private weight of zero where all rests on it": (lambda: OutputPerturbation(priv_weight=0.0), "priv_weight"),
-    "batches of no row": (lambda: SemiDP(sampling="poisson", batch_rows=0), "batch_rows"),
-    "batches of half a row": (lambda: SemiDP(sampling="poisson", batch_rows=0.5), "batch_rows"),
-    "batches with replacement": (lambda: SemiDP(sampling="with_replacement", batch_rows=5), "replacement are refused"),
-    "bootstrap batches": (lambda: SemiDP(sampling="bootstrap", batch_rows=5), "sampling must be one of"),
-    "no step": (lambda: SemiDP(steps=0), "steps"),
-    "a truth value of steps": (lambda: SemiDP(steps=True), "steps"),
-    "no private weight at all": (lambda: SemiDP(priv_weight=[]), "empty"),
-    "batches of no size": (lambda: SemiDP(sampling="poisson"), "batch_rows"),
-    "a size of no batches": (lambda: SemiDP(batch_rows=5), "batch_rows"),
-    "a momentum of one": (lambda: SemiDP(momentum=1.0), "momentum"),
-    "momentum twice": (lambda: SemiDP(momentum=0.5, accelerated=True), "accelerated"),
-    "a penalty below zero": (lambda: SemiDP(l2=-1.0), "l2"),
-    "a private start": (lambda: SemiDP(start="private"), "start"),
-    "a projection that is a number": (lambda: SemiDP(projection=3.0), "projection"),
-    "a public gradient of another length": (lambda: SemiDP(public_gradient="long"), "public_gradient"),
-    "half a step": (lambda: SemiDP(steps=1.5), "steps"),
-    "a step size that is no number": (lambda: SemiDP(step_size=math.nan), "step_size"),
-    "a step size of zero": (lambda: SemiDP(step_size=0.0), "step_size"),
-    "a step size without end": (lambda: SemiDP(step_size=math.inf), "step_size"),
-    "a step size that is nothing": (lambda: SemiDP(step_size=None), "step_size"),
-    "no l2 where it is needed": (lambda: OutputPerturbation(l2=0.0), "l2"),
-    "an l2 that is no number": (lambda: OutputPerturbation(l2=math.nan), "l2"),
-    "an l2 that is too small": (lambda: OutputPerturbation(l2=1e-300), "l2 must lie between"),
-    "a norm that is too large": (lambda: OutputPerturbation(row_norm=1e200), "row_norm must lie between"),
-    "a norm below zero": (lambda: OutputPerturbation(row_norm=-1.0), "row_norm"),
-    "a weight above one": (lambda: OutputPerturbation(priv_weight=1.5), "priv_weight"),
-    "no pass": (lambda: OutputPerturbation(steps=0), "steps"),
-    "half a pass": (lambda: OutputPerturbation(steps=1.5), "steps"),
-    "a box of text": (lambda: Box(lower="a", upper=2.0), "lower"),
-    "a box upside down": (lambda: Box(lower=1.0, upper=0.0), "lower < upper"),
-    "a ball of text": (lambda: Ball(radius="a"), "radius"),
-    "a threshold of text": (lambda: huber_loss("a"), "threshold"),
-    "a threshold that is a list": (lambda: huber_loss([1.0]), "threshold"),
-    "a curvature of text": (lambda: Loss(name="mine", residual=abs, curvature="a"), "curvature"),
-    "classes that are no switch": (lambda: Loss(name="mine", residual=abs, classes="x"), "True or False"),
-}
+    SemiDP: {
+        "clip_norm": [0.0, NAN, INF, 1e300, 1e-320], "priv_weight": [1.5, [0.5, -0.1], NAN, []], "steps": [0, True, 1.5],
+        "batch_rows": [5], "momentum": [1.0], "l2": [-1.0], "start": ["private"], "projection": [3.0],
+        "public_gradient": ["long"], "step_size": [NAN, 0.0, INF, None],
+    },
+    DPSGD: {"clip_norm": [-1.0]},
+    MirrorDescent: {"clip_norm": ["large"]},
+    Exponential: {"clip": [0.0], "candidates": [1], "scaling": ["x"], "l2": [-1.0]},
+    OutputPerturbation: {
+        "priv_weight": [0.0, 1.5], "l2": [0.0, NAN, 1e-300], "row_norm": [1e200, -1.0], "steps": [0, 1.5],
+    },
+    Ball: {"radius": ["a"]},
+    partial(Box, upper=2.0): {"lower": ["a", 3.0]},
+    huber_loss: {"threshold": ["a", [1.0]]},
+    partial(Loss, name="mine", residual=abs): {"curvature": ["a"], "classes": ["x"]},
+    partial(SemiDP, sampling="poisson"): {"batch_rows": [0, 0.5, None]},
+    partial(SemiDP, momentum=0.5): {"accelerated": [True]},
+    partial(SemiDP, batch_rows=5): {"sampling": ["bootstrap"]},
+}  # fmt: skip
+TOLD = [
+    (lambda: SemiDP(clip_norm=1e300), "change the unit"), (lambda: SemiDP(priv_weight=[]), "empty"),
+    (lambda: SemiDP(sampling="with_replacement", batch_rows=5), "replacement are refused"),
+    (lambda: OutputPerturbation(l2=1e-300), "l2 must lie between"), (lambda: Box(lower=1.0, upper=0.0), "lower < upper"),
+    (lambda: Loss(name="mine", residual=abs, classes="x"), "True or False"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings_are_refused_where_they_are_made(name):
-    make, words = SETTINGS[name]
+@pytest.mark.parametrize(("make", "words"), TOLD + [
+    (partial(kind, **{name: value}), name)
+    for kind, settings in SETTINGS.items() for name, values in settings.items() for value in values
+])  # fmt: skip
+def test_settings_are_refused_where_they_are_made(make, words):
     refusal(InputError, words, make)
 
 

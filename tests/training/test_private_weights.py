@@ -9,6 +9,7 @@ from helpers.errors import raises
 from helpers.neighbors import pair_at
 from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
+from training.test_regression import split as plain_split
 from twins import gradients as reference
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, train
@@ -32,10 +33,8 @@ SUM = methods.SUM_OF_WEIGHTS
 
 
 def split(y, weight=WEIGHT):
-    return {
-        "x_priv": X[M:], "y_priv": y[M:], "x_pub": X[:M].copy(), "y_pub": y[:M].copy(), "weights_priv": weight[M:],
-        "weights_pub": WEIGHT[:M].copy(), "weight_cap": CAP, "budget": STRONG,
-    }  # fmt: skip
+    weights = {"weights_priv": weight[M:], "weights_pub": WEIGHT[:M].copy(), "weight_cap": CAP}
+    return {**plain_split(X, y, M), **weights, "budget": STRONG}
 
 
 def test_the_target_is_weighted_least_squares():
@@ -249,10 +248,7 @@ RARE = (
 
 
 def split_of_stated(y, m=300):
-    return {
-        "x_priv": X_OF_STATED[m:], "y_priv": y[m:], "x_pub": X_OF_STATED[:m].copy(), "y_pub": y[:m].copy(),
-        "budget": STRONG,
-    }  # fmt: skip
+    return {**plain_split(X_OF_STATED, y, m), "budget": STRONG}
 
 
 CALLS = [
