@@ -31,7 +31,7 @@ from fastpubpriv.estimators.columns.learn import (
     warn_before,
     warn_if_bounds_are_wrong,
 )
-from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, Shares, check_grids, divide, fewest
+from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVED, Shares, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.value_counts import ROW_COST, Keys, code_of, count_result, keys_of, rows_of_keys
@@ -81,7 +81,7 @@ class Parts:
             return
         shares = self.numbers
         check_grids(shares)
-        check_grids(replace(shares, total=shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** MOST_MOVES))
+        check_grids(replace(shares, total=shares.total * MOVED**MOST_MOVES))
         quantiles.check_rank_grids(shares, self.ranks, k)
         group_event(self.squares, 1, shares.dim, shares.n, pure=shares.pure)
 

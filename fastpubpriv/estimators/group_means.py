@@ -33,8 +33,7 @@ from fastpubpriv.estimators.columns.learn import (
 )
 from fastpubpriv.estimators.columns.scales import (
     MOST_MOVES,
-    MOVE_COUNTS,
-    MOVE_SUM,
+    MOVED,
     Shares,
     check_grids,
     divide,
@@ -312,7 +311,7 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
 def check_group_grids(shares: Shares, groups: int) -> None:
     """Raise now, before the debit, unless every release has a grid."""
     check_grids(shares)
-    least = shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** MOST_MOVES
+    least = shares.total * MOVED**MOST_MOVES
     cells = groups * shares.dim * (MOST_EDGES + 1)
     count_event(least * CELL_SHARE, shares.dim, cells, shares.n, pure=shares.pure)
     group_event(least * (1 - CELL_SHARE), groups, shares.dim, shares.n, pure=shares.pure)

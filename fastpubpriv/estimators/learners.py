@@ -17,11 +17,9 @@ uses discrete Laplace noise and a margin instead of the truncated Laplace law; g
 
 A recursive preconditioner on pair differences, then CoinPress for the mean (paper A: the role of KLSU19).
 Every budget, any number of columns, and many rows: each round takes only the factor 0.6 off the range K of the eigenvalues, where a
-CoinPress round takes all that its noise leaves. With d + 1 public rows the rounds can be trusted from about 1.9e4, 4.1e4 and 7.9e4
-rows in 2, 5 and 10 columns at rho 0.5, from three times as many at (1, 1e-6), and from 3e5, 1.4e6 and 5.3e6 under pure epsilon 1;
-fewer rows are refused before anything is paid. Above that its covariance error is that of `pairs`, with more passes than the
-default. Use it to compare with the literature or to check the default. The predicted covariance error is a bound for the least
-favorable covariance in the public range.
+CoinPress round takes all that its noise leaves. With d + 1 public rows at rho 0.5 rounds can be trusted from about 1.9e4 rows in 2
+and 7.9e4 in 10 columns; fewer rows are refused before anything is paid. Above that its covariance error is that of `pairs`, with
+more passes than the default. The predicted covariance error is a bound for the least favorable covariance in the public range.
 
 What it substitutes for:
 The published learner has unspecified constants and a coordinate-wise mean. The constants 0.6, 1/2, 1/20 and 100 are those of a
@@ -32,10 +30,8 @@ the proof.
 
 Hypothesis selection over a cover of Gaussians on the line, under pure DP, for one or two columns (paper A: the role of BKSW19).
 PureDP or ZCDP, one or two columns, about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: from about
-2,000 rows at epsilon 1 in one column, 3,000 in two, below which it refuses. Its price grows with the logarithm of the number of
-hypotheses, so it fails gracefully where noise on moments still hides the answer. From 20,000 rows on the default under `PureDP` is
-closer: the answer is a point of a grid whose total-variation width `alpha` is chosen as fine as the guarantee allows at n, and
-predicted errors are that width.
+2,000 rows at epsilon 1 in one column, 3,000 in two, below which it refuses. From 20,000 rows on the default under PureDP is closer;
+the answer is a point of a grid whose total-variation width `alpha`, the predicted error, is as fine as the guarantee allows at n.
 
 What it substitutes for:
 The paper calls a selection from a cover of all d-dimensional Gaussians. Here: one column has that cover, with Scheffe sets rounded

@@ -188,29 +188,16 @@ class Region:
         alone = self.box is None and (self.unit == 1.0).all()
         return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
 
-    def to_units(self, offsets: FloatArray) -> FloatArray:
-        """Offsets in data units, (dim,) or (n, dim), in these units."""
-        return offsets / self.unit
-
-    def to_data(self, offsets: FloatArray) -> FloatArray:
-        """Offsets in these units, (dim,), in data units."""
-        return self.unit * offsets
-
     def warn_if_contradicted(self, public: FloatArray) -> None:
         """Warn where more public rows than a few would be clipped."""
-        beyond = int(
-            np.count_nonzero(np.linalg.norm(self.to_units(public - self.center), axis=1) > self.radius * (1 + 1e-12))
-        )
+        lengths = np.linalg.norm((public - self.center) / self.unit, axis=1)
+        beyond = int(np.count_nonzero(lengths > self.radius * (1 + 1e-12)))
         if beyond > MOST_BEYOND * len(public):
             name = "norm_bound" if self.box is None else "bounds"
             warn(
                 f"weighted_mean: {beyond} of {len(public)} public rows are beyond {name}, and private rows like them would be "
                 "clipped; pass larger ones, another center, or norm_bound='auto'",
             )
-
-    def within(self, mean: FloatArray) -> FloatArray:
-        """The answer, moved into the box if there is one."""
-        return mean if self.box is None else np.clip(mean, *self.box)
 
 
 def units_of(public: FloatArray) -> FloatArray:

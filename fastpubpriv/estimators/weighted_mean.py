@@ -134,12 +134,12 @@ class WeightedCall:
         mean, row_std = np.zeros(rows.dim), self.row_std
         if public is not None:
             if share < 1.0:
-                mean += (1.0 - share) * region.to_units(public.mean(axis=0) - region.center)
+                mean += (1.0 - share) * (public.mean(axis=0) - region.center) / region.unit
             if row_std is None and n_pub >= 2:
                 stds = np.std(public, axis=0, ddof=1)
                 # All of them are zero where no column varies, or where its squares are too small for a number.
                 varied = np.maximum.reduce(stds) > 0.0 or (public != public[0]).any()
-                row_std = region.to_units(stds) if varied else None
+                row_std = stds / region.unit if varied else None
         if row_std is None:
             row_std = np.full(rows.dim, math.sqrt(self.energy[0] / rows.dim))
         if total is not None:
@@ -147,12 +147,12 @@ class WeightedCall:
         length = math.sqrt(float(mean.dot(mean)))
         if self.project and length > region.radius:
             mean *= region.radius / length
-        mean = region.center + region.to_data(mean)
+        mean = region.center + region.unit * mean
         sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
         return MeanResult(
-            mean=region.within(mean) if self.project else mean,
+            mean=mean if region.box is None or not self.project else np.clip(mean, *region.box),
             noise_std=region.unit * (share * noise_std / rows.n),
-            sampling_std=region.to_data(sampling * row_std),
+            sampling_std=region.unit * (sampling * row_std),
             noise_law="laplace" if self.run.account.pure else "gaussian",
             columns=rows.columns,
             provenance=region.provenance | {"variance": self.energy[1]},

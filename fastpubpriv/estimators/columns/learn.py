@@ -26,6 +26,7 @@ from fastpubpriv.estimators.columns.scales import (
     MOST_MOVES,
     MOVE_COUNTS,
     MOVE_SUM,
+    MOVED,
     SPARED,
     Column,
     Scale,
@@ -157,7 +158,7 @@ def lies_far(seen: Seen) -> bool:
 @lru_cache(maxsize=64)  # of public shares, those that a call starts with
 def can_ask_again(shares: Shares) -> bool:
     """Whether every further question, at its least price, has a grid: where one has none, nothing is asked again."""
-    least = shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** (MOST_MOVES - 1)
+    least = shares.total * MOVED ** (MOST_MOVES - 1)
     smallest = replace(shares, cells=least * min(MOVE_COUNTS, *SPARED), total=least * min(MOVE_SUM, 1 - max(SPARED)))
     try:
         check_grids(smallest)
@@ -214,7 +215,7 @@ def count(
             break
         center = moved(run, columns, far, shares.total * MOVE_SUM, neutral=neutral)
         counts = counts.joined(ask(center, shares.total * MOVE_COUNTS))
-        shares = replace(shares, total=shares.total * (1 - MOVE_SUM - MOVE_COUNTS))
+        shares = replace(shares, total=shares.total * MOVED)
         columns = look(counts, public, shares, bounds)
     else:
         return columns, shares
@@ -264,7 +265,7 @@ def say(
     if clip.missing:  # rows that are missing were counted as rows here
         place = middle if neutral else clip.first_mean
         estimate = place + (estimate - place) * stretch
-    mean = finite(seen.column.center + unit(estimate))
+    mean = min(max(seen.column.center + unit(estimate), -clips.LARGEST), clips.LARGEST)
     sampling = unit(clip.std / math.sqrt(clip.rows))
     noise = unit(width * sum_noise / n * stretch)
     clipping = unit(math.hypot(math.sqrt(clip.variance), width * bias) / n * stretch)
@@ -286,12 +287,6 @@ def say(
     if reason == Reason.UNRESOLVED and lost:
         mean = instead
     return Said(mean, noise, sampling, clipping, tails[0], tails[1], reason)
-
-
-def finite(value: float) -> float:
-    """The nearest finite number."""
-    largest = float(np.finfo(np.float64).max)
-    return min(max(value, -largest), largest)
 
 
 def unplaced(seen: Seen) -> Reason | None:

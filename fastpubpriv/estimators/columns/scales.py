@@ -22,8 +22,7 @@ from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
 
 # The signal of a cell, in rows over noise, that the counts are given while their share allows it. Laplace noise has longer tails:
-# rows must stand out three times as far to be believed: with the signal of Gaussian noise, 3 % of 2,000 rows far from all
-# others went unseen in half of the samples. Where columns are many, the noise of their sum is what costs most.
+# rows must stand out three times as far to be believed. Where columns are many, the noise of their sum is what costs most.
 SIGNAL, SIGNAL_PURE, SIGNAL_PURE_MANY = 90.0, 280.0, 70.0
 LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
 # Under Laplace noise fewer rows hide a scale altogether: it is worth more, unless columns are many and public rows tell of it.
@@ -36,6 +35,7 @@ SHELLS = 48  # edges, eight to an octave
 # once more; else, where the noise of the sum is far below the sampling error, more counts.
 MOST_MOVES = 2
 MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
+MOVED = 1 - MOVE_SUM - MOVE_COUNTS  # what a move leaves of it
 SPARED = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
 # Rows over noise below which an octave is left whole, or halved.
 WHOLE, HALVED = 400.0, 800.0
