@@ -139,21 +139,6 @@ PARTS = [0, 1, 2]
 
 
 # ---- counts of public rows -------------------------------------------------------------------------------------------
-def test_a_public_row_is_joined_by_inverse_variance():
-    """One column, own variance 4: a public 3.0 lies in the cell (2, 4] above a center of zero, and stands for two rows."""
-    counts = np.ones((1, 2 * 2047 + 2))
-    values, variances, cells = scales.pooled_counts(counts, 2, 0, np.array([[3.0]]), np.zeros(1), [4.0], [2.0])
-    key = scales.key_of(3.0, 0)
-    assert [each.tolist() for each in cells] == [[key], []]
-    beside, far = 4.0 / (4.0 + 4.0 * (1.0 / 3.0 + 0.5)), 4.0 / (4.0 + 4.0 * 0.5)
-    weights = np.full((2, 2047), far)
-    weights[0, key - 1 : key + 2] = beside
-    seen = np.zeros((2, 2047))
-    seen[0, key] = 2.0
-    assert np.allclose(values[0], 1.0 + weights * (seen - 1.0), rtol=1e-14)
-    assert np.allclose(variances[0], 4.0 * (1.0 - weights), rtol=1e-14)
-
-
 def slowly_pooled(counts, sides, log2_parts, public, centers, own, factors):
     """All cells of one side of one column at a time."""
     cells = 2047 << log2_parts

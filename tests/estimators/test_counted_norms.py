@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gaussian_cases import held
 from helpers.errors import raises
+from helpers.neighbors import pair_at
 from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, coinpress_mean, weighted_mean
@@ -185,9 +186,8 @@ def test_record_and_replay(budget):
     hostile = [np.full(3, 1e308), np.full(3, np.nan), np.zeros(3), np.full(3, 5e-324), np.array([np.inf, 0.0, 0.0])]
     for run in runs:
         for one in hostile:
-            rows = rng.normal(size=(int(rng.choice([1, 5, 2000])), 3))
-            other = rows.copy()
-            other[rng.integers(len(rows))] = one
+            n = int(rng.choice([1, 5, 2000]))
+            rows, other = pair_at(rng.normal(size=(n, 3)), rng.integers(n), one)
             report = record_replay(run, rows, other, budget=budget)
             assert report.pair_cost <= report.declared_cost <= report.allowance
 

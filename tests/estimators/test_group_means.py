@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.errors import raises
-from helpers.neighbors import random_pairs
+from helpers.neighbors import pair_at, random_pairs
 from helpers.tables import forms_of
 
 from fastpubpriv import (
@@ -225,9 +225,8 @@ def test_replay_on_random_neighbors(name, count):
 
 def replayed():
     rows = np.column_stack([np.random.default_rng(6).standard_normal((400, 2)), np.arange(400) % 3])
-    other = rows.copy()
-    rows[7], other[7] = [1e9, -1e9, 0.0], [-1e9, 1e9, 2.0]
-    return record_replay(partial(of_rows, budget=ZCDP(0.5)), rows, other, budget=ZCDP(0.5))
+    pair = pair_at(rows, 7, [1e9, -1e9, 0.0], [-1e9, 1e9, 2.0])
+    return record_replay(partial(of_rows, budget=ZCDP(0.5)), *pair, budget=ZCDP(0.5))
 
 
 def planted_weight(bound, *, pure):

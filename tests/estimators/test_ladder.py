@@ -204,13 +204,6 @@ def test_warnings_say_what_would_buy_more():
         estimate_gaussian(np.zeros((100_000, 3)), x_pub=public[:, :3], budget=RHO_HALF)
 
 
-def test_forced_and_hopeless():
-    with pytest.warns(AccuracyWarning, match="structure='full'"):
-        result, *errors = cell(8, 150, 9, 10.0, 1, budget=ZCDP(0.05), structure="full")
-    assert np.isfinite(errors).all()
-    assert {*result.reasons} <= {"unresolved", "few_rows"}
-
-
 @pytest.mark.parametrize(("options", "message"), [
     ({"structure": "low_rank"}, "structure"),
     ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),

@@ -13,7 +13,6 @@ from scipy.special import multigammaln
 from spies import seeded
 
 from fastpubpriv import estimate_gaussian
-from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.ladder import full, schedule
 from fastpubpriv.estimators.ladder import public_base as evidence
 from fastpubpriv.estimators.ladder.public_base import (
@@ -51,10 +50,6 @@ def test_evidence_is_the_marginal_likelihood(n, dim):
     some = np.array([1e-3, 0.7, 30.0, 1e4])
     levels = evidence.log_evidence(some, np.maximum(np.linalg.eigvalsh(scatter), 0.0), degrees)
     assert np.allclose(levels, [direct(rows) for rows in some], rtol=1e-9, atol=1e-7)
-
-
-def test_evidence_of_one_column():
-    assert evidence.pseudo_rows(np.array([2.0]), 5) == (evidence.GRID[0], evidence.GRID[0])
 
 
 def test_the_ridge_does_not_lift_truly_small_eigenvalues():
@@ -112,14 +107,6 @@ def test_leave_one_out_distances(n, dim):
     assert base.strength.quartile == pytest.approx(np.quantile(found, 0.75), rel=1e-8)
 
 
-def test_many_rows_are_their_own_covariance():
-    rows = mixed(3, 400, 5)
-    base, sample = public_base(rows), np.cov(rows.T)
-    assert np.linalg.norm(base.covariance - sample) <= 1e-2 * np.linalg.norm(sample)
-    assert np.allclose(base.root @ base.inverse, np.eye(5), atol=1e-9)
-    assert base.strength.low <= base.strength.likely
-
-
 def test_units_of_columns_do_not_matter_with_many_rows():
     rows, units = mixed(4, 400, 4), np.array([1e-12, 1.0, 1e12, 3.0])
     one, other = public_base(rows), public_base(rows * units)
@@ -144,11 +131,6 @@ def test_any_public_rows_give_a_positive_definite_base(public):
     assert base.fallback == tuple(np.flatnonzero(np.ptp(public, axis=0) == 0.0))
     view = schedule.outlook(base.strength, 1000, NOISE)
     assert all(np.isfinite(each.divergence) for name, each in view.rungs.items() if name != "full")
-
-
-def test_equal_public_rows_are_refused():
-    with pytest.raises(InputError, match="all public rows are equal"):
-        public_base(np.ones((4, 2)))
 
 
 def test_marchenko_pastur_against_wishart_eigenvalues():
@@ -241,11 +223,6 @@ def test_any_size_and_budget_has_a_rung(n, allowance):
     for pure in (False, True):
         view = schedule.outlook(Strength(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0), n, Noise(pure, allowance))
         assert view.best in view.rungs
-
-
-def test_weights_are_inverse_variances():
-    assert schedule.combined(1.0, 1.0) == 0.5
-    assert schedule.combined(2.0, np.inf) == 2.0
 
 
 def test_axis_variances_find_a_common_scale():

@@ -8,6 +8,7 @@ import pytest
 import spies
 from gaussian_cases import covariance_error, mean_error
 from helpers.errors import raises
+from helpers.neighbors import pair_at
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, estimate_gaussian
 from fastpubpriv.auditing.replay import record_replay
@@ -224,9 +225,8 @@ def test_replay_over_neighbors(method, dim, n_priv, n_pub, budget):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim, condition=4.0)
     run, worst = partial(seeded, x_pub=x_pub, budget=budget, method=method, threads=1), 0.0
     for place, value in enumerate(ROWS):
-        neighbor = x_priv.copy()
-        neighbor[[0, 1, 77, -1][place % 4]] = value * np.array([1.0, -1.0])[:dim]
-        report = record_replay(run, x_priv, neighbor, budget=budget)
+        pair = pair_at(x_priv, [0, 1, 77, -1][place % 4], value * np.array([1.0, -1.0])[:dim])
+        report = record_replay(run, *pair, budget=budget)
         assert report.pair_cost <= report.declared_cost
         assert report.declared_cost <= report.allowance * (1 + 1e-9)
         worst = max(worst, report.tightness)
@@ -257,9 +257,7 @@ def test_replay_catches_scores_counted_twice(monkeypatch):
 
     def search():
         for value in np.linspace(-20.0, 20.0, 41):
-            neighbor = x_priv.copy()
-            neighbor[0] = value
-            record_replay(run, x_priv, neighbor, budget=budget)
+            record_replay(run, *pair_at(x_priv, 0, value), budget=budget)
 
     raises(ReplayError, "score moved by 2", search)
 
@@ -271,8 +269,6 @@ def test_replay_catches_a_center_without_robust_weights(monkeypatch):
         "center",
         lambda covariance, close: [[sum(map(Fraction, covariance[:, 0, 0].tolist())) / len(close)]],
     )
-    neighbor = x_priv.copy()
-    neighbor[5] = 1e6
     budget = ApproxDP(4, 1e-6)
     run = partial(seeded, x_pub=x_pub, budget=budget, method="group_covariances")
-    raises(ReplayError, "logarithm of the center", record_replay, run, x_priv, neighbor, budget=budget)
+    raises(ReplayError, "logarithm of the center", record_replay, run, *pair_at(x_priv, 5, 1e6), budget=budget)

@@ -6,6 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from column_shapes import column
 from helpers.errors import raises
 from helpers.neighbors import random_pairs
 
@@ -45,22 +46,6 @@ def rank_error(values, answers, q=Q):
     return np.maximum(np.maximum(below - wanted, wanted - up_to), 0.0)
 
 
-def column(rng, kind, n=4000):
-    return {
-        "normal": lambda: rng.normal(1e6, 1.0, n),
-        "lognormal": lambda: rng.lognormal(0.0, 1.0, n),
-        "Cauchy": lambda: rng.standard_cauchy(n),
-        "counts": lambda: rng.poisson(3.0, n).astype(float),
-        "ages": lambda: rng.integers(18, 90, n).astype(float),
-        "mostly zero": lambda: rng.gamma(1.0, 40.0, n) * (rng.random(n) < 0.2),
-        "prices": lambda: rng.lognormal(3.0, 1.0, n).round() - 0.01,
-        "two groups": lambda: rng.normal(0.0, 1.0, n) + np.where(rng.random(n) < 0.5, -100.0, 100.0),
-        "tiny": lambda: rng.normal(0.0, 1e-148, n),
-        "huge": lambda: rng.normal(0.0, 1e148, n),
-        "one number": lambda: np.full(n, 36.6),
-    }[kind]()
-
-
 KINDS = [
     "normal", "lognormal", "Cauchy", "counts", "ages", "mostly zero", "prices", "two groups", "tiny", "huge",
     "one number",
@@ -72,7 +57,7 @@ EXPECTED = {"ages": "atom", "counts": "atom", "one number": "atom", "normal": "c
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_without_noise_the_ranks_are_exact(kind, seed):
-    values = column(np.random.default_rng(seed), kind)
+    values = column(np.random.default_rng(seed), kind, 4000)
     values[1::10] = np.nan
     result = asked(values, q=Q)
     assert rank_error(values, result.quantile[0]).max() <= 8.0
@@ -83,7 +68,7 @@ def test_without_noise_the_ranks_are_exact(kind, seed):
 
 
 def test_an_edge_belongs_to_the_cell_on_its_right():
-    values = column(np.random.default_rng(0), "ages")
+    values = column(np.random.default_rng(0), "ages", 4000)
     assert rank_error(values, asked(values, q=Q).quantile[0]).max() == 0.0
     add = cells.columns_cells
 
@@ -95,7 +80,7 @@ def test_an_edge_belongs_to_the_cell_on_its_right():
 
 
 def test_a_public_row_far_from_all_private_ones():
-    values = column(np.random.default_rng(1), "normal")
+    values = column(np.random.default_rng(1), "normal", 4000)
     assert rank_error(values, asked(values, np.zeros(1), q=Q).quantile[0]).max() <= 10.0
 
 
@@ -186,7 +171,7 @@ def test_noise_is_small_beside_sampling(kind, budget):
 
 def test_several_columns_bounds_and_simultaneous_intervals():
     rng = np.random.default_rng(5)
-    table = np.stack([column(rng, kind) for kind in ("normal", "ages", "lognormal")], axis=1)
+    table = np.stack([column(rng, kind, 4000) for kind in ("normal", "ages", "lognormal")], axis=1)
     limits = ([0.0, 20.0, 0.0], [2e6, 60.0, 50.0])
     result = asked(table, table[:3].copy(), ZCDP(0.5), q=Q, bounds=limits)
     lower, upper = result.confidence_interval()

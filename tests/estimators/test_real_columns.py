@@ -5,6 +5,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from column_shapes import column
+from helpers.neighbors import pair_at
 from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
@@ -23,18 +25,7 @@ def mean_of(private, public, budget=BUDGETS[0], **options):
     return seeded(estimate_mean, private, x_pub=public, budget=budget, threads=1, progress=False, **options)
 
 
-def column(rng, kind, n):
-    return {
-        "Gaussian": lambda: rng.normal(1e6, 1.0, n),
-        "lognormal": lambda: rng.lognormal(0.0, 1.0, n),
-        "counts": lambda: rng.poisson(3.0, n).astype(float),
-        "share": lambda: rng.random(n),
-        "tiny": lambda: -1e-12 * rng.gamma(2.0, size=n),
-        "mostly zero": lambda: rng.gamma(1.0, 40.0, n) * (rng.random(n) < 0.2),
-    }[kind]()
-
-
-KINDS = ["Gaussian", "lognormal", "counts", "share", "tiny", "mostly zero"]
+KINDS = ["normal", "lognormal", "counts", "share", "negative", "mostly zero"]
 
 
 # ---- what holds exactly ---------------------------------------------------------------------------------------------
@@ -466,9 +457,7 @@ def test_record_and_replay_where_counts_are_asked_again(budget):
     rng, calls = np.random.default_rng(5), set()
     for center in (np.full((1, 2), 1e5), np.zeros((1, 2)), np.array([[0.0, 1e9]])):
         for one in ([1e308, 0.0], [np.nan, 5.0], [-1e5, 1e5], [np.inf, -np.inf]):
-            rows = rng.normal(size=(4000, 2))
-            other = rows.copy()
-            other[17] = one
+            rows, other = pair_at(rng.normal(size=(4000, 2)), 17, one)
             report = record_replay(lambda x, c=center: mean_of(x, c, budget), rows, other, budget=budget)
             assert report.pair_cost <= report.declared_cost <= report.allowance
             calls.add(report.calls)
@@ -483,9 +472,7 @@ def test_a_center_that_was_not_released_is_caught():
         honest(run, columns, far, cost, neutral=neutral)
         return np.concatenate(list(run.rows.chunks())).mean(axis=0)
 
-    rows = np.random.default_rng(6).normal(size=(4000, 1))
-    other = rows.copy()
-    other[0] = 9.0
+    rows, other = pair_at(np.random.default_rng(6).normal(size=(4000, 1)), 0, 9.0)
     with (
         mock.patch.object(learn, "moved", peeking),
         pytest.raises(Exception, match=r"sensitivity allows|depends on private rows"),
