@@ -14,7 +14,7 @@ from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Executor, Rows, private_rows
+from fastpubpriv.sources import Executor, private_rows
 
 
 def wishart(rng, groups, dim, rows, scale=None):
@@ -58,16 +58,6 @@ def test_groups_are_rows_by_position():
     want = np.array([np.cov(mapped[g::10].T) for g in range(10)])
     assert valid.all()
     np.testing.assert_allclose(covariance, want, rtol=1e-10)
-
-
-def test_groups_have_the_same_bits_for_any_chunks():
-    data = np.random.default_rng(1).normal(size=(507, 3))
-    base = AffineMap(dim=3, center=np.zeros(3), matrix=np.eye(3))
-    whole, _ = taken(private_rows(data), base, 11)
-    for size in (1, 7, 64):
-        rows = Rows.from_chunks(lambda size=size: (data[k : k + size] for k in range(0, 507, size)), n=507, dim=3)
-        parts, _ = taken(rows, base, 11)
-        assert parts.tobytes() == whole.tobytes()
 
 
 def test_parts_of_the_rows_are_never_put_together():

@@ -27,7 +27,7 @@ from leaf_cases import (
 )  # fmt: skip
 from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
-from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
+from fastpubpriv import ZCDP, ApproxDP, KernelError, PureDP, Rows
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms.sums import AffineMap, mirror
@@ -381,25 +381,7 @@ def test_statistics_move_by_twice_the_radius_at_most():
     assert 0.999 * one.event.squared_sensitivity <= moved <= one.event.squared_sensitivity
 
 
-def test_statistics_under_a_pure_budget():
-    _, call, _ = exact(
-        summed, np.zeros((4, 1)), statistic=lambda chunk: np.zeros((len(chunk), 2)), account=opened_for_cells()
-    )
-    assert isinstance(call.event, LaplaceEvent)
-    assert call.event.epsilon <= 1
-
-
 # ---- the account: counts with an epsilon of their own under (epsilon, delta) -----------------------------------------
-def test_laplace_counts_take_epsilon_off_an_approximate_budget():
-    account = opened_for_cells(ApproxDP(1, 1e-6))
-    cells(Rows.from_array(np.zeros((5, 1))), account=account, edges=EDGES[:1], cost=Fraction(1, 2))
-    epsilon, delta = account.approx_left
-    assert Fraction(1, 2) <= epsilon < Fraction(51, 100)
-    assert delta > Fraction(99, 10**8)
-    with pytest.raises(BudgetError, match="exceed"):
-        cells(Rows.from_array(np.zeros((5, 1))), account=account, edges=EDGES[:1], cost=Fraction(3, 4))
-    with pytest.raises(BudgetError, match="two accounts"):
-        cells(Rows.from_array(np.zeros((5, 1))), account=account, edges=EDGES[:1], cost=Fraction(1, 100), gaussian=True)
 
 
 def test_a_block_for_each_law():
@@ -408,23 +390,6 @@ def test_a_block_for_each_law():
     cells(Rows.from_array(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
     cells(Rows.from_array(np.zeros((5, 1))), account=two, edges=EDGES[:1], cost=two.allowance, gaussian=True)
     assert len(account.events) == 2
-
-
-def test_more_cells_than_announced_are_refused():
-    with pytest.raises(BudgetError, match="noise"):
-        cells(
-            Rows.from_array(np.zeros((5, 1))), account=opened_for_cells(ApproxDP(1, 1e-6), draws=3),
-            edges=EDGES[:1], cost=Fraction(1, 2),
-        )  # fmt: skip
-
-
-def test_seeded_counts_repeat():
-    def once():
-        with pytest.warns(SeededNoiseWarning):
-            account = opened_for_cells(seed=5)
-        return cells(Rows.from_array(np.ones((5, 2))), account=account).value
-
-    assert np.array_equal(once(), once())
 
 
 def test_a_statistic_of_the_wrong_shape_is_a_bug():

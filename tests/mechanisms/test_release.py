@@ -464,22 +464,6 @@ def test_each_level_is_the_same_whichever_was_asked_for_before(order):
         np.testing.assert_array_equal(counts, expected[1])
 
 
-def test_release_of_many_histograms():
-    x, account = rows_of(), opened_of_stable(ApproxDP(1, 1e-6), draws=10**6)
-    partitions = [Partition((0,), (BinRule(1.0),), levels=(0, 2)), Partition((1,), (BinRule(),))]
-    released = release_histograms(account, private_rows(x), partitions, name="h", executor=EXECUTOR)
-    assert [(item.partition, item.level) for item in released.histograms] == [(0, 0), (0, 2), (1, 0)]
-    assert released.event.histograms == 3
-    assert released.event.draws == 3000 + 3000 + 2099
-    for item in released.histograms:
-        assert (np.diff(item.keys[:, 0]) > 0).all()
-        assert (item.counts >= released.threshold).all()
-    exact = dict(zip(*np.unique(np.ceil(x[:, 0] - 0.5), return_counts=True), strict=True))
-    first = released.histograms[0]
-    for key, count in zip(first.keys[:, 0].tolist(), first.counts.tolist(), strict=True):
-        assert abs(count - exact[key]) < 9 * released.noise_std
-
-
 def test_refused_partitions():
     rows = private_rows(rows_of())
     raises(InputError, "at least one", release_histograms, opened_of_stable(), rows, [], name="h", executor=EXECUTOR)

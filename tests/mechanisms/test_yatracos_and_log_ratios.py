@@ -132,31 +132,6 @@ def test_pairs_are_compared_up_to_a_limit(monkeypatch):
     assert mechanism.prepare(listed, 10, score="log_ratio")[0] == "densities"
 
 
-def full_covariances(rng, size, dim):
-    root = rng.normal(size=(size, 2, dim, dim)) + 2.0 * np.eye(dim)
-    return Hypotheses.from_arrays(
-        rng.dirichlet(np.ones(2), size),
-        2.0 * rng.normal(size=(size, 2, dim)),
-        np.einsum("...ij,...kj->...ik", root, root),
-    )
-
-
-def test_full_covariances():
-    rng = np.random.default_rng(9)
-    listed, rows = full_covariances(rng, 9, 2), 2.0 * rng.normal(size=(300, 2))
-    logs = logs_of(listed, rows)
-    want = by_draws(listed, rows, 64)
-    found = ScheffeSets.of_densities(listed, 300, draws=64).scores(private_rows(rows), ONE)
-    assert np.abs(found - want).max() <= 6  # a draw stands for five rows
-    ratios = LogRatios.prepare(listed, clip=20.0)
-    wanted = STEPS / 20.0 * np.minimum(-logs, 20.0).sum(axis=1)
-    assert np.abs(ratios.scores(private_rows(rows), ONE) - wanted).max() <= 2.0
-    # Beyond 16 nats a row that is not finite is below the clip, and still counts the same for all.
-    spoiled = np.vstack([rows, np.full((50, 2), np.nan)])
-    more = LogRatios.prepare(listed, clip=31.0)
-    assert len(set((more.scores(private_rows(spoiled), ONE) - more.scores(private_rows(rows), ONE)).tolist())) <= 2
-
-
 def test_two_hypotheses_and_two_equal_ones():
     rng = np.random.default_rng(4)
     rows, two = private_rows(rng.normal(size=(400, 1))), random_list(rng, 2, 1, 1)

@@ -466,19 +466,6 @@ def test_the_truth_is_a_fixed_point():
     assert np.abs(moved.weights - at.weights).max() < 0.005
 
 
-def test_a_step_goes_from_a_poor_start_towards_the_truth():
-    rng = np.random.default_rng(5)
-    truth = Mixtures(np.array([0.5, 0.5]), np.array([[0.0], [6.0]]), np.array([[1.0], [2.0]]))
-    labels = rng.choice(2, 100_000)
-    rows = truth.means[labels] + truth.stds[labels] * rng.normal(size=(len(labels), 1))
-    at = Mixtures(np.array([0.7, 0.3]), np.array([[-1.0], [7.0]]), np.array([[2.0], [1.0]]))
-    radii = Radii.of(1, known_std=False)
-    for _ in range(30):
-        at = maximized(at, row_statistic(rows, at, radii).mean(axis=0), radii, np.zeros(1))
-    assert np.abs(at.means - truth.means).max() < 0.15
-    assert np.abs(np.log(at.stds / truth.stds)).max() < 0.1
-
-
 def test_shares_grow_and_add_up_exactly():
     assert iteration_shares(1) == [1]
     assert sum(iteration_shares(4)) == 1

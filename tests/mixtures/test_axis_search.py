@@ -217,13 +217,6 @@ def test_known_standard_deviation_stays():
     assert min(total_variation(found[[index]], truth) for index in range(found.size)) < 0.03
 
 
-def test_noise_alone_gives_no_component_with_confidence():
-    cells = Cells(EDGES, np.random.default_rng(0).laplace(0.0, 2.0, len(EDGES) - 1), 2.83, 100)
-    found, _ = candidates(searched(cells, 2), size=30)
-    assert np.isfinite(found.means).all()
-    assert (found.stds > 0.0).all()
-
-
 def test_distinct_keeps_one_of_equals_in_any_order_of_components():
     batch = joined([
         TRUTH,
@@ -500,15 +493,3 @@ def test_scatter_is_of_the_size_of_standard_errors():
     assert (measured < 1.2 * error).all()
     fixed = scattered(heads, np.zeros(1), 100, 50, known_std=True)
     assert np.array_equal(np.unique(fixed.stds[:, 0]), [1.0])
-
-
-def test_selected_is_near_the_best_of_the_list():
-    truth, rng = CASES["three"], np.random.default_rng(5)
-    public, rows = truth.draw(rng, 60), truth.draw(rng, 4000)
-    found = public_candidates(public, 3, 500)
-    best = min(
-        distance_on_line(truth, Truth(found.weights[i], found.means[i], found.stds[i])) for i in range(found.size)
-    )
-    result = learn(rows, 3, budget=PureDP(1), x_pub=public, candidates=500)
-    chosen = distance_on_line(truth, Truth(result.weights, result.means, np.sqrt(result.variances)))
-    assert best - 1e-3 <= chosen <= 3.0 * best + 0.05

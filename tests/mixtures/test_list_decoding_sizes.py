@@ -52,12 +52,6 @@ def test_row_numbers_are_the_least_that_satisfy_the_lemma():
     assert pairs <= printed <= 1.04 * pairs
 
 
-def test_more_budget_or_weight_needs_fewer_rows():
-    for function in (results.mean_rows, results.variance_rows):
-        assert function(0.2, BUDGET, 0.05) > function(0.4, BUDGET, 0.05) > function(0.4, ApproxDP(2, 1e-6), 0.05)
-        assert function(0.2, BUDGET, 0.05) < function(0.2, BUDGET, 0.001)
-
-
 def test_selection_rows_of_the_spec():
     m, alpha, epsilon, beta = 1000, 0.1, 0.5, 0.04
     sets = m * m
