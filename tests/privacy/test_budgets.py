@@ -182,13 +182,13 @@ def test_frozen_and_short_repr():
 
 
 def test_cost_is_checked():
-    for notion, amounts in [
+    for notion, amounts in (
         (ZCDP, (Fraction(-1),)),
         (ZCDP, (0.5,)),
         (ApproxDP, (Fraction(1),)),
         (Budget, ()),
         (int, (1,)),
-    ]:
+    ):
         raises(BudgetError, None, Cost, notion, amounts)
     raises(BudgetError, "bits", Cost, ZCDP, (Fraction(1, 3**9000),))
 

@@ -45,13 +45,8 @@ def exact_gdp_delta(epsilon, mu):
     """The textbook formula, with enough digits for its cancellation."""
     with mpmath.workdps(120 if mu * mu > epsilon / 700 else 700):
         e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
-        return (
-            +(
-                mpmath.erfc((e / m - m / 2) / mpmath.sqrt(2))
-                - mpmath.exp(e) * mpmath.erfc((e / m + m / 2) / mpmath.sqrt(2))
-            )
-            / 2
-        )
+        above = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
+        return above(e / m - m / 2) - mpmath.exp(e) * above(e / m + m / 2)
 
 
 def gdp_points(count, seed):

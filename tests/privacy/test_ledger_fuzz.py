@@ -157,13 +157,9 @@ def fuzz_budgets(count, **options):
     run()
 
 
-def test_budgets():
-    fuzz_budgets(500)
-
-
-@pytest.mark.audit
-def test_many_budgets():
-    fuzz_budgets(20_000, **NEW_ONES)
+@pytest.mark.parametrize(("count", "options"), [(500, {}), pytest.param(20_000, NEW_ONES, marks=pytest.mark.audit)])
+def test_budgets(count, options):
+    fuzz_budgets(count, **options)
 
 
 # ---- A file with a history ------------------------------------------------------------------------------------------
@@ -280,13 +276,11 @@ def run_history(folder, runs, steps, **options):
     run_state_machine_as_test(machine, settings=limits)
 
 
-def test_history(tmp_path):
-    run_history(tmp_path, 40, 25)
-
-
-@pytest.mark.audit
-def test_long_history(tmp_path):
-    run_history(tmp_path, 1500, 60, **NEW_ONES)
+@pytest.mark.parametrize(
+    ("runs", "steps", "options"), [(40, 25, {}), pytest.param(1500, 60, NEW_ONES, marks=pytest.mark.audit)]
+)
+def test_history(runs, steps, options, tmp_path):
+    run_history(tmp_path, runs, steps, **options)
 
 
 def test_planted_fault_in_history_is_found(tmp_path, monkeypatch):

@@ -28,10 +28,6 @@ def check_unlocked(path):
     return reopen(path, timeout=0).debit(EIGHTH, name="not locked")
 
 
-def python_fork():
-    return os.fork()
-
-
 def c_fork():
     """A fork by a C library: Python runs none of its own handlers."""
     return ctypes.PyDLL(None).fork()
@@ -45,7 +41,7 @@ def live_on():
 
 
 @contextlib.contextmanager
-def living_child(fork=python_fork):
+def living_child(fork=os.fork):
     """A child that was forked here and lives until the block ends."""
     pid = fork()
     if pid == 0:
@@ -92,7 +88,7 @@ def fork_beside_a_debit(path, fork):
         return check_unlocked(path)
 
 
-@pytest.mark.parametrize("fork", [python_fork, c_fork])
+@pytest.mark.parametrize("fork", [os.fork, c_fork])
 def test_a_child_forked_during_a_debit_does_not_keep_the_lock(path, fork):
     assert fork_beside_a_debit(path, fork) == 5
 
@@ -128,7 +124,7 @@ def kill_the_parent_in_a_debit(path, fork):
 
 
 def test_a_child_does_not_keep_the_lock_of_a_killed_parent(path):
-    assert kill_the_parent_in_a_debit(path, python_fork) == 5  # the killed debit had been written, and counts
+    assert kill_the_parent_in_a_debit(path, os.fork) == 5  # the killed debit had been written, and counts
 
 
 def test_control_a_child_that_closes_nothing_would_keep_it(path):

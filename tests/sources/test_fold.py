@@ -2,6 +2,7 @@
 
 import _thread
 import gc
+import io
 import multiprocessing
 import os
 import signal
@@ -389,16 +390,7 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
     assert extra < n * dim * 8 / 3
 
 
-class Terminal:
-    def __init__(self):
-        self.text = ""
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
+class Terminal(io.StringIO):
     def isatty(self):
         return True
 
@@ -417,10 +409,10 @@ def slow_pass(monkeypatch, stderr, threads, rows, **options):
 def test_progress_on_a_terminal_after_a_while(monkeypatch, threads, rows):
     stderr = Terminal()
     slow_pass(monkeypatch, stderr, threads, rows)
-    assert "rows" in stderr.text
+    assert "rows" in stderr.getvalue()
     stderr = Terminal()
     slow_pass(monkeypatch, stderr, threads, rows, progress=False)
-    assert stderr.text == ""
+    assert stderr.getvalue() == ""
 
 
 def test_no_progress_elsewhere(monkeypatch, capsys):
@@ -431,9 +423,9 @@ def test_no_progress_elsewhere(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setattr("fastpubpriv.threads.pool.DELAY_SECONDS", PATIENCE)
     column_sums(private_rows(X))
-    assert stderr.text == ""
+    assert stderr.getvalue() == ""
     column_sums(private_rows(X), progress=True)
-    assert "257" in stderr.text
+    assert "257" in stderr.getvalue()
 
 
 # ---- The standing threads: a pass that has been paid for is finished, even where no thread can be had ---------------

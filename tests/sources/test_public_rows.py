@@ -237,16 +237,11 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
 @pytest.mark.parametrize(("given", "words"), [
     ({}, "labels once"), ({"y": Y, "label": "y"}, "labels once"), ({"y": Y[:5]}, "8 rows and y_priv has 5"),
     ({"y": BOTH[:, :2]}, "one number for each row"), ({"y": "secret"}, "y_priv"), ({"label": "z"}, "'z'"),
-    ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"),
-], ids=str)  # fmt: skip
+    ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"), ({"x": X_OF_LABELED, "label": "y"}, "no names"),
+    ({"x": FRAME[["y"]], "label": "y"}, "beside the label"), ({"x": X_OF_LABELED[:, :1], "label": -1}, "beside the label"),
+], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_what_is_refused(given, words):
-    raises(InputError, words, labeled_rows, FRAME, given.get("y"), label=given.get("label"), columns=None)
-
-
-def test_names_are_needed_for_a_label_by_name():
-    raises(InputError, "no names", labeled_rows, X_OF_LABELED, None, label="y", columns=None)
-    raises(InputError, "beside the label", labeled_rows, FRAME[["y"]], None, label="y", columns=None)
-    raises(InputError, "beside the label", labeled_rows, X_OF_LABELED[:, :1], None, label=-1, columns=None)
+    raises(InputError, words, labeled_rows, **{"x": FRAME, "y": None, "label": None, "columns": None, **given})
 
 
 def test_private_and_public_must_be_two_data_sets():
