@@ -56,6 +56,7 @@ from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate, stab
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 
+# A float stands for its shortest decimal, Fraction(str(amount)).
 AMOUNTS = st.floats(min_value=2.0**-20, max_value=2.0**10) | st.fractions(
     Fraction(1, 999), Fraction(100), max_denominator=999
 )
@@ -170,9 +171,9 @@ def test_grids_of_sums_and_grams(make, amount, dim, n):
     event = GaussianEvent if gaussian else LaplaceEvent
     price = (lambda bound: Fraction(bound, 2 * 4**m)) if gaussian else (lambda bound: Fraction(bound, 2**m))
     assert grid.event == event(sensitivity(dim, q), m, draws(dim))
-    assert price(sensitivity(dim, q)) <= Fraction(amount) < price(sensitivity(dim, q + 1))
+    assert price(sensitivity(dim, q)) <= Fraction(str(amount)) < price(sensitivity(dim, q + 1))
     if make is gaussian_sum_grid:
-        finer = math.isqrt(math.floor(Fraction(amount) * 4 ** (m + 1) / 2))
+        finer = math.isqrt(math.floor(Fraction(str(amount)) * 4 ** (m + 1) / 2))
         assert m == 40 or finer > 2**26 or dim * finer**2 > 2**53 or n * finer + 16 * 2 ** (m + 1) >= 2**62
 
 
@@ -200,10 +201,10 @@ def test_count_grids(amount, cells, n):
     gaussian, laplace = gaussian_count_grid(amount, cells, n), laplace_count_grid(amount, cells, n)
     s, m = gaussian.quant_bound, gaussian.log2_scale
     assert gaussian.event == GaussianEvent(2 * s * s, m, cells)
-    assert gaussian.event.rho <= Fraction(amount) < Fraction((s + 1) ** 2, 4**m)
+    assert gaussian.event.rho <= Fraction(str(amount)) < Fraction((s + 1) ** 2, 4**m)
     s, m = laplace.quant_bound, laplace.log2_scale
     assert laplace.event == LaplaceEvent(2 * s, m, cells)
-    assert laplace.event.epsilon <= Fraction(amount) < Fraction(2 * (s + 1), 2**m)
+    assert laplace.event.epsilon <= Fraction(str(amount)) < Fraction(2 * (s + 1), 2**m)
     for grid, cut in ((gaussian, 16), (laplace, 128)):
         assert n * grid.quant_bound + cut * 2**grid.log2_scale < 2**62
 
