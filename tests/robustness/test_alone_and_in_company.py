@@ -35,7 +35,7 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.sources import Query, Rows, private_rows
-from fastpubpriv.sources import views as mapped
+from fastpubpriv.sources.views import Mapped
 from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, coordinates
 from fastpubpriv.training.methods import METHODS as TRAINING
 
@@ -318,7 +318,7 @@ def test_a_product_is_caught(dim):
 
 def test_a_whitening_by_a_product_is_caught():
     name, rows, options = next(each for each in estimators_of(8) if each[0] == "decode_axis_aligned")
-    with mock.patch.object(mapped, "mapped", lambda chunk, matrix: chunk @ matrix.T):
+    with mock.patch.object(Mapped, "__call__", lambda self, chunk: chunk @ self.matrix.T):
         wrong = found_wrong(8, lambda: seeded(takers()[name], rows, threads=1, progress=False, **options), bisected=1)
     assert any("other bits alone" in words for words in wrong)
 
