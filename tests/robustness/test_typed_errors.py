@@ -9,7 +9,6 @@ import math
 import os
 import re
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -23,7 +22,6 @@ from case_names import shown
 from every_result import MADE, made
 from helpers.errors import raises
 from public_calls import CALLS, NOTIONS
-from spies import seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ApproxDP, ClusterTree, FastPubPrivError, InputError, Rows
@@ -149,20 +147,6 @@ def test_types_of_words_are_what_is_accepted(call):
 
 
 # ---- What results are asked for --------------------------------------------------------------------------------------
-def gaussian():
-    return seeded(fpp.estimate_gaussian, X, x_pub=PUBLIC, budget=fpp.ZCDP(2))
-
-
-def mixture():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return seeded(fpp.learn_separated_mixture, X, x_pub=PUBLIC, n_components=1, min_weight=0.9, budget=fpp.ZCDP(2))
-
-
-def pca():
-    return seeded(fpp.private_pca, X, center=[0.0, 0.0], radius=5.0, n_components=1, budget=fpp.ZCDP(2))
-
-
 NOT_ROWS = [
     None, 5, "x", SECRET, [[SECRET, 1.0]], [["1", "2"]], {"a": 1}, [[1.0], [1.0, 2.0]], X.astype(complex), X[:, :1], X[None],
     np.array([[SECRET, "b"]]), pd.DataFrame({"a": [SECRET], "b": [1.0]}), object(), private_rows(X), [[None, {}]], lambda: 0,
@@ -171,25 +155,25 @@ NOT_ROWS = [
 
 @pytest.mark.parametrize("rows", NOT_ROWS, ids=shown)
 def test_results_at_what_are_no_rows(rows):
-    found = mixture()
+    found, tree = made("MixtureResult"), made("ClusterTree")
     for method in (
-        gaussian().log_prob, found.predict, found.predict_proba, found.log_prob, pca().transform, found.tree.assign,
-        lambda x: found.tree.members(x, 0),
+        made("GaussianResult").log_prob, found.predict, found.predict_proba, found.log_prob,
+        made("PCAResult").transform, tree.assign, lambda x: tree.members(x, 0),
     ):  # fmt: skip
         assert SECRET not in str(raises(InputError, None, method, rows))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
 def test_rows_that_are_not_finite(bad):
-    found, rows = mixture(), [[1.0, 2.0], [bad, 3.0]]
-    for method in (gaussian().log_prob, found.predict, found.predict_proba, found.log_prob):
+    found, rows = made("MixtureResult"), [[1.0, 2.0], [bad, 3.0]]
+    for method in (made("GaussianResult").log_prob, found.predict, found.predict_proba, found.log_prob):
         raises(InputError, "must be finite", method, rows)
-    assert found.tree.assign(rows)[1] == -1
-    assert not np.isfinite(pca().transform(rows)[1]).any()
+    assert made("ClusterTree").assign(rows)[1] == -1
+    assert not np.isfinite(made("PCAResult").transform(rows)[1]).any()
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
-READERS = {name: partial(made, name) for name in MADE if name != "ClusterTree"}  # trees have a test of their own
+each_reader = pytest.mark.parametrize("name", [name for name in MADE if name != "ClusterTree"])  # trees: see below
 USES = {
     "GaussianResult": [
         lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.confidence_ellipse(),
@@ -247,7 +231,7 @@ def read_and_used(kind, text, uses):
 
 def small(name):
     """The dictionary of a result without most of what was noted about its releases: the fuzz repeats itself there."""
-    data = json.loads(READERS[name]().to_json())
+    data = json.loads(made(name).to_json())
     if "releases" in data:
         data["releases"] = data["releases"][:1]
     for field in data.keys() & {"diagnostics", "numerics"}:
@@ -255,10 +239,10 @@ def small(name):
     return data
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_reader
 def test_json_with_one_field_changed(name):
     data, rng = small(name), np.random.default_rng(1)
-    kind, uses = type(READERS[name]()), [*USES.get(name, ()), *SHOWN]
+    kind, uses = type(made(name)), [*USES.get(name, ()), *SHOWN]
     assert read_and_used(kind, json.dumps(data), uses)
     read = 0
     with warnings.catch_warnings():
@@ -280,9 +264,9 @@ NOT_JSON = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_reader
 def test_json_texts_that_are_damaged(name):
-    result = READERS[name]()
+    result = made(name)
     text, rng = result.to_json(), np.random.default_rng(2)
     kind, uses = type(result), [*USES.get(name, ()), *SHOWN]
     for wrong in NOT_JSON:
@@ -294,13 +278,12 @@ def test_json_texts_that_are_damaged(name):
         for place in rng.integers(len(damaged), size=3):
             damaged[place] = int(rng.integers(256))
         read_and_used(kind, bytes(damaged), uses)
-    for other in READERS.values():
-        if other is not READERS[name]:
-            raises(InputError, "is not a", kind.from_json, other().to_json())
+    for other in MADE.keys() - {name, "ClusterTree"}:
+        raises(InputError, "is not a", kind.from_json, made(other).to_json())
 
 
 def test_dictionaries_of_trees_and_budgets():
-    tree = mixture().tree.split_ball(0, origin=[0.0, 0.0], projection=None, center=[1.0, 1.0], radius=2.0)
+    tree = ClusterTree.root(2).split_ball(0, origin=[0.0, 0.0], projection=None, center=[1.0, 1.0], radius=2.0)
     readers = [(ClusterTree.from_dict, tree.to_dict())]
     for budget in (fpp.ZCDP(0.5), ApproxDP(1, 1e-6), fpp.PureDP(1)):
         readers += [(Budget.from_dict, budget.to_dict()), (Cost.from_dict, budget.cost.to_dict())]
