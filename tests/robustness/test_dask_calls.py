@@ -14,17 +14,12 @@ from fastpubpriv.sources import Executor, private_rows
 from fastpubpriv.training import DPSGD, SemiDP
 
 
-def there(call, chunks):
-    """The private arguments of a call as Dask arrays."""
-    labels = {"y_priv": chunked(call.options["y_priv"], chunks - 1)} if "y_priv" in call.options else {}
-    return chunked(call.rows, chunks), labels
-
-
 def check_bits(call, chunks):
     """Those of one thread in memory, and one debit: none where the public rows alone are predicted to be best."""
-    rows, labels = there(call, chunks)
     here, far, total = [], [], ample(NOTIONS[call.notions[0]]).total
-    assert call.bits(rows, ledger=SpyLedger(total, far), **labels) == call.bits(ledger=SpyLedger(total, here))
+    assert call.bits(chunked(call.rows, chunks), ledger=SpyLedger(total, far)) == call.bits(
+        ledger=SpyLedger(total, here)
+    )
     assert far == here
     assert len(far) <= 1
 
@@ -42,7 +37,7 @@ def test_what_is_sent_names_neither_account_nor_keys(name):
     """Tasks hold the query and public numbers; who pays, and what the noise is made of, stays with the caller."""
     call, wire = CALLS[name], Wire()
     with wire.used():
-        assert call.bits(there(call, 4)[0]) == call.bits()
+        assert call.bits(chunked(call.rows, 4)) == call.bits()
     named = set().union(*map(modules_in, [*wire.tasks, *wire.answers]))
     assert "fastpubpriv.sources.remote" in named
     secret = ("fastpubpriv.release", "fastpubpriv.keys", "fastpubpriv.privacy", "fastpubpriv.session")
