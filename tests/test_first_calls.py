@@ -84,17 +84,14 @@ print(sorted({name.partition(".")[0] for name in set(sys.modules) - before} & {"
 
 def test_after_a_warm_up_first_calls_import_nothing():
     assert printed(PREPARED + WARM) == "[]"
+    for wrong in ("hubert", 3, None):
+        raises(InputError, "warmup takes names of losses", warmup, wrong)
 
 
 def test_windows_is_refused_in_one_sentence():
     code = "import sys, numpy; sys.platform = 'win32'; import fastpubpriv"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].startswith("ImportError: fastpubpriv does not run on Windows")
-
-
-def test_a_warm_up_refuses_what_is_no_loss():
-    for wrong in ("hubert", 3, None):
-        raises(InputError, "warmup takes names of losses", warmup, wrong)
 
 
 def test_quantiles_have_the_bits_of_scipy():

@@ -27,15 +27,10 @@ def labeled(labels: np.ndarray) -> dict[str, object]:
 def regressions() -> Iterator[Case]:
     numbers, given = labeled(NUMBER), {"label": -1, "budget": ZCDP(1)}
     for name, budget in BUDGETS.items():
-        call = {"label": -1, "budget": budget}
-        for method in ("newton",):
-            yield private(
-                f"linear_regression, {method}, {name}", fpp.linear_regression, **numbers, **call, method=method
-            )
-        yield private(
-            f"logistic_regression, newton, {name}", fpp.logistic_regression, **labeled(CLASS), **call, method="newton"
-        )
-        yield private(f"train, huber, {name}", fpp.train, **numbers, **call, loss="huber", method="newton")
+        call = {"label": -1, "budget": budget, "method": "newton"}
+        yield private(f"linear_regression, newton, {name}", fpp.linear_regression, **numbers, **call)
+        yield private(f"logistic_regression, newton, {name}", fpp.logistic_regression, **labeled(CLASS), **call)
+        yield private(f"train, huber, {name}", fpp.train, **numbers, **call, loss="huber")
     months = np.column_stack([X[:, :2], MONTH, NUMBER + MONTH])
     yield private(
         "linear_regression, categories", fpp.linear_regression, months[100:], x_pub=months[:100],

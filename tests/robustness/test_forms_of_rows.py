@@ -18,7 +18,7 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, Ledger
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import Cost
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Rows, private_rows
 
 RNG = np.random.default_rng(29)
 LINE = np.concatenate([RNG.normal(size=150), RNG.normal(size=150) + 40.0])[RNG.permutation(300)]
@@ -252,19 +252,6 @@ def named_arguments(call, names):
     return {**found, "columns": names} if "columns" in inspect.signature(call.function).parameters else found
 
 
-def opened(source, names, arguments):
-    """The source as it is where the call chooses the columns, else opened with them."""
-    if isinstance(source, Rows) or "columns" in arguments:
-        return source
-    if isinstance(source, pl.LazyFrame):
-        return Rows.from_frame(source, columns=names)
-    if isinstance(source, pyarrow.dataset.Dataset):
-        return Rows.from_arrow(source, columns=names)
-    if isinstance(source, str) and source.endswith(".csv"):
-        return Rows.from_csv(source, columns=names)
-    return Rows.from_parquet(source, columns=names)
-
-
 def check(name, folder):
     call = CALLS[name]
     x, names = call.rows, [f"x{k}" for k in range(call.rows.shape[1])]
@@ -275,9 +262,11 @@ def check(name, folder):
         place = folder / form.replace("=", " ")
         place.mkdir()
         arguments = named_arguments(call, names)
-        rows = opened(store(place, x, names), names, arguments)
+        rows = store(place, x, names)
         if isinstance(rows, Rows):
             arguments.pop("columns", None)
+        elif "columns" not in arguments:
+            rows = private_rows(rows, columns=names)
         assert outcome(call, rows, **arguments) == expected, form
     for form, store in UNNAMED.items():
         place = folder / form

@@ -74,13 +74,6 @@ def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: To
         rows.rows_gram(members, row_map, total)
 
 
-def leaf_shell_counts(
-    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, edges_sq: FloatArray, counts: Totals
-) -> None:
-    for members, row_map, total in _taking(chunk, row_tree, maps, counts):
-        rows.rows_shell_counts(members, row_map, edges_sq, total)
-
-
 def _taking(
     chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, totals: Totals
 ) -> Iterator[tuple[Any, RowMap, Any]]:
