@@ -322,39 +322,35 @@ def test_hostile_numbers(rule):
     assert bins.bins_count(column, rule)[1].sum() == (bins.bins_keys(column, rule) != NONE).sum()
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("rule", [BinRule(1.0), BinRule(1.0, 0.5), BinRule(0.1), BinRule(0.3, -7.1)], ids=repr)
-def test_edges_by_themselves(rule, level):
+def test_edges_by_themselves(rule, isa):
     """Nothing else in a block says that a number is near an edge: on either side of it, and of zero."""
-    with instruction_set(level):
-        for half in (-7, -3, -1, 1, 3, 8191):
-            edge = rule.offset + half / 2 * rule.width
-            for value in (np.nextafter(edge, down), edge, np.nextafter(edge, up)):
-                for others in (1, 2, 8, 2_000):
-                    column = np.append(np.full(others, rule.offset), value)
-                    counts_equal_twin(column, rule)
+    for half in (-7, -3, -1, 1, 3, 8191):
+        edge = rule.offset + half / 2 * rule.width
+        for value in (np.nextafter(edge, down), edge, np.nextafter(edge, up)):
+            for others in (1, 2, 8, 2_000):
+                column = np.append(np.full(others, rule.offset), value)
+                counts_equal_twin(column, rule)
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("spread", [0, 100, 1000])
-def test_outside_by_itself(level, spread):
+def test_outside_by_itself(isa, spread):
     """One number that is in no cell of the window, or on its ends, in a block of others: nothing else says so."""
     powers = np.ldexp(1.0, np.array([9, 12, 14, 15, 16, 17, 31, 46, 49, 50, 51, 52, 53, 63]))
     values = np.concatenate([powers, powers - 0.5, 3.0 * powers, [1e300, up, math.nan]])
     others = np.round(np.random.default_rng(spread).uniform(-spread / 2, spread / 2, 512))
-    with instruction_set(level):
-        # Of the second, all whole numbers are edges: they are divided.
-        for rule in (BinRule(1.0), BinRule(1.0, 0.5))[: 1 + (spread == 100)]:
-            keys, counts = bins_twin.bins_count(np.tile(others, 20), rule)
-            for value in (*values, *-values):
-                # It comes in the first block, in a later one and in the last, which is not full.
-                for place in (3, 5 * 512 + 511, 20 * 512):
-                    found = bins.bins_count(np.insert(np.tile(others, 20), place, value), rule)
-                    key = bins_twin.bins_keys(np.array([value]), rule)[0]
-                    expected = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
-                    if key != NONE:
-                        expected[int(key)] = expected.get(int(key), 0) + 1
-                    assert dict(zip(found[0][:, 0].tolist(), found[1].tolist(), strict=True)) == expected, value
+    # Of the second, all whole numbers are edges: they are divided.
+    for rule in (BinRule(1.0), BinRule(1.0, 0.5))[: 1 + (spread == 100)]:
+        keys, counts = bins_twin.bins_count(np.tile(others, 20), rule)
+        for value in (*values, *-values):
+            # It comes in the first block, in a later one and in the last, which is not full.
+            for place in (3, 5 * 512 + 511, 20 * 512):
+                found = bins.bins_count(np.insert(np.tile(others, 20), place, value), rule)
+                key = bins_twin.bins_keys(np.array([value]), rule)[0]
+                expected = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
+                if key != NONE:
+                    expected[int(key)] = expected.get(int(key), 0) + 1
+                assert dict(zip(found[0][:, 0].tolist(), found[1].tolist(), strict=True)) == expected, value
 
 
 def test_width_bins_own_their_upper_edge():

@@ -208,29 +208,16 @@ def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_com
     assert done.returncode == 0, done.stderr
 
 
-# Each makes its rows at once and returns the work, half a minute of it.
-
-
-def slow_race():
-    x = np.random.default_rng(0).standard_normal((80_000, 200))
-    x /= np.linalg.norm(x, axis=1)[:, None]
-    return lambda: geometry.most_isolated(x)
-
-
-def slow_search():
-    x = np.random.default_rng(0).standard_normal((200_000, 16))
-    return lambda: geometry.first_terrific(x, 1.0, 12, 2)
-
-
-def slow_gap():
-    x = np.random.default_rng(0).standard_normal((40_000, 4))
-    return lambda: geometry.widest_gap(x, 5)
-
-
 @pytest.mark.serial
-@pytest.mark.parametrize("prepare", [slow_race, slow_search, slow_gap])
-def test_an_interrupt_returns_at_once(prepare):
-    work = prepare()
+@pytest.mark.parametrize(("search", "n", "dim", "options"), [
+    (geometry.most_isolated, 80_000, 200, ()), (geometry.first_terrific, 200_000, 16, (1.0, 12, 2)),
+    (geometry.widest_gap, 40_000, 4, (5,)),
+])  # fmt: skip
+def test_an_interrupt_returns_at_once(search, n, dim, options):
+    """From half a minute of work."""
+    x = np.random.default_rng(0).standard_normal((n, dim))
+    if dim == 200:
+        x /= np.linalg.norm(x, axis=1)[:, None]  # nothing stands out
     geometry.prepare()
     with ctrl_c():
-        work()
+        search(x, *options)
