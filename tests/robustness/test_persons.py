@@ -10,9 +10,9 @@ import pandas as pd
 import polars
 import pyarrow
 import pyarrow.feather
-import pyarrow.parquet
 import pytest
 from helpers.errors import raises
+from helpers.tables import forms_of
 from public_calls import CALLS
 
 import fastpubpriv as fpp
@@ -119,19 +119,8 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     table = visits()
     numbered = table.assign(who=table["who"].str[1:].astype(float))
     whole = made(table, keep)
-    arrow = pyarrow.Table.from_pandas(table, preserve_index=False)
-    pyarrow.parquet.write_table(arrow, tmp_path / "t.parquet")
-    table.to_csv(tmp_path / "t.csv", index=False)
-    split = dask.dataframe.from_pandas(table, npartitions=3)
-    forms = [
-        split,
-        polars.from_pandas(table).lazy(),
-        polars.from_pandas(table),
-        arrow,
-        tmp_path / "t.parquet",
-        tmp_path / "t.csv",
-        table.astype({"who": "category"}),
-    ]
+    split, lazy = dask.dataframe.from_pandas(table, npartitions=3), polars.from_pandas(table).lazy()
+    forms = [*forms_of(tmp_path, table), split, lazy, table.astype({"who": "category"})]
     for form in forms:
         assert made(form, keep).tobytes() == whole.tobytes(), type(form)
     by_number = [numbered, numbered.astype({"who": "Int64"}), polars.from_pandas(numbered)]
@@ -158,21 +147,20 @@ def test_identifiers_are_no_feature_and_texts_are_read():
     counts = fpp.value_counts(each, column="town", keys=["x", "y", "z"], budget=ZCDP(1e4))
     assert counts.relation == PERSON
     assert abs(sum(counts.counts[:3]) - len(each)) < 3
-    with pytest.raises(InputError, match='keep="row"'):
-        fpp.value_counts(fpp.persons(table, person="who", keep="mean"), column="town", keys=["x"], budget=ZCDP(1))
+    means = fpp.persons(table, person="who", keep="mean")
+    raises(InputError, 'keep="row"', fpp.value_counts, means, column="town", keys=["x"], budget=ZCDP(1))
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_says_what_it_promises(name):
     call = CALLS[name]
-    if call.heavy or call.slow or call.named or isinstance(call.rows, list):
-        pytest.skip("as quick ones do")
+    few = "hypothesis_selection" in str(call.options) or "recursive" in str(call.options)
+    if call.heavy or call.slow or call.named or few:
+        pytest.skip("as quick ones do, or needs more rows")
     rows = np.asarray(call.rows)[:300]
     each = fpp.persons(rows, person=np.arange(len(rows)))
     budget = fpp.ApproxDP(1, 1e-6) if "approx" in call.notions else ZCDP(0.5)
     ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
-    if "hypothesis_selection" in str(call.options) or "recursive" in str(call.options):
-        pytest.skip("needs more rows")
     result = call(each, budget=budget, ledger=ledger, random_state=0)
     assert result.relation == PERSON
     assert result.n_priv == len(rows)
@@ -230,11 +218,8 @@ def test_bad_input_is_refused_in_words(arguments, words):
         fpp.persons(table if isinstance(arguments["person"], str) else table[["a", "b"]].to_numpy(), **arguments)
 
 
-def test_persons_are_made_once():
-    raises(InputError, "already", fpp.persons, fpp.persons(visits(), person="who"), person="who")
-
-
-def test_public_rows_that_are_the_private_ones_are_refused():
+def test_persons_are_made_once_and_are_not_the_public_rows():
     table = visits()[["a", "b", "who"]]
-    with pytest.raises(InputError, match="same object"):
-        fpp.estimate_mean(fpp.persons(table, person="who"), x_pub=table, columns=["a"], budget=ZCDP(1.0))
+    each = fpp.persons(table, person="who")
+    raises(InputError, "already", fpp.persons, each, person="who")
+    raises(InputError, "same object", fpp.estimate_mean, each, x_pub=table, columns=["a"], budget=ZCDP(1.0))
