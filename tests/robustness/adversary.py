@@ -13,31 +13,24 @@ LARGEST_KEY = 2**53
 def words(pattern, rng, shape):
     """Released integers: sums are taken modulo 2^64, so every int64 is possible."""
     size = int(np.prod(shape))
-    if pattern == "zeros":
-        flat = np.zeros(size)
-    elif pattern == "minus one":
-        flat = np.full(size, -1)
-    elif pattern == "top":
-        flat = np.full(size, TOP)
-    elif pattern == "bottom":
-        flat = np.full(size, BOTTOM)
-    elif pattern == "signs":
-        flat = rng.choice([-(2**62), 2**62], size=size)
-    elif pattern == "one":
+    if pattern in ("large diagonal", "negative diagonal"):
+        words = np.zeros(shape, dtype=np.int64)
+        if len(shape) >= 2 and shape[-1] == shape[-2]:
+            words[..., np.arange(shape[-1]), np.arange(shape[-1])] = 2**62 if pattern == "large diagonal" else -(2**62)
+        return words
+    if pattern == "one":
         flat = np.zeros(size, dtype=np.int64)
         flat[rng.integers(size)] = rng.choice([TOP, BOTTOM, 2**62, -(2**62)])
-    elif pattern == "anything":
-        flat = rng.integers(BOTTOM, TOP, size=size, endpoint=True)
-    elif pattern == "all scales":
-        flat = rng.choice([-1, 1], size=size) * 2 ** rng.integers(0, 62, size=size)
-    elif pattern in ("large diagonal", "negative diagonal"):
-        flat = np.zeros(shape, dtype=np.int64)
-        if len(shape) >= 2 and shape[-1] == shape[-2]:
-            flat[..., np.arange(shape[-1]), np.arange(shape[-1])] = 2**62 if pattern == "large diagonal" else -(2**62)
-        flat = flat.reshape(-1)
-    else:
-        raise ValueError(pattern)
-    return flat.reshape(shape)
+        return flat.reshape(shape)
+    return {
+        "zeros": lambda: np.zeros(shape),
+        "minus one": lambda: np.full(shape, -1),
+        "top": lambda: np.full(shape, TOP),
+        "bottom": lambda: np.full(shape, BOTTOM),
+        "signs": lambda: rng.choice([-(2**62), 2**62], size=shape),
+        "anything": lambda: rng.integers(BOTTOM, TOP, size=shape, endpoint=True),
+        "all scales": lambda: rng.choice([-1, 1], size=shape) * 2 ** rng.integers(0, 62, size=shape),
+    }[pattern]()
 
 
 PATTERNS = (

@@ -96,7 +96,7 @@ BOUNDS = [
 PUBLICS = [
     PUBLIC, PUBLIC[:1], PUBLIC[:2], PUBLIC[:3], PUBLIC * 1e150, PUBLIC * 1e300, PUBLIC * 1e-150, PUBLIC * 1e-300,
     PUBLIC * [1e150, 1e-150], np.zeros((5, DIM)), np.repeat(PUBLIC[:2], 6, axis=0), np.full((3, DIM), HUGE),
-    PUBLIC_LINE, PUBLIC_LINE * 1e-200, None, "x",
+    PUBLIC_LINE, PUBLIC_LINE * 1e-200, PUBLIC_CLASSES, np.where(PUBLIC > 30.0, math.nan, PUBLIC), None, "x",
 ]  # fmt: skip
 SHARED = {
     "budget": [
@@ -111,7 +111,7 @@ SHARED = {
         1.0,
     ],
     **dict.fromkeys(("failure_prob", "pub_priv_gap", "min_weight", "weight_floor", "accuracy"), PROBABILITIES),
-    **dict.fromkeys(("radius", "scale", "norm_bound", "cond_max"), LENGTHS),
+    **dict.fromkeys(("radius", "scale", "norm_bound", "cond_max", "y_scale"), LENGTHS),
     **dict.fromkeys(("steps", "rounds", "n_components", "top", "max_bytes"), COUNTS),
     **dict.fromkeys(("covariance", "variance"), MATRICES),
     **dict.fromkeys(("project", "require_precondition"), (True, False, 1)),
@@ -123,6 +123,17 @@ SHARED = {
     "noise": ["auto", "laplace", "gaussian", "x"],
     "by": [-1, 0, "a", True, None],
     "groups": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], list(range(100)), 7, "x", None],
+    "label": [-1, 0, None, "y", True, math.nan],
+    "y_priv": [None, ROWS[:, 0], [1.0], "x"],
+    "y_pub": [None, PUBLIC[:, 0], [1.0], "x"],
+    "columns": [None, ["a"], 3],
+    "categories": [None, {}, {"x0": "public"}, {"x0": [1.0, 2.0]}, {"z": "public"}, {"x0": []}, "public"],
+    "classes": [None, [0, 1], [1, 0], [1, 1], [1, 2], [0, math.nan], 5],
+    "class_weight": [None, "public", "balanced", {0: 1, 1: 2}, {0: 1}, 3],
+    "loss": ["poisson", "logistic", 3],
+    "weights_pub": [None, np.ones(len(PUBLIC)), np.ones(len(ROWS)), [1.0], "x", math.nan],
+    "x_bounds": [None, (-1e9, 1e9), (0.0, 1e-300), {"x0": (-1e9, 1e9)}, {"z": (0, 1)}, "x", 3],
+    "y_bounds": [None, (-1e9, 1e9), (0, 1), "x", 3],
     "random_state": [None, 0, 2**64, 10**400, 10**5000, -1, 1.5, True],
     "threads": [None, 1, 2, 0, 10**9, True],
     "progress": [None, False, 1],
@@ -282,43 +293,21 @@ CALLS = {
             function,
             rows=rows,
             options={"x_pub": public, "label": -1, "method": method, **more},
-            hostile={
-                "x_pub": [*PUBLICS, PUBLIC_CLASSES, np.where(PUBLIC > 30.0, math.nan, PUBLIC)],
-                "label": [-1, 0, None, "y", True, math.nan],
-                "y_priv": [None, ROWS[:, 0], [1.0], "x"],
-                "y_pub": [None, PUBLIC[:, 0], [1.0], "x"],
-                "columns": [None, ["a"], 3],
-                "categories": [None, {}, {"x0": "public"}, {"x0": [1.0, 2.0]}, {"z": "public"}, {"x0": []}, "public"],
-                **({"classes": [None, [0, 1], [1, 0], [1, 1], [1, 2], [0, math.nan], 5]} if rows is CLASSES else {}),
-                **({"class_weight": [None, "public", "balanced", {0: 1, 1: 2}, {0: 1}, 3]} if rows is CLASSES else {}),
-                **({"y_scale": LENGTHS, "y_bounds": [None, (-1e9, 1e9), (0, 1), "x", 3]} if rows is ROWS else {}),
-                "weights_pub": [None, np.ones(len(public)), np.ones(len(rows)), [1.0], "x", math.nan],
-                "x_bounds": [None, (-1e9, 1e9), (0.0, 1e-300), {"x0": (-1e9, 1e9)}, {"z": (0, 1)}, "x", 3],
-                "method": [*METHODS.choices, "x"],
-            },
+            hostile={"method": [*METHODS.choices, "x"]},
         )
         for name, function, rows, public, more, methods in (
             ("linear_regression", fpp.linear_regression, ROWS, PUBLIC, {}, ("newton", "auto")),
             ("logistic_regression", fpp.logistic_regression, CLASSES, PUBLIC_CLASSES, {}, ("newton", "auto")),
-            ("train", fpp.train, ROWS, PUBLIC, {"loss": "squared"}, ("newton", "semi_dp")),
+            ("train", fpp.train, ROWS, PUBLIC, {"loss": "squared"}, METHODS),
         )
         for method in methods
+        if method not in ("throw_away", "output_perturbation")  # the first never asks the rows; the second is below
     },
-    **{
-        f"train, {method}": Call(
-            fpp.train,
-            options={
-                "x_pub": PUBLIC,
-                "label": -1,
-                "loss": "huber" if method == "output_perturbation" else "squared",
-                # By itself it takes up to a thousand steps, where noise is small.
-                "method": OutputPerturbation(steps=20) if method == "output_perturbation" else method,
-            },
-            hostile={"y_scale": LENGTHS, "loss": ["poisson", "logistic", 3]},
-        )
-        for method in METHODS
-        if method not in ("newton", "semi_dp", "throw_away")  # these are above; the last one never asks the rows
-    },
+    "train, output_perturbation": Call(
+        fpp.train,
+        # By itself it takes up to a thousand steps, where noise is small.
+        options={"x_pub": PUBLIC, "label": -1, "loss": "huber", "method": OutputPerturbation(steps=20)},
+    ),
     **{
         name: Call(function, rows=rows, options=options, notions=APPROX, hostile={
             "max_scales": [1, 2, 12, 50, 0, 10**9], "accounting": ["exact", "paper", "x"],
