@@ -35,15 +35,11 @@ def client():
         yield found
 
 
-@pytest.mark.serial
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.serial if name in FAMILIES else pytest.mark.audit)
+    for name, call in CALLS.items() if not call.named
+])  # fmt: skip
 def test_families(client, name):
-    check_bits(CALLS[name], CHUNKS)
-
-
-@pytest.mark.audit
-@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if name not in FAMILIES and not call.named])
-def test_every_family(client, name):
     check_bits(CALLS[name], CHUNKS)
 
 

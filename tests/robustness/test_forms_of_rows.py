@@ -252,14 +252,18 @@ def named_arguments(call, names):
     return {**found, "columns": names} if "columns" in inspect.signature(call.function).parameters else found
 
 
-def check(name, folder):
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=() if name in FAMILIES else pytest.mark.audit)
+    for name, call in CALLS.items() if not (call.heavy or call.named)
+])  # fmt: skip
+def test_families(name, tmp_path):
     call = CALLS[name]
     x, names = call.rows, [f"x{k}" for k in range(call.rows.shape[1])]
     if "label" in call.options:
         names[-1] = "label"
     expected = outcome(call, x)
     for form, store in NAMED.items():
-        place = folder / form.replace("=", " ")
+        place = tmp_path / form.replace("=", " ")
         place.mkdir()
         arguments = named_arguments(call, names)
         rows = store(place, x, names)
@@ -269,22 +273,9 @@ def check(name, folder):
             rows = private_rows(rows, columns=names)
         assert outcome(call, rows, **arguments) == expected, form
     for form, store in UNNAMED.items():
-        place = folder / form
+        place = tmp_path / form
         place.mkdir()
         assert outcome(call, store(place, x)) == expected, form
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_families(name, tmp_path):
-    check(name, tmp_path)
-
-
-@pytest.mark.audit
-@pytest.mark.parametrize(
-    "name", [name for name, call in CALLS.items() if name not in FAMILIES and not (call.heavy or call.named)]
-)
-def test_every_family(name, tmp_path):
-    check(name, tmp_path)
 
 
 def test_labels_in_a_file_of_their_own(tmp_path):
