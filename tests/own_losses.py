@@ -39,7 +39,15 @@ class OwnLoss:
 
 
 def own_gradient(weights, x, y):
-    return (np.sign(x @ weights - y).reshape(len(x), 1) + 0.5) * x / len(x)
+    """In loops, which are compiled in a tenth of the time of products of arrays."""
+    found = np.empty_like(x)
+    for i in range(len(x)):
+        prediction = 0.0
+        for j in range(len(weights)):
+            prediction += x[i, j] * weights[j]
+        for j in range(len(weights)):
+            found[i, j] = (np.sign(prediction - y[i]) + 0.5) * x[i, j] / len(x)
+    return found
 
 
 class CompiledLoss(OwnLoss):
