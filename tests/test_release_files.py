@@ -49,9 +49,14 @@ def test_the_citation_agrees_with_the_package():
     assert re.findall(r"- (.+)", listed) == project()["keywords"]
 
 
+def recipe_part(name: str) -> list[str]:
+    """The entries of a list of the conda recipe."""
+    body = re.search(rf"(?m)^ +{name}:\n((?: +- .+\n)+)", text("conda/meta.yaml"))[1]
+    return [line.split("- ", 1)[1] for line in body.splitlines()]
+
+
 def test_conda_asks_for_what_pip_asks_for():
-    run = text("conda/meta.yaml").split("  run:\n")[1].split("\n\n")[0]
-    recipe = {re.sub(r"^\s+- (\S+) (\S+)$", r"\1\2", line) for line in run.splitlines()}
+    recipe = {line.replace(" ", "") for line in recipe_part("run")}
     assert recipe == {*project()["dependencies"], f"python{project()['requires-python']}"}
 
 
@@ -62,12 +67,6 @@ def test_workflows_try_three_pythons_and_two_architectures():
     assert project()["requires-python"] == f">={pythons[0]}"
     machines = re.search(r"machine: \[(.+)\]", workflow)[1].split(", ")
     assert sorted(machine.endswith("-arm") for machine in machines) == [False, True]
-
-
-def recipe_part(name: str) -> list[str]:
-    """The entries of a list of the conda recipe."""
-    body = re.search(rf"(?m)^ +{name}:\n((?: +- .+\n)+)", text("conda/meta.yaml"))[1]
-    return [line.split("- ", 1)[1] for line in body.splitlines()]
 
 
 def test_conda_builds_as_pip_builds():

@@ -131,19 +131,16 @@ BLOCK_COUNTING = (  # RFC 8439, section 2.3.2
 )
 
 
-def test_rfc_8439_counting_block(isa):
+def test_examples_of_rfc_8439(isa):
     key, nonce = bytes(range(32)), bytes.fromhex("000000090000004a00000000")
     assert keystream(key, nonce, 1, 64).hex() == BLOCK_COUNTING
     assert chacha.keystream(key, nonce, 1, 64).hex() == BLOCK_COUNTING
-
-
-def test_rfc_8439_encryption_example(isa):
     text = b"Ladies and Gentlemen of the class of '99: If I could offer you "
     text += b"only one tip for the future, sunscreen would be it."
-    stream = keystream(bytes(range(32)), bytes.fromhex("000000000000004a00000000"), 1, len(text))
-    cipher_text = bytes(a ^ b for a, b in zip(text, stream, strict=True))
-    assert cipher_text.hex().startswith("6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0b")
-    assert cipher_text.hex().endswith("5af90bbf74a35be6b40b8eedf2785e42874d")
+    stream = keystream(key, bytes.fromhex("000000000000004a00000000"), 1, len(text))
+    cipher_text = bytes(a ^ b for a, b in zip(text, stream, strict=True)).hex()
+    assert cipher_text.startswith("6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0b")
+    assert cipher_text.endswith("5af90bbf74a35be6b40b8eedf2785e42874d")
 
 
 def test_equals_cryptography(isa):

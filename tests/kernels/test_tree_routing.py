@@ -253,6 +253,11 @@ def test_kernel_refuses_arrays_it_cannot_use():
     raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
     groups = np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64)
     raises(KernelError, None, kernels.rows_group, np.ones((4, 3)), *groups)
+    wrong, right = (make_map(np.random.default_rng(1), dim, MatrixKind.DIAGONAL) for dim in (4, 3))
+    for words, row_map, n, size in (("as many maps", right, 3, 3), ("total", right, 2, 2), ("shape", wrong, 2, 4)):
+        totals = [np.zeros(size, np.int64)] * n
+        raises((InputError, KernelError), words, kernels.leaf_sums, np.ones((4, 3)), row_tree, [row_map] * n, totals)
+    raises(KernelError, None, kernels.leaf_counts, np.ones((4, 3)), row_tree, np.zeros(2, np.int32))
 
 
 def test_lineage_names_what_decides():
@@ -344,15 +349,3 @@ def test_without_splits_all_finite_rows_count():
     found, expected = (answers([x], row_tree, row_maps, module) for module in (kernels, reference))
     assert found == expected
     assert found[0] == [2]
-
-
-def test_refusals():
-    rng = np.random.default_rng(1)
-    base, tree = rng.standard_normal((20_000, 3)), make_tree(rng, 3, 1)
-    wrong, right = make_map(rng, 4, MatrixKind.DIAGONAL), make_map(rng, 3, MatrixKind.DIAGONAL)
-    n = tree.n_labels
-    more = [right] * (n + 1), [np.zeros(3, np.int64)] * (n + 1)
-    raises(InputError, "as many maps", kernels.leaf_sums, base, tree, *more)
-    raises(KernelError, "total", kernels.leaf_sums, base, tree, [right] * n, [np.zeros(2, np.int64)] * n)
-    raises(KernelError, "shape", kernels.leaf_sums, base, tree, [wrong] * n, [np.zeros(4, np.int64)] * n)
-    raises(KernelError, None, kernels.leaf_counts, base, tree, np.zeros(n, np.int32))

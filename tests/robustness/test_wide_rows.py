@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,13 +26,13 @@ import warnings
 import numpy as np
 
 import fastpubpriv as fpp
-from test_wide_rows import calls
+from test_wide_rows import calls, ledger_for
 
 warnings.simplefilter("ignore")
 calls(3)  # what is imported at the first call
 for call in calls(3).values():
     try:
-        call(fpp.Ledger(fpp.ZCDP(9)))
+        call(ledger=fpp.Ledger(fpp.ZCDP(9)))
     except fpp.FastPubPrivError:
         pass
 wide = calls(100_000)
@@ -39,9 +40,9 @@ with open("/proc/self/statm") as file:
     held = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (held + (2 << 30),) * 2)
 for name, call in wide.items():
-    ledger = fpp.Ledger(fpp.ApproxDP(9, 1e-3) if name == "histogram" else fpp.ZCDP(9))
+    ledger = ledger_for(name)
     try:
-        call(ledger)
+        call(ledger=ledger)
         said = "released"
     except fpp.FastPubPrivError as error:
         said = type(error).__name__
@@ -52,33 +53,31 @@ for name, call in wide.items():
 def calls(dim, n=10):
     rng = np.random.default_rng(0)
     x, pub = rng.normal(size=(n, dim)), rng.normal(size=(10, dim))
-    y, y_pub, given = np.arange(n) % 2.0, np.arange(10) % 2.0, {"budget": fpp.ZCDP(1)}
-    ball = {"center": 0.0, "radius": 1e3, **given}
-    some = {"n_components": 2, "min_weight": 0.3, "x_pub": pub, **given}
+    y, given = np.arange(n) % 2.0, {"budget": fpp.ZCDP(1)}
+    ball, some = {"center": 0.0, "radius": 1e3}, {"n_components": 2, "min_weight": 0.3, "x_pub": pub}
+    labeled = {"x_pub": pub, "y_pub": np.arange(10) % 2.0}
     return {
-        "counted columns": lambda ledger: fpp.estimate_mean(x, x_pub=pub, ledger=ledger, **given),
-        "Gaussian": lambda ledger: fpp.estimate_gaussian(x, x_pub=pub, ledger=ledger, **given),
-        "covariance": lambda ledger: fpp.coinpress_covariance(x, scale=2.0, center=0.0, ledger=ledger, **given),
-        "components": lambda ledger: fpp.private_pca(x, n_components=1, ledger=ledger, **ball),
-        "mixture": lambda ledger: fpp.learn_separated_mixture(x, ledger=ledger, **some),
-        "axis-aligned": lambda ledger: fpp.learn_axis_aligned_mixture(x, ledger=ledger, **some),
-        "regression": lambda ledger: fpp.linear_regression(x, y, x_pub=pub, y_pub=y_pub, ledger=ledger, **given),
-        "classes": lambda ledger: fpp.logistic_regression(x, y, x_pub=pub, y_pub=y_pub, ledger=ledger, **given),
-        "gradients": lambda ledger: fpp.train(
-            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="dp_sgd", ledger=ledger, **given
-        ),
-        "perturbed": lambda ledger: fpp.train(
-            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="output_perturbation", ledger=ledger, **given
-        ),
-        "no public rows": lambda ledger: fpp.no_public_baseline(x, n_components=2, radius=1e3, ledger=ledger, **given),
+        "counted columns": partial(fpp.estimate_mean, x, x_pub=pub, **given),
+        "Gaussian": partial(fpp.estimate_gaussian, x, x_pub=pub, **given),
+        "covariance": partial(fpp.coinpress_covariance, x, scale=2.0, center=0.0, **given),
+        "components": partial(fpp.private_pca, x, n_components=1, **ball, **given),
+        "mixture": partial(fpp.learn_separated_mixture, x, **some, **given),
+        "axis-aligned": partial(fpp.learn_axis_aligned_mixture, x, **some, **given),
+        "regression": partial(fpp.linear_regression, x, y, **labeled, **given),
+        "classes": partial(fpp.logistic_regression, x, y, **labeled, **given),
+        "gradients": partial(fpp.train, x, y, loss="logistic", method="dp_sgd", **labeled, **given),
+        "perturbed": partial(fpp.train, x, y, loss="logistic", method="output_perturbation", **labeled, **given),
+        "no public rows": partial(fpp.no_public_baseline, x, n_components=2, radius=1e3, **given),
         "public rows": lambda ledger: fpp.public_only(pub, n_components=2),
-        "histogram": lambda ledger: fpp.stable_histogram(
-            x, bins=fpp.BinGrid(width=1.0), budget=fpp.ApproxDP(1, 1e-6), ledger=ledger
-        ),
-        "ball": lambda ledger: fpp.coinpress_mean(x, ledger=ledger, **ball),
-        "narrowed": lambda ledger: fpp.estimate_mean(x, x_pub=pub, clipping="gaussian", ledger=ledger, **given),
-        "weighted": lambda ledger: fpp.weighted_mean(x, norm_bound=1e3, ledger=ledger, **given),
+        "histogram": partial(fpp.stable_histogram, x, bins=fpp.BinGrid(width=1.0), budget=fpp.ApproxDP(1, 1e-6)),
+        "ball": partial(fpp.coinpress_mean, x, **ball, **given),
+        "narrowed": partial(fpp.estimate_mean, x, x_pub=pub, clipping="gaussian", **given),
+        "weighted": partial(fpp.weighted_mean, x, norm_bound=1e3, **given),
     }
+
+
+def ledger_for(name):
+    return fpp.Ledger(fpp.ApproxDP(9, 1e-3) if name == "histogram" else fpp.ZCDP(9))
 
 
 SMALL = ("ball", "narrowed", "weighted")
@@ -103,10 +102,10 @@ def asked_and_taken(name, dim, monkeypatch):
     asked = []
     with monkeypatch.context() as patch:
         patch.setattr(running, "require_memory", lambda name, dim, needed: asked.append(needed))
-        call, ledger = calls(dim)[name], fpp.Ledger(fpp.ApproxDP(9, 1e-3) if name == "histogram" else fpp.ZCDP(9))
+        call, ledger = calls(dim)[name], ledger_for(name)
         tracemalloc.start()
         try:
-            call(ledger)
+            call(ledger=ledger)
             taken = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
