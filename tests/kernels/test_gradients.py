@@ -85,9 +85,9 @@ def replaced(chosen, **changes):
     return type(chosen)(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
 
 
-def summed(function, rows, chosen, *places):
+def summed(rows, chosen, *places, module=kernels):
     sums = np.zeros(getattr(chosen, "weights", getattr(chosen, "slope", None)).shape, dtype=np.int64)
-    function(rows, chosen, sums, *places)
+    module.gradient_sum(rows, chosen, sums, *places)
     return sums
 
 
@@ -98,9 +98,9 @@ def test_equal_integers(dim, dtype):
     rows = rows_of(rng, 67, dim, dtype)
     for fast in each_map(rng, dim):
         slow = fast if fast.residual is several else replaced(fast, residual=plain(fast.residual))
-        found = summed(kernels.gradient_sum, rows, fast)
+        found = summed(rows, fast)
         assert found.any() == (fast.residual is not dividing)
-        np.testing.assert_array_equal(found, summed(reference.gradient_sum, rows, slow))
+        np.testing.assert_array_equal(found, summed(rows, slow, module=reference))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -110,13 +110,13 @@ def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
     rows, places = rows_of(rng, 21, dim, dtype), np.array([20, 3, 3, 0, 7], dtype=np.int64)
     for shape, residual in (((dim,), squared_residual), ((2, dim), several)):
         chosen = map_of(rng, shape, residual)
-        slow = summed(reference.gradient_sum, rows, chosen)
+        slow = summed(rows, chosen, module=reference)
         assert slow.any()
-        same_at_every_level(slow, summed, kernels.gradient_sum, rows, chosen)
-        wanted = summed(reference.gradient_sum, rows[places], chosen)
+        same_at_every_level(slow, summed, rows, chosen)
+        wanted = summed(rows[places], chosen, module=reference)
         wide = np.concatenate([rows, rows], axis=1)[:, : dim + 1]  # rows of a table that is wider
         for table in (rows, wide, np.asfortranarray(rows)):
-            same_at_every_level(wanted, summed, kernels.gradient_sum, table, chosen, places)
+            same_at_every_level(wanted, summed, table, chosen, places)
 
 
 @pytest.mark.parametrize("dim", [15, 257, 4097])  # floats of the last are too wide for groups of eight rows
@@ -126,12 +126,12 @@ def test_floats_that_are_read_again_in_groups_of_any_size(dim, isa):
     rows[4, :dim], rows[5, :dim] = 1e-45, 3e38  # their squares are no floats
     rows[6, :dim] *= np.float32(-1e-30)
     chosen = map_of(rng, (dim,), squared_residual)
-    alone = np.array([summed(reference.gradient_sum, row[None], chosen) for row in rows])
+    alone = np.array([summed(row[None], chosen, module=reference) for row in rows])
     for size in (1, 2, 3, 5, 8, 9, 17, 19):
-        found = summed(kernels.gradient_sum, rows[:size], chosen)
+        found = summed(rows[:size], chosen)
         np.testing.assert_array_equal(found, alone[:size].sum(axis=0))
         places = rng.integers(0, 19, size)
-        found = summed(kernels.gradient_sum, rows, chosen, places)
+        found = summed(rows, chosen, places)
         np.testing.assert_array_equal(found, alone[places].sum(axis=0))
 
 
@@ -141,9 +141,10 @@ def test_losses_are_those_of_python(name):
     rows = rng.standard_normal((150, 6))
     rows[:, -1] = rng.integers(0, 4, 150)  # for some losses there is no class 2 or 3
     chosen = map_of(rng, (3, 5) if LOSSES[name].scores else (5,), LOSSES[name].residual)
-    found, wanted = (summed(f, rows, chosen) for f in (kernels.gradient_sum, reference.gradient_sum))
-    # Exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
-    assert np.max(np.abs(found - wanted)) <= 6
+    for each in (chosen, residual_map_of(rng, 5, logistic_residual)):
+        found, wanted = (summed(rows, each, module=module) for module in (reference, kernels))
+        # Exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
+        assert np.max(np.abs(found - wanted)) <= 6
     with np.errstate(all="ignore"):
         scores = rows[:, :-1] @ chosen.weights.T
         residuals = LOSSES[name].residuals_of(scores, rows[:, -1]).reshape(len(rows), -1)
@@ -154,7 +155,7 @@ def test_losses_are_those_of_python(name):
         )
     exact = np.nan_to_num(clipped).sum(axis=0).reshape(chosen.weights.shape) * chosen.inv_step
     # The path over scalars is the naive one over per-sample gradients, but for the rounding of each of 150 rows to the grid.
-    assert np.max(np.abs(found - exact)) <= 150
+    assert np.max(np.abs(summed(rows, chosen) - exact)) <= 150
 
 
 @pytest.mark.parametrize(("ours", "shape"), [(logistic_residual, (5,)), (softmax_residual, (3, 5))])
@@ -165,10 +166,10 @@ def test_a_loss_in_c_has_the_bits_of_the_same_loss_as_a_callback(ours, shape):
     rows[: len(rows) // 2, -1] = rng.integers(0, 3, len(rows) // 2)
     built_in = map_of(rng, shape, ours)
     called = replaced(built_in, residual=FunctionType(ours.__code__, ours.__globals__))
-    found = summed(kernels.gradient_sum, rows, called)
+    found = summed(rows, called)
     assert found.any()
     for chosen in (built_in, called):
-        same_at_every_level(found, summed, kernels.gradient_sum, rows, chosen)
+        same_at_every_level(found, summed, rows, chosen)
 
 
 def test_no_loss_of_ours_is_compiled(monkeypatch):
@@ -178,24 +179,29 @@ def test_no_loss_of_ours_is_compiled(monkeypatch):
     monkeypatch.setattr(kernels, "callback", refuse)
     for loss in [*LOSSES.values(), weighted_logistic(0.5, 1.0)]:
         chosen = map_of(np.random.default_rng(0), (3, 2) if loss.scores else (2,), loss.residual)
-        summed(kernels.gradient_sum, np.ones((3, 3)), chosen)
+        summed(np.ones((3, 3)), chosen)
     planted = replaced(chosen, residual=several)
-    raises(AssertionError, None, summed, kernels.gradient_sum, np.ones((3, 3)), planted)
+    raises(AssertionError, None, summed, np.ones((3, 3)), planted)
 
 
 def test_by_hand():
-    chosen = GradientMap(
-        weights=np.array([0.5, 0.0]), residual=squared_residual, clip_norm=5.0, inv_step=10.0, quant_bound=60
-    )
-    # Prediction 1, residual 1, |z| = 2: a gradient of length 2, inside of the bound.
-    assert summed(kernels.gradient_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [20, 0]
-    # Prediction 3, residual -102, |z| = 10: a gradient of length 1020 shortened to 5 along -(6, 8) / 10.
-    assert summed(kernels.gradient_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
-    assert summed(kernels.gradient_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
+    weights = np.array([0.5, 0.0])
+    chosen = GradientMap(weights=weights, residual=squared_residual, clip_norm=5.0, inv_step=10.0, quant_bound=60)
+    residuals = ResidualMap(
+        slope=[0.5, 0.0], spread=[1.0, 1.0], residual=squared_residual, scale=2.0, clip=1.0, radius=5.0, inv_step=10.0,
+        quant_bound=60
+    )  # fmt: skip
+    # Prediction 1, residual 1, |z| = 2: a gradient of length 2, inside of the bound; the residual over its scale is a half.
+    assert summed(np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [20, 0]
+    assert summed(np.array([[2.0, 0.0, 2.0]]), residuals).tolist() == [10, 0]
+    # Prediction 3, residual -102, |z| = 10: a gradient of length 1020 shortened to 5 along -(6, 8) / 10; so is the residual.
+    for each in (chosen, residuals):
+        assert summed(np.array([[6.0, 8.0, -99.0]]), each).tolist() == [-30, -40]
+        assert summed(np.empty((0, 3)), each).tolist() == [0, 0]
     both = GradientMap(
         weights=np.zeros((2, 1)), residual=softmax_residual, clip_norm=1.0, inv_step=100.0, quant_bound=200
     )
-    assert summed(kernels.gradient_sum, np.array([[1.0, 1.0]]), both).tolist() == [[-50], [50]]
+    assert summed(np.array([[1.0, 1.0]]), both).tolist() == [[-50], [50]]
 
 
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17])
@@ -203,8 +209,8 @@ def test_a_row_does_not_see_its_neighbors(size):
     rng = np.random.default_rng(1)
     rows = rows_of(rng, 50, 9, np.float64)
     for chosen in each_map(rng, 9):
-        pieces = [summed(kernels.gradient_sum, rows[at : at + size], chosen) for at in range(0, 50, size)]
-        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernels.gradient_sum, rows, chosen))
+        pieces = [summed(rows[at : at + size], chosen) for at in range(0, 50, size)]
+        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(rows, chosen))
 
 
 @pytest.mark.parametrize("factor", [1.01, 3.0])
@@ -216,7 +222,7 @@ def test_no_row_passes_the_bound(factor):
             wrong = replaced(fair, inv_step=fair.inv_step * factor)
             loose = replaced(wrong, quant_bound=4 * fair.quant_bound)
             for row in rows_of(rng, 40, dim, np.float64):
-                q, escaped = (summed(kernels.gradient_sum, row[None], m).astype(object).ravel() for m in (wrong, loose))
+                q, escaped = (summed(row[None], m).astype(object).ravel() for m in (wrong, loose))
                 assert sum(q * q) <= fair.quant_bound**2
                 passed[type(fair)] += sum(escaped * escaped) > fair.quant_bound**2
     assert all(passed.values())
@@ -237,25 +243,3 @@ def test_wrong_arguments():
         raises(InputError, name, replaced, chosen, **{name: value})
     for name, value in (("scale", 0.0), ("clip", math.nan), ("radius", math.inf), ("quant_bound", 2**27)):
         raises(InputError, name, replaced, other, **{name: value})
-
-
-def test_logistic_residuals_are_those_of_python():
-    rng = np.random.default_rng(4)
-    rows = rng.standard_normal((200, 6))
-    rows[:, -1] = rng.integers(0, 3, 200)  # 2 is no class
-    chosen = residual_map_of(rng, 5, logistic_residual)
-    found, wanted = (summed(f, rows, chosen) for f in (kernels.gradient_sum, reference.gradient_sum))
-    # The two exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
-    assert np.max(np.abs(found - wanted)) <= 4
-
-
-def test_by_hand_of_residuals():
-    chosen = ResidualMap(
-        slope=[0.5, 0.0], spread=[1.0, 1.0], residual=squared_residual, scale=2.0, clip=1.0, radius=5.0, inv_step=10.0,
-        quant_bound=60
-    )  # fmt: skip
-    # Prediction 1, residual (2 - 1) / 2; |z| = 2 is inside of the radius: 0.5 (2, 0) 10 = (10, 0).
-    assert summed(kernels.gradient_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [10, 0]
-    # Prediction 3, residual clipped to -1; |z| = 10 shortened by a half: -(3, 4) 10.
-    assert summed(kernels.gradient_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
-    assert summed(kernels.gradient_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
