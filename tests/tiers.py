@@ -31,7 +31,6 @@ EXTENDED = (
     "tests/cli/test_local_commands.py::test_two_ends_of_a_pipe",
     "tests/cli/test_local_commands.py::test_nobody_reads_the_pipe",
     "tests/cli/test_local_commands.py::test_an_interrupt_from_outside",
-    "tests/sources/test_restarted.py::test_what_is_said_of_mapped_files_is_so",
     # Forks, clusters, and files larger than memory.
     "tests/robustness/test_dask_cluster.py",
     "tests/sources/test_fold.py::test_fork_and_spawn",
