@@ -89,7 +89,7 @@ EXTENDED = (
     "tests/estimators/test_estimate_mean.py::test_noise_laws",
     "tests/estimators/test_real_columns.py::test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it",
     "tests/estimators/test_ladder.py::test_predictions_are_met",
-    "tests/estimators/test_ladder.py::test_cheap_rows_of_the_specification",
+    "tests/estimators/test_ladder.py::test_rows_of_the_specification",
     "tests/estimators/test_coinpress.py::test_coverage",
     "tests/mixtures/test_list_decoding_sizes.py",
     "tests/mixtures/test_axis_search.py::test_the_list_holds_something_near",

@@ -242,42 +242,10 @@ def test_clip_radii_of_both_modes():
     assert three.after(0.5) == chi_radius(50, 0.05 / 12) * math.sqrt(1e-3 + 0.25)
 
 
-SIZES = [1000, 1818, 2636, 4272, 6727, 10_000]
-FIGURE_1 = {
-    10.0 * math.sqrt(50): [0.2824, 0.1880, 0.1499, 0.1138, 0.0889, 0.0721],
-    100.0 * math.sqrt(50): [0.5537, 0.2428, 0.1687, 0.1183, 0.0901, 0.0724],
-    1000.0 * math.sqrt(50): [4.408, 1.356, 0.6614, 0.2742, 0.1361, 0.0866],
-    chi_radius(50, 0.01): [0.2726, 0.1860, 0.1492, 0.1136, 0.0888, 0.0720],
-}
-PAPER_CODE = [0.2757, 0.1870, 0.1497, 0.1138, 0.0889, 0.0721]
-
-
 def predicted(n, radius, **options):
     arguments = {"steps": 2, "mode": "practical", "failure_prob": 0.01, **options}
     noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
     return predict_steps(50, n, radius, noise_per_radius=noise, **arguments)[-1].error
-
-
-def same(value, printed):
-    """Equal to four digits, as the table prints them."""
-    return abs(value - printed) <= max(0.5e-4 * 1.001, 0.5e-3 * printed * 1.001)
-
-
-@pytest.mark.parametrize("radius", FIGURE_1)
-def test_figure_1_closed_forms(radius):
-    for n, printed in zip(SIZES, FIGURE_1[radius], strict=True):
-        assert same(predicted(n, radius), printed)
-
-
-def test_figure_1_with_the_published_radius():
-    for n, printed in zip(SIZES, PAPER_CODE, strict=True):
-        assert same(predicted(n, chi_radius(n, 0.01)), printed)
-    assert not same(predicted(1000, chi_radius(50, 0.01)), PAPER_CODE[0])  # control: the table tells them apart
-
-
-def test_figure_1_needs_the_right_shares(monkeypatch):
-    monkeypatch.setattr(radii, "budget_shares", lambda steps: [Fraction(1, steps)] * steps)
-    assert not same(predicted(1000, 1000 * math.sqrt(50)), FIGURE_1[1000 * math.sqrt(50)][0])
 
 
 def test_best_steps_is_the_least_predicted_error():

@@ -167,7 +167,6 @@ def test_what_a_count_of_norms_cannot_show_is_said():
     assert np.isinf(few.confidence_interval()).all()
     assert np.isnan(found.report.missing).all()
     again = type(found).from_json(found.to_json())
-    assert again.part_reasons == found.part_reasons
     assert np.isnan(again.report.missing).all()
     assert "missing" not in found.to_frame().columns
     assert "wide" in found.summary()

@@ -29,15 +29,6 @@ def median_error(runs, **options):
     return float(np.median([error_of(seed, **options) for seed in range(runs)]))
 
 
-# d = 10, u = 10 sqrt(d), rho = 0.5, orthogonally invariant noise. For three steps .246 and .129 belong to independent noise on the
-# upper triangle: sqrt(2) more off the diagonal.
-@pytest.mark.parametrize(("steps", "n", "least", "most"), [
-    (2, 3000, 0.326, 0.396), (2, 8000, 0.131, 0.151), (3, 3000, 0.17, 0.246), (3, 8000, 0.105, 0.129),
-])  # fmt: skip
-def test_two_steps_match_the_known_curve_and_three_beat_it(steps, n, least, most):
-    assert least < median_error(25 if steps == 2 else 15, steps=steps, n=n) < most
-
-
 def test_more_steps_keep_improving_at_condition_100():
     errors = [median_error(9, steps=steps, n=20_000, condition=100.0, scale=300.0) for steps in range(3, 11)]
     assert all(later <= 1.1 * earlier for earlier, later in itertools.pairwise(errors))
@@ -155,7 +146,6 @@ def test_a_ball_from_public_rows_or_a_count(options, center, radius):
         assert abs(result.components[0, 0]) > 0.99
         assert result.releases[-1]["clip_radius"] < 60.0
     assert "status" in result.to_frame()
-    assert type(result).from_json(result.to_json()).part_reasons == result.part_reasons
 
 
 @pytest.mark.parametrize("budget", [ZCDP(0.1), ApproxDP(1, 1e-6), PureDP(1)])
@@ -171,8 +161,6 @@ def test_intervals_along_components_hold_what_is_there_and_heavy_tails_are_named
         along = np.mean(np.square(rows @ result.components.T), axis=0)
         assert np.all((lower <= along) & (along <= upper))
         assert np.all((lower <= result.eigenvalues) & (result.eigenvalues <= upper))
-        again = type(result).from_json(result.to_json()).confidence_interval()
-        assert np.array_equal(again, (lower, upper))
         assert {"lower", "upper", "reasons"} <= {*result.to_frame().columns}
     # The control: a ball alone loses a part of the heavy direction, and no interval says so.
     told = seeded(private_pca, heavy, budget=budget, n_components=2, center=0.0, radius=12.0)

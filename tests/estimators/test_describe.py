@@ -11,7 +11,7 @@ import pytest
 from helpers.errors import raises
 from helpers.tables import forms_of
 
-from fastpubpriv import ZCDP, ApproxDP, Description, InputError, Ledger, PureDP, ReplayError, describe
+from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, ReplayError, describe
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import describe as module
 from fastpubpriv.mechanisms import group_moments
@@ -98,9 +98,8 @@ def test_arrays_are_numbers_and_text_alone_is_counted():
     assert abs(alone.top("ward")["south"] - (visits()["ward"] == "south").sum()) < 1.0
 
 
-def test_a_result_is_read_back_shown_and_drawn(tmp_path):
+def test_a_result_is_shown_and_drawn(tmp_path):
     result = described(visits(), budget=ZCDP(0.2), random_state=3, **GIVEN)
-    assert Description.from_json(result.to_json()).to_dict() == result.to_dict()
     assert sum(result.shares.values()) == pytest.approx(1.0)
     assert "cells" in result.summary()
     assert "nan" not in result.summary() + result._repr_html_()  # what a column of text has not is blank

@@ -206,20 +206,12 @@ def interval_misses(runs, level, factor=1.0):
     return misses, without_noise
 
 
-def check_intervals(runs):
+@pytest.mark.parametrize("runs", [600, pytest.param(20_000, marks=pytest.mark.statistical)])
+def test_confidence_intervals_cover(runs):
     # Each coordinate misses with probability 5 %, up to the rows that are clipped; the limits are at 1e-9 each.
     misses, without_noise = interval_misses(runs, 0.95)
     assert stats.binom.ppf(1e-9, 3 * runs, 0.05) <= misses <= stats.binom.isf(1e-9, 3 * runs, 0.05)
     assert without_noise > stats.binom.isf(1e-9, 3 * runs, 0.05)  # control: privacy noise forgotten
-
-
-def test_confidence_intervals_cover():
-    check_intervals(600)
-
-
-@pytest.mark.statistical
-def test_confidence_intervals_cover_closely():
-    check_intervals(20_000)
 
 
 def test_laplace_intervals_are_wider():

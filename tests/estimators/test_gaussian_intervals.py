@@ -169,13 +169,8 @@ def test_simpler_structures_have_no_intervals(structure):
     assert "deviation_lower" not in result.to_frame().columns
 
 
-def test_reports_travel_as_json_and_bad_ones_are_refused():
+def test_bad_reports_are_refused():
     result = released(normal(5000))
-    again = GaussianResult.from_json(result.to_json())
-    for kind in KINDS:
-        for one, other in zip(result.confidence_interval(of=kind), again.confidence_interval(of=kind), strict=True):
-            assert np.array_equal(one, other)
-    assert again.part_reasons == result.part_reasons
     broken = json.loads(result.to_json())
     broken["part_reasons"] = [["fine"]] * 3
     raises(InputError, "known words", GaussianResult.from_json, json.dumps(broken))

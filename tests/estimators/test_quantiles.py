@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from column_shapes import column
+from gaussian_cases import held
 from helpers.errors import raises
 from helpers.neighbors import random_pairs
 
@@ -63,8 +64,7 @@ def test_without_noise_the_ranks_are_exact(kind, seed):
     assert rank_error(values, result.quantile[0]).max() <= 8.0
     assert kind not in EXPECTED or set(result.structure[0]) == {EXPECTED[kind]}
     assert result.ranks[0].total == pytest.approx(np.isfinite(values).sum(), abs=1.0)
-    lower, upper = result.confidence_interval()
-    assert np.all((lower <= result.quantile) & (result.quantile <= upper))
+    assert held(result, result.quantile).all()
 
 
 def test_an_edge_belongs_to_the_cell_on_its_right():
@@ -98,9 +98,7 @@ def test_rows_beyond_what_is_seen_are_not_forgotten():
         result = asked(values + 3.0, np.zeros(1), q=Q)
     assert place.called
     assert rank_error(values + 3.0, result.quantile[0]).max() <= 400.0
-    lower, upper = result.confidence_interval()
-    truth = np.quantile(values + 3.0, Q)
-    assert np.all((lower[0] <= truth) & (truth <= upper[0]))
+    assert held(result, np.quantile(values + 3.0, Q)).all()
 
 
 def test_all_missing_or_nowhere_is_unresolved():
@@ -156,16 +154,15 @@ def test_ranks_never_fall():
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "ages", "mostly zero"])
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_noise_is_small_beside_sampling(kind, budget):
-    rng, held, errors = np.random.default_rng(4), [], []
+    rng, inside, errors = np.random.default_rng(4), [], []
     table = column(rng, kind, 8000)
     truth = np.quantile(table, [0.25, 0.5, 0.75], method="inverted_cdf")
     for _ in range(12):
         rows = rng.choice(table, 8000)
         result = asked(rows, rng.choice(table, 1), BUDGETS[budget])
-        lower, upper = result.confidence_interval(0.99)
-        held.append((lower[0] <= truth) & (truth <= upper[0]))
+        inside.append(held(result, truth, level=0.99))
         errors.append(rank_error(rows, result.quantile[0], [0.25, 0.5, 0.75]))
-    assert np.mean(held) >= 0.94
+    assert np.mean(inside) >= 0.94
     assert np.sqrt(np.mean(np.square(errors))) < 0.8 * np.sqrt(8000 * 0.2)
 
 

@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from column_shapes import column
+from gaussian_cases import held
 from helpers.neighbors import pair_at
 from spies import seeded
 
@@ -205,8 +206,7 @@ def test_intervals_hold_and_are_of_a_sensible_width(kind, budget):
     for seed in range(12):
         rows = column(rng, kind, 20_000)[:, None]
         result = mean_of(rows, rng.permutation(truth)[:5, None], budget, random_state=seed)
-        lower, upper = result.confidence_interval()
-        misses += not lower[0] <= truth.mean() <= upper[0]
+        misses += not held(result, truth.mean())[0]
         assert result.noise_std[0] < 0.05 * truth.std()
     assert misses <= 5  # of 12 at 5 % each: by chance with probability 2e-5, six of them 1e-6
 
@@ -339,7 +339,7 @@ def test_a_deviation_of_zero_would_replace_it():
 # ---- rows that cannot be seen ---------------------------------------------------------------------------------------
 def with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
     """Runs with so many sentinels expected among n rows about 50: how many are resolved, and how many of these hold the truth."""
-    resolved = held = 0
+    resolved = inside = 0
     share = rows / n
     for seed in range(runs):
         rng = np.random.default_rng(seed)
@@ -347,10 +347,9 @@ def with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
         private[rng.random(n) < share] = SENTINEL
         public = rng.normal(50.0, 10.0, size=(1, 1))
         result = mean_of(private, public, budget, bounds=bounds, random_state=seed)
-        lower, upper = result.confidence_interval()
         resolved += result.status == "ok"
-        held += result.status == "ok" and lower[0] <= (1.0 - share) * 50.0 + share * SENTINEL <= upper[0]
-    return resolved, held
+        inside += result.status == "ok" and held(result, (1.0 - share) * 50.0 + share * SENTINEL)[0]
+    return resolved, inside
 
 
 @pytest.mark.parametrize("budget", [ZCDP(0.05), ZCDP(0.5), PureDP(1)])
@@ -487,8 +486,7 @@ def coverage(draw, truth, *, n, budget, repetitions):
     for seed in range(repetitions):
         rng = np.random.default_rng(seed)
         result = mean_of(draw(rng, n)[:, None], draw(rng, 5)[:, None], budget, random_state=seed)
-        lower, upper = result.confidence_interval()
-        kept += lower[0] <= truth <= upper[0]
+        kept += held(result, truth)[0]
     return kept / repetitions
 
 
