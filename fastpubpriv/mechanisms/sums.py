@@ -460,12 +460,6 @@ class ShellCounts(NoisyMeasurement):
 # Noisy sum of a vector that is computed from each row by itself. Privacy note: `notes/statistic_sum.md`.
 
 
-def check_statistic_grids(account: Account, costs: Iterable[Fraction], parts: int, width: int, n: int) -> None:
-    """Raise now, before the debit, if one of these costs has no grid for sums of statistics of so many parts."""
-    for cost in costs:
-        statistic_grid(account, cost, parts, width, n)
-
-
 def statistic_grid(account: Payer, cost: Fraction, parts: int, width: int, n: int) -> Grid:
     """The grid for sums of n statistics of `parts` parts of `width` coordinates, for the noise of the account."""
     if account.pure and parts > 1:

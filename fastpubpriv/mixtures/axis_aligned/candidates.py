@@ -648,7 +648,9 @@ METHOD = AxisMethod(
     learn=learn,
     draws=lambda n, dim, components, known_std: (MOST_SCALES + 1) * n + 2**16,
     details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
-    seconds=em.on_the_line,
+    seconds=lambda n, dim, components, size: (
+        em.SEARCH_SECONDS * components + 60.0 * n * em.ROW_SECONDS + size * size / 2.0 * em.PAIR_SECONDS / 10.0
+    ),
     candidates=400,
     shares=SHARES,
     one_column=True,

@@ -174,22 +174,19 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     values = np.split(counts.value, ends)
     columns: dict[int, Column] = {}
 
-    def fitted(j: int) -> Column:
-        each, value = edges[j], values[j]
-        cells, rounded = Cells(each, value, counts.noise_std, cell_rows.n), False
-        if not task.known_std:
-            cells, rounded = candidates.without_comb(cells, steps[j])
-        blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
-        std = 1.0 if task.known_std else None
-        heads = [] if blind else candidates.searched(cells, task.n_components, std=std)
-        fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
-        cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
-        share = max(tied[j], candidates.tied_in(cells)) if rounded else tied[j]
-        return Column(fit, cuts, confused, bool(places[j]), share, steps[j], None if rounded or share > 0.0 else cells)
-
     def fit_column(j: int) -> None:
         with np.errstate(all="ignore"):  # a thread has its own, and released numbers may be of any size
-            columns[j] = fitted(j)
+            cells, rounded = Cells(edges[j], values[j], counts.noise_std, cell_rows.n), False
+            if not task.known_std:
+                cells, rounded = candidates.without_comb(cells, steps[j])
+            blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
+            std = 1.0 if task.known_std else None
+            heads = [] if blind else candidates.searched(cells, task.n_components, std=std)
+            fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
+            cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
+            share = max(tied[j], candidates.tied_in(cells)) if rounded else tied[j]
+            smooth = None if rounded or share > 0.0 else cells
+            columns[j] = Column(fit, cuts, confused, bool(places[j]), share, steps[j], smooth)
 
     # A search takes tens of milliseconds, two thirds of them without the lock of Python.
     share_out(fit_column, dim, threads=run.executor.threads)
