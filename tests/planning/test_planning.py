@@ -155,12 +155,11 @@ def test_theory_refuses_with_both_numbers():
     raises(InfeasibleError, "rows", check_feasible, 10_000, 1, 1, 0.9, APPROX, 0.05)
     assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
     enough = sizes.variance_rows + sizes.mean_rows + 10**6
-    blocks = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05)
-    assert (blocks.scales, blocks.means) == (sizes.variance_rows, sizes.mean_rows)
-    assert blocks.choice == 10**6
-    known = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05, known_std=True)
-    assert known.scales == 0
-    assert known.means < blocks.means
+    _, blocks = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05)
+    assert blocks == [sizes.variance_rows, sizes.mean_rows, 10**6]
+    _, (means, choice) = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05, known_std=True)
+    assert means < sizes.mean_rows
+    assert means + choice == enough
 
 
 def test_least_list_is_counted_exactly():
