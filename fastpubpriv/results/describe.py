@@ -20,6 +20,7 @@ from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
+from fastpubpriv.results.reasons import explained
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -269,11 +270,9 @@ def page(described: Any, level: float = LEVEL) -> str:
     """The page as HTML."""
     cards = [_of_numbers(described, j, level) for j in range(described.numbers)]
     cards += [_of_texts(described, place, level) for place in range(len(described.texts))]
-    for place, own in enumerate(described.part_reasons):
-        notes = (html.escape(f"{reason.value}: {reason.sentence}") for reason in own)
-        cards[place] += "".join(f'<p class="note">{note}</p>' for note in notes)
-    named = zip(described.labels, cards, strict=True)
-    sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}</section>" for name, card in named)
+    notes = [f'<p class="note">{", ".join(own)}</p>' if own else "" for own in described.part_reasons]
+    named = zip(described.labels, cards, notes, strict=True)
+    sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>" for name, card, note in named)
     told = dict(described._facts())
     shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items()))
     spent = [("Spent", told["Spent"]), *shares, *((name, told[name]) for name in ("Neighbors", "Private"))]
@@ -282,5 +281,6 @@ def page(described: Any, level: float = LEVEL) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
         f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
         f"<h1>A table under differential privacy</h1><p>{head}</p><main>{sections}</main>"
-        f"<footer><section><h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
+        f"<footer><section>{base.listed_facts(explained(described.reasons, described.part_reasons))}"
+        f"<h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
     )

@@ -386,39 +386,23 @@ class TrainingResult(IntervalResult):
     def _details(self) -> list[tuple[str, str]]:
         unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
+        together = f"private and public rows together{share}"
+        predicted = f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
         found = [
-            ("Method", f"{self.method}, {self.loss} loss{self._odds}"),
-            (
-                "Predicted",
-                f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
-            ),
-            (
-                "Estimate",
-                "public rows alone" if self.method == "throw_away" else f"private and public rows together{share}",
-            ),
-        ]
-        needed = "five" if self.loss == "logistic" else "two"
+            ("Method", f"{self.method}, {self.loss} loss{self._odds}"), ("Predicted", predicted),
+            ("Estimate", "public rows alone" if self.method == "throw_away" else together),
+        ]  # fmt: skip
         if np.isnan(self._known):
-            through_all = (
-                self.n_pub <= len(self.terms) + 1
-            )  # a line fits all public rows: they do not show what is noise
-            guessed = "; what was predicted is a guess, and may be far too small" if through_all else ""
+            needed, terms = "five" if self.loss == "logistic" else "two", len(self.terms) + 1
+            # A line fits all public rows: they do not show what is noise.
+            guessed = "; what was predicted is a guess, and may be far too small" if self.n_pub <= terms else ""
             if self.n_pub == 2 and self.method == "throw_away":
                 guessed = '; two do not say how large anything is, so that method="auto" spends nothing'
-            found.append(
-                (
-                    "Few public rows",
-                    f"{self.n_pub:,} for {len(self.terms) + 1:,} coefficients: the size of residuals and how much of the way a "
-                    f"step covers are hardly known, so that there are no intervals: these need {needed} for each{guessed}",
-                )
-            )
+            text = f"{self.n_pub:,} for {terms:,} coefficients, and intervals need {needed} for each{guessed}"
+            found.append(("Few public rows", text))
         if self.public_drift > 1.0:
-            found.append(
-                (
-                    "Drift",
-                    f"public rows disagree with private ones, by {self.public_drift:.3g} times the variance that chance explains",
-                )
-            )
+            text = f"by {self.public_drift:.3g} times the variance that chance explains"
+            found.append(("Drift", f"public rows disagree with private ones, {text}"))
         return found
 
 
