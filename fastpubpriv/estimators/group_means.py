@@ -308,15 +308,6 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     }
 
 
-def check_group_grids(shares: Shares, groups: int) -> None:
-    """Raise now, before the debit, unless every release has a grid."""
-    check_grids(shares)
-    least = shares.total * MOVED**MOST_MOVES
-    cells = groups * shares.dim * (MOST_EDGES + 1)
-    count_event(least * CELL_SHARE, shares.dim, cells, shares.n, pure=shares.pure)
-    group_event(least * (1 - CELL_SHARE), groups, shares.dim, shares.n, pure=shares.pure)
-
-
 def learn(
     run: Run, numbers: Run, public: FloatArray, shares: Shares, codes: GroupCodes, bounds: Bounds
 ) -> dict[str, Any]:
@@ -401,7 +392,10 @@ def mean_of_groups(
     # Cells of all rows as for a mean with a quarter of it; the rest, for the groups, is the total.
     shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=fewest(public[:, :-1]))
     shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
-    check_group_grids(shares, codes.groups)
+    check_grids(shares)
+    least = shares.total * MOVED**MOST_MOVES
+    count_event(least * CELL_SHARE, dim, numbers_of_groups, rows.n, pure=pure)
+    group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
     names = None if rows.columns is None else rows.columns[:-1]
     numbers = run.on(each_row(rows, Taken(tuple(range(dim))), dim, names))
     warn_before("estimate_mean", shares)

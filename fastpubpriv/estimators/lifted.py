@@ -186,10 +186,7 @@ class Recursion:
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
 
     def finish(self, released: Released) -> None:
-        """From what the last round released: `mean` and `covariance` of v, `powers` (its lower root and the inverse of that).
-
-        `least` is the least eigenvalue that the last round saw, `slack` how far noise and sampling may have moved it.
-        """
+        """Work out `mean`, `covariance`, `powers` (root, inverse), `least` eigenvalue and `slack` from the last released round."""
         dim, n = self.problem.dim, self.problem.n
         self.slack = self._slack_of(released.spectral_std)
         values, vectors = spectrum(released.value, overwrite=True)

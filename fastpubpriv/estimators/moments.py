@@ -545,10 +545,7 @@ class RadialMean:
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, sampling_std: FloatArray | float | None = None
     ) -> Functional:
-        """What is known of linear maps whose values at `mean` and `outer` and whose lengths are these arrays of one shape.
-
-        `sampling_std` is the sampling error of maps of length 1, that of an average coordinate by default.
-        """
+        """What is known of linear maps with these values at `mean` and `outer`, and lengths; `sampling_std` is for length 1."""
         sampling = self.sampling_std if sampling_std is None else sampling_std
         doubt = lengths * self.piece_std
         expected, most = self.ratios

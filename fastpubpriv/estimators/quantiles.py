@@ -105,16 +105,13 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """Where a column lies by the first counts: `first` edges, its center, and how long the stretch is where rows are seen.
-
-    `total` rows with a number, with a standard deviation; `located`: some rows were seen.
-    """
+    """Where a column lies by the first counts: center, `first` edges, and how long the stretch is where rows are seen."""
 
     center: float
     first: FloatArray
     stretch: float
-    total: float
-    total_std: float
+    total: float  # rows with a number
+    total_std: float  # deviation of that
     located: bool  # some rows were seen
 
 

@@ -259,10 +259,7 @@ def full_rung(
     seen: Look | None = None,
     bias_sq: float = 0.0,
 ) -> Climbed:
-    """The resolved covariance and a combined mean, from the released `average` of whitened rows about the start, with noise `std`.
-
-    `bias_sq` is the squared error of that mean beyond noise and the sampling of Gaussian rows.
-    """
+    """The resolved covariance and a combined mean; `bias_sq` is the error of `average` beyond noise and Gaussian sampling."""
     dim = len(base.center)
     root, inverse = resolved.powers
     error_sq = dim / n + dim * std * std + bias_sq
