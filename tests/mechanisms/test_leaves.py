@@ -272,16 +272,6 @@ def cells(rows, *, account=None, cost=None, gaussian=False, edges=EDGES):
     return release_cell_counts(account, rows, edges, name="cells", cost=cost, executor=EXECUTOR, gaussian=gaussian)
 
 
-def test_counts_are_those_of_numpy():
-    rows = np.random.default_rng(0).normal(scale=3.0, size=(5000, 2)) + np.array([0.0, 99.0])
-    found, _, released = exact(cells, rows)
-    expected = [
-        np.histogram(rows[:, j], bins=np.concatenate([[-np.inf], cuts, [np.inf]]))[0] for j, cuts in enumerate(EDGES)
-    ]
-    assert np.allclose(found, np.concatenate(expected))
-    assert np.abs(released.value - found).max() < 60.0 * released.noise_std  # e^-80
-
-
 def test_edges_and_values_without_a_cell():
     rows = np.array([[-1.0, 0.0], [-0.0, 100.0], [2.5, np.nan], [np.nan, np.inf], [-np.inf, 1e308], [1e308, -1e308]])
     found, _, _ = exact(cells, rows)

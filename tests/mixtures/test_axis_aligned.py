@@ -37,7 +37,6 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import (
 )
 from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, ITERATE_FROM_PURE, chosen_method
-from fastpubpriv.sources import Rows
 
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
@@ -518,17 +517,6 @@ def test_rows_held_out_choose_how_far_to_go():
     # Blocks of their own: the iterations and the count have all of rho, and so has the choice.
     assert sum(result.releases[i]["rho"] for i in (0, 1, 2, 4)) == pytest.approx(0.05, rel=1e-6)
     assert result.releases[3]["epsilon"] == pytest.approx(math.sqrt(8 * 0.05), rel=1e-6)
-
-
-def test_rows_held_out_of_a_stream():
-    rng = np.random.default_rng(9)
-    truth = blobs(rng, 2, 2)
-    rows, public = truth.draw(rng, 3000), truth.draw(rng, 50)
-    stream = Rows.from_chunks(lambda: (rows[k : k + 700] for k in range(0, 3000, 700)), n=3000, dim=2)
-    options = {"budget": ZCDP(0.05), "x_pub": public, "method": "dp_em", "held_out": np.float32(0.2), "random_state": 3}
-    one, other = (seeded(learn_axis_aligned_mixture, x, n_components=2, **options) for x in (rows, stream))
-    assert one.diagnostics["chosen"] == other.diagnostics["chosen"]
-    np.testing.assert_array_equal(one.means, other.means)
 
 
 def test_too_few_rows_held_out_for_an_accuracy_are_told():

@@ -126,13 +126,6 @@ def test_standard_errors_are_those_of_repeated_fits():
     assert np.allclose(means.std(axis=0), claimed, rtol=0.22)
 
 
-def test_fits_of_one_batch_do_not_see_each_other():
-    cells = noisy(TRUTH, 5000, 0)
-    starts = joined([TRUTH, one([0.5, 0.5], [-4.0, 4.0], [1.0, 1.0])])
-    together, alone = refine(cells, starts, steps=15), refine(cells, starts[[1]], steps=15)
-    assert np.allclose(together.mixtures.means[1], alone.mixtures.means[0], rtol=1e-9)
-
-
 # ---- cells ----------------------------------------------------------------------------------------------------------
 def test_coarse_counts_fill_in_what_fine_ones_suppress():
     fine = Scale(1.0, np.array([2]), np.array([300.0]))

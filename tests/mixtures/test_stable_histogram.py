@@ -75,17 +75,6 @@ def test_every_count_is_within_the_stated_error():
         result.count_error(0.0)
 
 
-def test_levels_are_unions_of_finest_bins():
-    grid = BinGrid(width=0.5, offset=0.25, levels=4)
-    result = seeded(stable_histogram, X[:, 0], bins=grid, budget=ApproxDP(5, 1e-5))
-    for level, item in enumerate(result.histograms):
-        assert item.level == level
-        np.testing.assert_allclose(item.upper - item.lower, grid.widths[level])
-        # Every edge of a level is an edge of the finest level.
-        phase = (item.lower[:, 0] - 0.25) / 0.5
-        np.testing.assert_allclose(phase, np.round(phase), atol=1e-9)
-
-
 @pytest.mark.parametrize(("grid", "ends"), [
     (BinGrid(width=10_000), [0.0, 10_000.0, 20_000.0, 30_000.0]),
     (BinGrid(width=10_000, offset=-2_500.0), [-2_500.0, 7_500.0, 17_500.0, 27_500.0]),
