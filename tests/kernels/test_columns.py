@@ -43,12 +43,24 @@ def centers(rng, dim):
     return rng.choice([0.0, 1.5, -3.0, 1e308, -1e308, 5e-324], size=dim)
 
 
-def a_box(rng, dim, neutral):
-    low, high = -(10.0 ** rng.integers(-3, 300, size=dim)), 10.0 ** rng.integers(-3, 300, size=dim)
+def a_box(rng, dim, neutral=False, ordinary=False):
+    """For ordinary ones AVX-512 takes no division: no middle near zero, nothing near overflow."""
+    if ordinary:
+        low, high = -rng.uniform(0.1, 9.0, size=dim), rng.uniform(10.0, 99.0, size=dim)
+        center, width = rng.normal(size=dim), rng.uniform(0.01, 99.0, size=dim)
+    else:
+        low, high = -(10.0 ** rng.integers(-3, 300, size=dim)), 10.0 ** rng.integers(-3, 300, size=dim)
+        center, width = centers(rng, dim), (high - low) / 2
+    absent = rng.normal(size=dim)
     return ColumnBox(
-        center=centers(rng, dim), lower=low, upper=high, middle=(low + high) / 2, width=(high - low) / 2,
-        absent=rng.normal(size=dim), neutral=neutral,
-    )  # fmt: skip
+        center=center, lower=low, upper=high, middle=(low + high) / 2, width=width, absent=absent, neutral=neutral
+    )
+
+
+def check_boxes(rows, box, together=None):
+    """Rows in their boxes have the bits of the twin; `together` are the same rows in one piece."""
+    expected = reference.columns_box(rows if together is None else together, box)
+    assert kernels.columns_box(rows, box).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -86,22 +98,13 @@ def test_boxes_equal_those_of_the_twin(isa, dtype, neutral):
         assert alone.tobytes() == found.tobytes()
 
 
-def an_ordinary_box(rng, dim, neutral=False):
-    """Numbers for which AVX-512 takes no division: no middle near zero, nothing near overflow."""
-    low, high = -rng.uniform(0.1, 9.0, size=dim), rng.uniform(10.0, 99.0, size=dim)
-    return ColumnBox(
-        center=rng.normal(size=dim), lower=low, upper=high, middle=(low + high) / 2, width=rng.uniform(0.01, 99.0, size=dim),
-        absent=rng.normal(size=dim), neutral=neutral,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_quotients_are_rounded_as_divisions_are(isa, dtype):
     """Widths and differences of any bits, neighbors of products, and nothing else in the strip than one number."""
     rng = np.random.default_rng(14)
     for dim in (1, 7, 50, 520):
         for scale in (1.0, 2.0**-90, 2.0**90) if dtype == np.float64 else (1.0,):
-            one = an_ordinary_box(rng, dim)
+            one = a_box(rng, dim, ordinary=True)
             given = {k: getattr(one, k) * scale for k in ("center", "lower", "upper", "middle")}
             box = ColumnBox(**given, width=one.width, absent=one.absent)
             # Quotients near numbers of few bits, and half way between two doubles, where the last bit hangs on the smallest rest.
@@ -110,10 +113,10 @@ def test_quotients_are_rounded_as_divisions_are(isa, dtype):
             rows = (box.center + box.middle + scale * near * rng.choice([-1.0, 1.0], size=near.shape)).astype(dtype)
             rows[::2] = (rng.normal(size=(300, dim)) * 20.0 * scale).astype(dtype)
             rows[rng.random(rows.shape) < 0.05] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0])
-            assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(rows, box).tobytes()
+            check_boxes(rows, box)
     for value in (0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 5e-324, -5e-324):
-        rows, box = np.full((64, 1), value, dtype=dtype), an_ordinary_box(rng, 1)
-        assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(rows, box).tobytes()
+        rows, box = np.full((64, 1), value, dtype=dtype), a_box(rng, 1, ordinary=True)
+        check_boxes(rows, box)
 
 
 @pytest.mark.parametrize("middle", [0.0, -0.0, 2.0**-299, 2.0**-301, 2.0**399, 2.0**401])
@@ -124,7 +127,7 @@ def test_boxes_on_the_limits_of_ordinary_ones(isa, middle, width):
     for sign in (1.0, -1.0):
         center, upper, middles, widths, absent = np.array([0.0, 2.0**402, sign * middle, width, 7.0])[:, None]
         box = ColumnBox(center=center, lower=-upper, upper=upper, middle=middles, width=widths, absent=absent)
-        assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(rows, box).tobytes()
+        check_boxes(rows, box)
 
 
 def boxed(module, rows, box, row_map, edges_sq):
@@ -142,7 +145,7 @@ def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
     for dim, n in ((1, 3100), (1, 5), (3, 1100), (7, 9), (50, 200), (64, 61), (65, 130), (513, 21), (3100, 9)):
         wide = hostile_rows(rng, n, dim + 1, dtype)
         wide[::2] = rng.normal(size=wide[::2].shape)
-        for box in (an_ordinary_box(rng, dim, neutral), a_box(rng, dim, neutral)):
+        for box in (a_box(rng, dim, neutral, ordinary=True), a_box(rng, dim, neutral)):
             row_map = RowMap(dim=dim, out_dim=dim, quant_bound=20_000, inv_step=4000.0, limit=19_000.0)
             norms_sq = np.sum(reference.columns_box(wide[::2, :dim], box) ** 2, axis=1)
             edges_sq = np.unique(np.quantile(norms_sq, [0.1, 0.4, 0.7]))
@@ -182,7 +185,7 @@ def test_rows_apart_are_counted_and_boxed_as_rows_together(isa, dtype):
         for rows in (wide[:, 2 : dim + 2], wide[::2, :dim], wide[::-1, :dim]):
             together = np.ascontiguousarray(rows)
             assert np.array_equal(counted(kernels, rows, center, 1), counted(reference, together, center, 1))
-            assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(together, box).tobytes()
+            check_boxes(rows, box, together)
 
 
 @pytest.mark.parametrize(("value", "log2_parts", "cell"), [

@@ -137,8 +137,8 @@ def test_rows_without_direction_are_the_first_axis():
 ])  # fmt: skip
 def test_laws_out_of_range_are_refused(changes):
     case = dataclasses.replace(law(3), **changes)
-    with pytest.raises(KernelError):
-        noise.report_integers(np.zeros((1, case.dim if case.dim < 100 else 3)), case, KEY, np.empty((1, 3), np.int32))
+    rows, out = np.zeros((1, case.dim if case.dim < 100 else 3)), np.empty((1, 3), np.int32)
+    raises(KernelError, None, noise.report_integers, rows, case, KEY, out)
 
 
 def test_numbers_of_reports_end():
@@ -147,11 +147,8 @@ def test_numbers_of_reports_end():
     raises(KernelError, None, noise.report_integers, np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
     raises(KernelError, None, noise.report_integers, np.ones((1, 3)), law(3), KEY[:31], out)
     raises(KernelError, None, noise.report_integers, np.ones((1, 3), np.float32), law(3), KEY, out)
-
-
-def test_a_seed_that_is_never_taken_is_an_error():
-    with pytest.raises(KernelError):
-        noise.report_seeds(np.ones((1, 50)), law(50, 0.99, tail=1e-9), KEY, np.empty((1, 32), np.uint8), most_trials=3)
+    never, seeds = law(50, 0.99, tail=1e-9), np.empty((1, 32), np.uint8)  # a seed that is never taken
+    raises(KernelError, None, noise.report_seeds, np.ones((1, 50)), never, KEY, seeds, most_trials=3)
 
 
 # ---- Bytes ----------------------------------------------------------------------------------------------------------

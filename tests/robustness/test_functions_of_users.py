@@ -270,16 +270,14 @@ def values_of_many(scores, labels):
 def test_a_function_that_fails_at_one_row_is_refused_before_the_debit():
     x, y = table()
     ledger, given = Ledger(PureDP(2)), {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
-    options = {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0}
+    options, paid = {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0}, {**given, "budget": PureDP(2), "ledger": ledger}
     broken = Loss(name="own", residual=lambda prediction: prediction, residuals=lambda scores, labels: labels - scores)
     for loss, words in ((Crowd(), "no spread"), (Squeezed(), "shape"), (broken, "fails")):
         if loss is not broken:
-            with pytest.raises(InputError, match=words):
-                train(x, y, loss=loss, budget=PureDP(2), method=METHODS["full"], ledger=ledger, **given)
+            raises(InputError, words, train, x, y, loss=loss, method=METHODS["full"], **paid)
         for public in (given, {}):
             raises(InputError, words, local.train, x, y, loss=loss, **public, **options)
-    words = "one row by several models"
     values = Loss(name="own", residual=own_residual, values=values_of_many)
-    with pytest.raises(InputError, match=words):
-        train(x, y, loss=values, budget=PureDP(2), method=Exponential(candidates=4, clip=1.0), ledger=ledger, **given)
+    method = Exponential(candidates=4, clip=1.0)
+    raises(InputError, "one row by several models", train, x, y, loss=values, method=method, **paid)
     assert not ledger.entries

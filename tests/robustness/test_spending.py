@@ -7,6 +7,7 @@ functions are in one table, `public_calls.CALLS`, and a function that is not fai
 import inspect
 import random
 import warnings
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
@@ -37,8 +38,6 @@ from fastpubpriv import (
     Ledger,
     PureDP,
     Rows,
-    coinpress_mean,
-    learn_axis_aligned_mixture,
     select_hypothesis,
 )
 from fastpubpriv import session as running
@@ -210,13 +209,11 @@ def test_control_an_error_after_the_debit_is_caught(monkeypatch):
     honest = choosing.slack_at
     monkeypatch.setattr("fastpubpriv.mixtures.select._result", lambda *a, **k: 1.0 / (k["slack"] and 5e-324 / 4.0))
     assert honest(10, 100, 1.0, 5e-324) > 0.0
-    with pytest.raises(AssertionError, match="ZeroDivisionError after the debit"):
-        outcome(CALLS["select_hypothesis, cells"], {"budget": PureDP(1)})
+    words = "ZeroDivisionError after the debit"
+    raises(AssertionError, words, outcome, CALLS["select_hypothesis, cells"], {"budget": PureDP(1)})
 
 
 def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
-    from contextlib import contextmanager
-
     @contextmanager
     def careless(self, *, before=False):
         self.account.open(paid=before)
@@ -225,8 +222,8 @@ def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
     call, given = CALLS["decode_axis_aligned"], {"budget": NOTIONS["approx"]}
     assert not isinstance(outcome(call, given, adversary=Adversary("top", 2, 300)), Exception)
     monkeypatch.setattr(running.Run, "paid", careless)
-    with pytest.raises(AssertionError, match="FloatingPointError after the debit"):
-        outcome(call, given, adversary=Adversary("top", 2, 300))
+    words = "FloatingPointError after the debit"
+    raises(AssertionError, words, outcome, call, given, adversary=Adversary("top", 2, 300))
 
 
 def test_a_number_of_scales_for_which_the_papers_noise_does_not_do(monkeypatch):
@@ -236,9 +233,9 @@ def test_a_number_of_scales_for_which_the_papers_noise_does_not_do(monkeypatch):
     found = decode_gaussians(LINE * 1.0, budget=ApproxDP(8, 1e-6), accounting="paper", min_weight=0.9, max_scales=12)
     assert len(found.scales) == 1
     monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: None)
-    ledger = ample(ApproxDP(8, 1e-6))
-    with pytest.raises(BudgetError, match="paper's parameters"):
-        decode_gaussians(LINE, budget=ApproxDP(8, 1e-6), accounting="paper", max_scales=12, ledger=ledger)
+    budget = ApproxDP(8, 1e-6)
+    ledger, given = ample(budget), {"budget": budget, "accounting": "paper", "max_scales": 12}
+    raises(BudgetError, "paper's parameters", decode_gaussians, LINE, **given, ledger=ledger)
     assert spent_nothing(ledger)
 
 
@@ -260,12 +257,9 @@ class Endless(RandomAccessRows):
 
 @pytest.mark.parametrize(("dim", "n"), [(1, 2**30 + 1), (2, 2**31)])
 def test_more_rows_than_a_choice_compares_are_refused_before_the_debit(dim, n):
-    ledger = ample(PureDP(1))
-    with pytest.raises(InputError, match="compares up to"):
-        quiet(
-            learn_axis_aligned_mixture, Endless(n, dim), n_components=2, x_pub=PUBLIC if dim == 2 else PUBLIC_LINE,
-            method="public_list", candidates=10, budget=PureDP(1), ledger=ledger,
-        )  # fmt: skip
+    call, ledger = CALLS["learn_axis_aligned_mixture, public_list"], ample(PureDP(1))
+    given = {"x_pub": PUBLIC if dim == 2 else PUBLIC_LINE, "budget": PureDP(1), "ledger": ledger}
+    raises(InputError, "compares up to", call, Endless(n, dim), **given)
     assert spent_nothing(ledger)
 
 
@@ -284,10 +278,9 @@ def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the
 
     ledger = Ledger(ZCDP(1))
     monkeypatch.setattr(mean, "mean_result", no_room)
-    with pytest.raises(OutOfMemoryError, match="stays debited") as raised:
-        coinpress_mean(ROWS, center=0.0, radius=5.0, budget=ZCDP(1), ledger=ledger)
-    assert raised.value.__cause__ is None
-    assert raised.value.__suppress_context__
+    found = raises(OutOfMemoryError, "stays debited", CALLS["coinpress_mean"], budget=ZCDP(1), ledger=ledger)
+    assert found.__cause__ is None
+    assert found.__suppress_context__
     assert ledger.spent.amounts == (1,)
 
 
