@@ -21,9 +21,9 @@ from fastpubpriv.validation import boolean, path_name
 # ---- Chunks on their way from a reader: fresh copies, and a count of their rows --------------------------------------
 
 
-def check_count(chunks: Iterator[Chunk], expected: int, hint: str) -> Iterator[Chunk]:
-    """Yield the chunks; InputError as soon as they are known to have more or fewer rows than `expected`."""
-    seen = 0
+def check_count(chunks: Iterator[Chunk], begin: int, expected: int, hint: str) -> Iterator[Chunk]:
+    """Yield the chunks of a pass from row `begin`; InputError as soon as they are known to end before or after row `expected`."""
+    seen = begin
     for chunk in chunks:
         seen += chunk.shape[0]
         if seen > expected:

@@ -332,7 +332,7 @@ class RestartedRows(Rows):
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         position, chunks = self._open(begin, chunk_rows)
-        return check_count(self._cut(position, chunks, begin, end, chunk_rows), end - begin, self._hint)
+        return check_count(self._cut(position, chunks, begin, end, chunk_rows), begin, end, self._hint)
 
     def _cut(self, position: int, chunks: Iterator[Chunk], begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         stop = end if end < self.n else None  # a pass to the last row reads on, to notice an extra one
