@@ -227,15 +227,37 @@ def names_of_table(x_pub: Any) -> list[str] | None:
 
     def found() -> list[str] | None:
         given = source_of(x_pub)
-        table = _file(os.fspath(given)) if isinstance(given, str | os.PathLike) else given
-        if is_arrow(table) and hasattr(table, "schema"):
-            return data_columns(table.schema)
-        return [str(name) for name in table.columns] if is_frame(table) or hasattr(table, "dask") else None
+        csv = isinstance(given, str | os.PathLike) and form_of_path(given) == ".csv"  # whose header may hold numbers
+        names = public_table(given).column_names if csv else names_of_source(given)
+        return None if names is None else [str(name) for name in names]
 
     return call_guarded(found)
 
 
-def _file(path: Any, name: str | None = None) -> Any:
+def names_of_source(source: Any) -> list[Any] | None:
+    """The labels of the columns of a source, from its form alone; None for a source without names."""
+    if is_frame(source) or (is_dask(source) and hasattr(source, "columns")):
+        return list(source.columns)
+    if is_lazy(source):
+        return list(source.collect_schema().names())
+    if is_arrow(source):
+        return data_columns(source.schema)
+    form = form_of_path(source) if isinstance(source, str | os.PathLike) else ""
+    if form in {".csv", ".npy"}:
+        names = private_rows(source).columns
+        return None if names is None else list(names)
+    if form == ".parquet":
+        import pyarrow.dataset
+
+        return data_columns(pyarrow.dataset.dataset(source, format="parquet", partitioning="hive").schema)
+    if form in {".arrow", ".feather", ".ipc"}:
+        import pyarrow
+
+        return data_columns(ipc_reader(pyarrow, os.fspath(source), mapped=True).schema)
+    return None
+
+
+def _file(path: Any, name: str) -> Any:
     """A public file as a table, at least the one column."""
     lower = str(path).lower()
     if lower.endswith((".csv", ".csv.gz", ".csv.bz2")):
@@ -244,9 +266,7 @@ def _file(path: Any, name: str | None = None) -> Any:
         import pyarrow.dataset
 
         dataset = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
-        if name is None or name in dataset.schema.names:
-            return dataset.to_table(columns=None if name is None else [name])
-        return None
+        return dataset.to_table(columns=[name]) if name in dataset.schema.names else None
     if lower.endswith((".arrow", ".feather", ".ipc")):
         import pyarrow
 

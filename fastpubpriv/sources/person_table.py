@@ -19,15 +19,11 @@ from fastpubpriv._types import FloatArray, IntArray, Keep
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.base import Rows, Table
-from fastpubpriv.sources.dask_backend import is_dask
-from fastpubpriv.sources.open import form_of_path, label_cells, private_rows
+from fastpubpriv.sources.open import form_of_path, label_cells, names_of_source, private_rows
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
-    data_columns,
-    is_arrow,
     is_frame,
-    is_lazy,
     names_of_columns,
     places,
 )
@@ -223,7 +219,7 @@ def persons(x_priv: Any, *, person: Any, keep: Keep = "row") -> PersonTable:
         raise InputError("these rows are one for each person already")
     others: list[Any] | None = None
     if isinstance(person, str):
-        names = call_guarded(lambda: _names(x_priv))
+        names = call_guarded(lambda: names_of_source(x_priv))
         others = None if names is None else [name for name in names if name != person]
         identifiers = name_argument("x_priv", lambda: _identifiers(x_priv, person))
     else:
@@ -235,25 +231,6 @@ def persons(x_priv: Any, *, person: Any, keep: Keep = "row") -> PersonTable:
     if not people.count:
         raise InputError("no row has an identifier of a person: name the column that has them by person=")
     return PersonTable(x_priv, others, people, kept)
-
-
-def _names(source: Any) -> list[Any] | None:
-    """The labels of the columns of a source, from its form alone; None for a source without names."""
-    if is_frame(source) or (is_dask(source) and hasattr(source, "columns")):
-        return list(source.columns)
-    if is_lazy(source):
-        return list(source.collect_schema().names())
-    if is_arrow(source):
-        return data_columns(source.schema)
-    if not isinstance(source, str | os.PathLike):
-        return None
-    if form_of_path(source) in {".csv", ".npy"}:
-        names = private_rows(source).columns
-        return None if names is None else list(names)
-    import pyarrow.dataset
-
-    kind = "parquet" if form_of_path(source) == ".parquet" else "ipc"
-    return data_columns(pyarrow.dataset.dataset(source, format=kind, partitioning="hive").schema)
 
 
 def _identifiers(source: Any, name: str) -> FloatArray:

@@ -79,7 +79,8 @@ def test_every_source_gives_what_the_table_says(tmp_path):
 
 
 def test_public_files_name_columns_of_text(tmp_path):
-    frames = [pl.from_pandas(PUBLIC), pa.Table.from_pandas(PUBLIC, preserve_index=False)]
+    frame = pl.from_pandas(PUBLIC)
+    frames = [frame, frame.lazy(), pa.Table.from_pandas(PUBLIC, preserve_index=False)]
     for public in [*forms_of(tmp_path, PUBLIC)[3:], *frames]:
         result = described(visits(), x_pub=public)
         assert [each.by for each in result.texts] == [("ward",)]

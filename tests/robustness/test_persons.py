@@ -131,8 +131,11 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
 def test_the_index_of_a_stored_frame_is_no_feature(tmp_path):
     table = visits()[["who", "a"]].set_index(np.arange(400)[::-1])
     table.to_parquet(tmp_path / "t.parquet")
-    pyarrow.feather.write_feather(pyarrow.Table.from_pandas(table), str(tmp_path / "t.feather"))
-    for name in ("t.parquet", "t.feather"):
+    held = pyarrow.Table.from_pandas(table)
+    pyarrow.feather.write_feather(held, str(tmp_path / "t.feather"))
+    with pyarrow.ipc.new_stream(str(tmp_path / "t.arrow"), held.schema) as writer:
+        writer.write_table(held)
+    for name in ("t.parquet", "t.feather", "t.arrow"):
         assert fpp.persons(tmp_path / name, person="who").rows(None).columns == ("a",)
 
 
