@@ -173,7 +173,7 @@ def plan_separated_mixture(
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure = isinstance(budget, PureDP)
-        chosen = choose_search(wanted, shape, pure=pure, noise=separated.expected_noise(shape, n_priv, budget))
+        chosen = choose_search(wanted, shape, pure=pure)
         depth = tree_depth(chosen, shape)
         if pure and depth:
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")

@@ -86,9 +86,9 @@ def test_pure_budgets_cannot_pay_for_a_private_search(method):
 
 
 @pytest.mark.parametrize(("n_pub", "dim", "k", "mode", "pure", "expected"), [
-    (8, 200, 4, "practical", False, "one_shot"), (39, 200, 4, "practical", False, "one_shot"),
-    (40, 200, 4, "practical", False, "tree"), (999, 200, 4, "practical", False, "tree"),
-    (1000, 200, 4, "practical", False, "public_pca"), (8, 200, 4, "practical", True, "public_pca"),
+    (8, 200, 4, "practical", False, "one_shot"), (15, 200, 4, "practical", False, "one_shot"),
+    (16, 200, 4, "practical", False, "soft_em"), (1000, 200, 4, "practical", False, "soft_em"),
+    (39, 1, 4, "practical", False, "public_pca"), (8, 200, 4, "practical", True, "public_pca"),
     (8, 200, 1, "practical", False, "public_pca"), (1000, 200, 4, "theory", False, "tree"),
     (5000, 200, 4, "theory", False, "public_pca"),
 ])  # fmt: skip

@@ -187,12 +187,22 @@ def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, bu
     assert Fraction(97, 100) * allowance < paid <= allowance
 
 
-def test_auto_takes_it_where_noise_is_small():
+def test_auto_takes_it_for_gaussian_noise():
     shape = Shape(dim=4, n_pub=30, n_components=3, min_weight=0.3, mode="practical", failure_prob=0.1)
-    assert choose_method("auto", shape, pure=False, noise=0.3).name == "soft_em"
-    other = [({}, False, 0.6), ({}, True, 0.1), ({"mode": "theory"}, False, 0.1), ({"dim": 1}, False, 0.1)]
-    for changed, pure, noise in other:
-        assert choose_method("auto", replace(shape, **changed), pure=pure, noise=noise).name != "soft_em"
+    assert choose_method("auto", shape, pure=False).name == "soft_em"
+    assert choose_method("auto", shape, pure=False, structure="mean").name != "soft_em"
+    for changed in ({"mode": "theory"}, {"dim": 1}, {"n_pub": 11}, {"n_components": 1}):
+        assert choose_method("auto", replace(shape, **changed), pure=False).name != "soft_em"
+    assert choose_method("auto", shape, pure=True).name != "soft_em"
+
+
+def test_a_noisy_plan_keeps_its_budget_for_the_last_round():
+    # 20 columns, 4 components, 20,000 rows: the whole budget leaves more noise than a covariance has size.
+    many, few = (soft_em.Plan.of(20, 4, 20_000, n_pub, 0.028) for n_pub in (400, 80))
+    assert (many.noisy, many.searches, few.searches) == (True, (), ("one_shot",))
+    assert many.last > few.last > Fraction(7, 10)
+    assert soft_em.Plan.of(20, 4, 20_000, 400, 0.5).searches == ("one_shot",)
+    assert soft_em.Plan.of(20, 4, 20_000, 60, 5.0).searches == ("one_shot", "tree")
 
 
 def test_what_it_cannot_do_is_refused():

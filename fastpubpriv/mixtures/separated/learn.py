@@ -31,7 +31,7 @@ from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.row_maps import Rule
-from fastpubpriv.session import Noise, Run, allowance_of
+from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
@@ -43,13 +43,9 @@ MOST_COMPONENTS = 1000
 TYPICAL_ROUNDS = 6
 
 
-def checked_search(
-    method: str, shape: Shape, structure: str, public: FloatArray, *, n_priv: int, budget: Budget
-) -> SearchMethod:
+def checked_search(method: str, shape: Shape, structure: str, public: FloatArray, *, pure: bool) -> SearchMethod:
     """The search to run, if mode, structure and budget allow it."""
-    pure = isinstance(budget, PureDP)
-    noise = math.inf if structure != "auto" else expected_noise(shape, n_priv, budget)
-    chosen = searches.choose_method(method, shape, pure=pure, noise=noise)
+    chosen = searches.choose_method(method, shape, pure=pure, structure=structure)
     if chosen.soft and structure not in ("auto", "full"):
         raise InputError(f"structure={structure!r} is not for method='soft_em', which learns full covariances")
     if shape.mode == "theory" and chosen.theory is None:
@@ -65,14 +61,6 @@ def checked_search(
     if shape.mode == "theory" and shape.n_components > 1:
         refuse_too_much(public)
     return chosen
-
-
-def expected_noise(shape: Shape, n_priv: int, budget: Any) -> float:
-    """`budget_noise` of a call; infinite where soft EM has no noise to run with."""
-    if not isinstance(budget, Budget) or isinstance(budget, PureDP):
-        return math.inf
-    _, rho = allowance_of(budget, soft_em.soft_draws(shape.dim, shape.n_components))
-    return soft_em.budget_noise(shape.dim, shape.n_components, n_priv, float(rho))
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
@@ -237,8 +225,8 @@ def learn_separated_mixture(
         learn a Gaussian for each. "tree": private principal directions, then a ball along a valley of a released histogram, again
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
         once, then the nearest of the centers of the public rows; for components of comparable scale and 2 to 10 public rows each.
-        "public_pca": public rows alone find the components. "auto" decides by n_priv, n_pub, dim, n_components, min_weight and
-        the budget: "soft_em" wherever its noise is predicted small and there are four public rows for each component.
+        "public_pca": public rows alone find the components. "auto" decides by n_pub, dim, n_components, min_weight and
+        the notion of the budget: "soft_em" for Gaussian noise, several columns and four public rows for each component.
     structure : "auto", "public", "mean", "diagonal" or "full"
         What is learnt privately of each component, as in `estimate_gaussian`: "auto" predicts what is best for each by its
         released count and its public rows. "soft_em" and mode "theory" learn full covariances.
@@ -310,7 +298,7 @@ def learn_separated_mixture(
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
-    chosen = checked_search(method, shape, structure, public, n_priv=rows.n, budget=budget)
+    chosen = checked_search(method, shape, structure, public, pure=isinstance(budget, PureDP))
     equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
     constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:

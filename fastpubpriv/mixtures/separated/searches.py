@@ -306,8 +306,6 @@ hard_search, easy_search = partial(proved_search, cut=hard_cut), partial(proved_
 
 # Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
 TREE_ROWS = 10
-# Relative noise of a component's covariance under the whole budget up to which rounds of soft EM end closer than a search.
-CLEAR = 0.5
 SOFT_ROWS = 4  # public rows for each component from which they start it well: from one each it collapses onto them
 
 
@@ -329,7 +327,7 @@ class SearchMethod(Method[[Shape]]):
 
     `depth(shape)` is the most nodes on a path that ask private queries, 0 for a search among public rows. Principal directions get
     `directions_share` of what a node may cost, histograms along them the rest. `cuts_at_gaps`: by balls around which no public row
-    lies. `soft`: rounds of soft EM follow, not a Gaussian for each leaf. `suits(shape, pure, noise)` is asked by "auto".
+    lies. `soft`: rounds of soft EM follow, not a Gaussian for each leaf. `suits(shape, pure)` is asked by "auto".
     """
 
     depth: Callable[[Shape], int]
@@ -337,7 +335,7 @@ class SearchMethod(Method[[Shape]]):
     directions_share: Fraction = Fraction(1)
     cuts_at_gaps: bool = False
     soft: bool = False
-    suits: Callable[[Shape, bool, float], bool] = lambda shape, pure, noise: True
+    suits: Callable[[Shape, bool], bool] = lambda shape, pure: True
 
 
 def _enough_alone(shape: Shape) -> float:
@@ -346,10 +344,10 @@ def _enough_alone(shape: Shape) -> float:
     return shape.dim * max(1.0, tail) / shape.min_weight
 
 
-def _clear(shape: Shape, pure: bool, noise: float) -> bool:
-    """Whether noise and public rows let rounds of soft EM end closer than a search."""
-    enough = shape.n_pub >= SOFT_ROWS * shape.n_components > SOFT_ROWS
-    return shape.mode == "practical" and shape.dim > 1 and enough and not pure and noise <= CLEAR
+def _enough_to_start(shape: Shape, pure: bool) -> bool:
+    """Whether rounds of soft EM can be paid for, and have public rows enough to start from."""
+    several = shape.dim > 1 and shape.n_components > 1
+    return shape.mode == "practical" and several and not pure and shape.n_pub >= SOFT_ROWS * shape.n_components
 
 
 def node_draws(shape: Shape) -> int:
@@ -365,7 +363,7 @@ TREE = SearchMethod(
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=search_state.DIRECTIONS_SHARE,
     cuts_at_gaps=True,
-    suits=lambda shape, pure, noise: shape.mode == "theory" or shape.n_pub >= TREE_ROWS * shape.n_components,
+    suits=lambda shape, pure: shape.mode == "theory" or shape.n_pub >= TREE_ROWS * shape.n_components,
 )
 ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws)
 PUBLIC_PCA = SearchMethod(
@@ -374,7 +372,7 @@ PUBLIC_PCA = SearchMethod(
     theory=easy_search,
     depth=lambda shape: 0,
     draws=lambda shape: 0,
-    suits=lambda shape, pure, noise: pure or shape.n_components == 1 or shape.n_pub >= _enough_alone(shape),
+    suits=lambda shape, pure: pure or shape.n_components == 1 or shape.n_pub >= _enough_alone(shape),
 )
 # Not a search for components, but for a start of what follows; see `soft_em`.
 SOFT_EM = SearchMethod(
@@ -383,16 +381,17 @@ SOFT_EM = SearchMethod(
     depth=lambda shape: 1,
     draws=lambda shape: 2 * shape.n_components * node_draws(shape),
     soft=True,
-    suits=_clear,
+    suits=_enough_to_start,
 )
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
 
 
-def choose_method(method: str, shape: Shape, *, pure: bool, noise: float = math.inf) -> SearchMethod:
-    """The method to run, by public numbers alone; `noise` is `soft_em.budget_noise`. Pure budgets can pay for no private search."""
+def choose_method(method: str, shape: Shape, *, pure: bool, structure: str = "auto") -> SearchMethod:
+    """The method to run, by public numbers alone. Pure budgets can pay for no private search."""
     if method != "auto":
         return METHODS[method]
-    return next(each for each in (SOFT_EM, PUBLIC_PCA, TREE, ONE_SHOT) if each.suits(shape, pure, noise))
+    candidates = (SOFT_EM, PUBLIC_PCA, TREE, ONE_SHOT)[structure != "auto" :]
+    return next(each for each in candidates if each.suits(shape, pure))
 
 
 def tree_depth(method: SearchMethod, shape: Shape) -> int:

@@ -42,10 +42,12 @@ CHOICE = Fraction(1, 50)
 SEARCHES: dict[str, Fraction] = {"one_shot": Fraction(2, 25), "tree": Fraction(1, 10)}
 # Fewer public rows than this for each component: the tree's labels start an attempt of their own.
 TREE_START_ROWS = 20
+POOLED_ROWS = 3  # public rows for each component and column from which on they join the moments of a round
 # Relative noise of a covariance that an early round may have, and the bounds of its share of the budget.
 EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
-# Above this an early round shows nothing: the starts are compared as they are.
-NOISY = 2.0
+# Noise of the whole budget above which it is kept for the last round: starts are compared as they are, and as many early rounds as
+# need a wide clip radius come before it. Where public rows join the moments, they start it better than a search does.
+NOISY = 0.4
 RACE, MOST_RACE_ROUNDS, BEFORE_LAST, MOST_MORE = 0.3, 2, 0.35, 8
 # The clip radius is this quantile of a component's rows; early rounds, and the first one by labels, see farther.
 INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
@@ -126,12 +128,13 @@ class Plan:
         """From the sizes and the allowance."""
         noise = budget_noise(dim, k, n, rho)
         share = min(max((noise / EARLY_NOISE) ** 2, LEAST_EARLY), MOST_EARLY)
-        noisy = noise / math.sqrt(share) > NOISY
-        searches = tuple(SEARCHES)[: 0 if k == 1 else 1 if noisy or n_pub >= TREE_START_ROWS * k else 2]
+        noisy = noise > NOISY
+        few = n_pub < k * max(TREE_START_ROWS, POOLED_ROWS * dim * noisy)
+        searches = tuple(SEARCHES)[: 0 if k == 1 else few + (not noisy)]
         starts, left = 2 + len(searches), 1 - sum((SEARCHES[name] for name in searches), CHOICE + fit.SHARE)
         early = Fraction(share).limit_denominator(10**6)
         if noisy:
-            early, race, more, left = Fraction(1, 6), 0, 3, left - CHOICE
+            race, more, left = 0, EARLY_ROUNDS, left - CHOICE
         else:
             race = max(r for r in range(MOST_RACE_ROUNDS + 1) if r == 0 or (starts * r + 1) * share <= RACE)
             more = min(max(MOST_RACE_ROUNDS - race, int(BEFORE_LAST / share) - starts * race), MOST_MORE)
@@ -252,7 +255,7 @@ def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name
         clip_radius=math.sqrt(clip.inner),
     )
     m = len(public)
-    grams = public_grams(public, rows_of, clip) if m >= 3 * at.dim * k else None
+    grams = public_grams(public, rows_of, clip) if m >= POOLED_ROWS * at.dim * k else None
     weights, means, covariances = np.empty(k), np.empty_like(at.means), np.empty_like(at.covariances)
     noise, sigma, factor = np.empty(k), released.noise_std, clip.factor(at.dim)
     for j in range(k):
@@ -304,7 +307,7 @@ def pooled_moments(
     shares = []
     for noise, least in (
         (sigma / (math.sqrt(2.0) * lift * held), 1.0),
-        (factor * sigma / (math.sqrt(2.0) * held), 3.0 * dim),
+        (factor * sigma / (math.sqrt(2.0) * held), POOLED_ROWS * dim),
     ):
         private = 1.0 / (noise**2 + 1.0 / held)
         shares.append(private / (private + (seen if seen >= least else 0.0)))
