@@ -16,7 +16,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing.replay import compare
-from fastpubpriv.estimators import learners, lifted
+from fastpubpriv.estimators import learners, lifted, moments
 from fastpubpriv.estimators.ladder import full, learn
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
@@ -256,13 +256,14 @@ def test_counts_before_sums(notion, structure):
 
 
 def test_catches_edges_that_follow_private_rows(monkeypatch):
-    original = learn.count_norms
+    original, edges = moments.NormCount.look, moments.EDGES
 
-    def fitted(run, affine, edges, share, *, name):
+    def fitted(count, run, *arguments, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        return original(run, affine, edges * largest, share, name=name)
+        monkeypatch.setattr(moments, "EDGES", edges * largest)
+        return original(count, run, *arguments, **options)
 
-    monkeypatch.setattr(learn, "count_norms", fitted)
+    monkeypatch.setattr(moments.NormCount, "look", fitted)
     rows, budget = np.random.default_rng(73).standard_normal((300, DIM)), COUNTED["zcdp"]
     caught(None, ladder(budget, "mean"), pair_at(rows, 4, 1e3), budget)
 
