@@ -22,22 +22,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
-from fastpubpriv.privacy.calibration import (
-    Grid,
-    SampledGrid,
-    cluster_gram_grid,
-    cluster_shell_grid,
-    cluster_sum_grid,
-    gaussian_count_grid,
-    gaussian_gram_grid,
-    gaussian_sum_grid,
-    laplace_count_grid,
-    laplace_gram_grid,
-    laplace_parts_grid,
-    laplace_sum_grid,
-    parts_slack,
-)
+from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent, calibration
+from fastpubpriv.privacy.calibration import Grid, SampledGrid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import Payer
@@ -260,12 +246,12 @@ def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: i
 
 def gram_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     """The grid for second moments of n rows of `dim` coordinates at this cost, for the noise of the account."""
-    return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
+    return (calibration.laplace_gram_grid if account.pure else calibration.gaussian_gram_grid)(cost, dim, n)
 
 
 def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     """The grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
-    return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
+    return (calibration.laplace_sum_grid if account.pure else calibration.gaussian_sum_grid)(cost, dim, n)
 
 
 def whole_rows(chunk: Chunk, row_map: RowMap) -> NDArray[np.int32]:
@@ -385,7 +371,7 @@ class VectorSum(NoisyMeasurement):
         if self.grid is not None and (self.grid.dim != dim or self.only is not None):
             raise InputError(f"a grid is for {dim} coordinates of all rows, not for those of a node")
         if self.only is not None:
-            grid = cluster_sum_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+            grid = calibration.cluster_sum_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         else:
             grid = sum_grid(account, cost, dim, n) if self.grid is None else self.grid
         row_map = self.affine.on_grid(grid, self.radius)
@@ -415,7 +401,7 @@ class SecondMoment(SymmetricMeasurement):
         if self.only is None:
             grid = gram_grid(account, cost, dim, n)
         else:
-            grid = cluster_gram_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+            grid = calibration.cluster_gram_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         shape = (dim * (dim + 1) // 2,) if account.pure else (dim, dim)
         query = GramQuery(
             shape=shape, row_map=self.affine.on_grid(grid, self.radius), only=self.only, statistic=self.statistic,
@@ -447,9 +433,9 @@ class ShellCounts(NoisyMeasurement):
             raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
         cells = len(edges_sq) + 1
         if self.only is None:
-            grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, n)
+            grid = (calibration.laplace_count_grid if account.pure else calibration.gaussian_count_grid)(cost, cells, n)
         else:
-            grid = cluster_shell_grid(cost, cells, n, pure=account.pure, lineage=self.only.lineage)
+            grid = calibration.cluster_shell_grid(cost, cells, n, pure=account.pure, lineage=self.only.lineage)
         query = ShellQuery(
             shape=(cells,), scale=grid.quant_bound, row_map=self.affine.row_map(), only=self.only, box=self.box,
             edges_sq=edges_sq,
@@ -463,7 +449,7 @@ class ShellCounts(NoisyMeasurement):
 def statistic_grid(account: Payer, cost: Fraction, parts: int, width: int, n: int) -> Grid:
     """The grid for sums of n statistics of `parts` parts of `width` coordinates, for the noise of the account."""
     if account.pure and parts > 1:
-        return laplace_parts_grid(cost, parts, width, n)
+        return calibration.laplace_parts_grid(cost, parts, width, n)
     return sum_grid(account, cost, parts * width, n)
 
 
@@ -514,7 +500,7 @@ class StatisticSum(NoisyMeasurement):
         if self.part_of is None or not account.pure or parts == 1:
             query = SumQuery(row_map=affine.on_grid(grid, self.radius), **given)
             return query, grid.event, grid.step(self.radius)
-        unit = self.radius / (grid.quant_bound - parts_slack(parts, width) - 1)
+        unit = self.radius / (grid.quant_bound - calibration.parts_slack(parts, width) - 1)
         row_map = affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps))
         return PartsQuery(row_map=row_map, part_of=self.part_of, **given), grid.event, unit
 
@@ -557,7 +543,7 @@ class SoftGrams(SymmetricMeasurement):
     def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SoftGramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim, shape = self.parts * self.side, (self.parts, self.side, self.side)
-        grid = gaussian_gram_grid(cost, dim, n)
+        grid = calibration.gaussian_gram_grid(cost, dim, n)
         step = grid.step(self.radius)
         query = SoftGramQuery(
             rows_of=self.rows_of, inv_step=1.0 / step, bound=grid.quant_bound, shape=shape, cost=self.row_cost
