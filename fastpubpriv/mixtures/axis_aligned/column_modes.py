@@ -51,6 +51,8 @@ class Column:
 
     def modes(self, label: int | None, least: float) -> FloatArray:
         """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
+        if not self.fit.size:
+            return np.zeros((0, 3))
         weights, means, stds = (part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds))
         mine = weights > 0.0
         if label is not None:
@@ -61,7 +63,7 @@ class Column:
 
     def moments(self, label: int | None, least: float) -> tuple[float, float]:
         """Mean and standard deviation of those components together."""
-        return moments_of(self.modes(label, least)) if self.fit.size else (0.0, 1.0)
+        return moments_of(self.modes(label, least))
 
 
 def moments_of(modes: FloatArray) -> tuple[float, float]:
@@ -298,7 +300,7 @@ def split(starts: list[Start], columns: list[Column], most: int, least: float) -
         best: tuple[float, int, int, int] | None = None
         for i, start in enumerate(starts):
             for j, column in enumerate(columns):
-                modes = start.modes(j, column, least) if column.fit.size else np.zeros((0, 3))
+                modes = start.modes(j, column, least)
                 for left in range(len(modes) - 1):
                     apart = (modes[left + 1, 1] - modes[left, 1]) / (modes[left + 1, 2] + modes[left, 2])
                     if best is None or apart * start.weight > best[0]:
@@ -316,15 +318,9 @@ def split(starts: list[Start], columns: list[Column], most: int, least: float) -
 
 def started(columns: list[Column], starts: list[Start], least: float, *, known_std: bool) -> Mixtures:
     """The first parameters of EM: moments of each component's modes."""
-    moments = np.array(
-        [
-            [
-                moments_of(start.modes(j, column, least)) if column.fit.size else (0.0, 1.0)
-                for j, column in enumerate(columns)
-            ]
-            for start in starts
-        ]
-    )
+    moments = np.array([
+        [moments_of(start.modes(j, column, least)) for j, column in enumerate(columns)] for start in starts
+    ])  # fmt: skip
     weights = np.array([start.weight for start in starts])
     stds = np.ones(moments.shape[:2]) if known_std else np.maximum(moments[:, :, 1], 1e-300)
     return Mixtures(weights / weights.sum(), moments[:, :, 0], stds)
