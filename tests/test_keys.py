@@ -35,6 +35,7 @@ def test_system_keys_are_private_and_distinct():
 def test_seeded_keys_repeat_and_differ_by_seed_and_call():
     first, again, other = seeded(7), seeded(np.int64(7)), seeded(8)
     assert not first.private
+    assert repr(seeded(123456789)) == "KeySource(private=False)"
     keys = [first.fresh() for _ in range(50)]
     assert keys == [again.fresh() for _ in range(50)]
     assert len(set(keys) | {other.fresh() for _ in range(50)}) == 100
@@ -105,7 +106,3 @@ def test_forked_children_get_different_keys():
     keys = {answer_of_child(source.fresh), answer_of_child(source.fresh), source.fresh()}
     assert len(keys) == 3
     assert {len(key) for key in keys} == {KEY_BYTES}
-
-
-def test_repr_says_no_more_than_whether_it_is_private():
-    assert repr(seeded(123456789)) == "KeySource(private=False)"

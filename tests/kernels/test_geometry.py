@@ -175,21 +175,16 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.zeros((3, 3), dtype=np.int64),
     np.array([[0.0], [np.nan], [1.0]]), np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
 ])  # fmt: skip
-def test_bad_points_are_refused(points):
+def test_bad_points_and_numbers_are_refused(points):
     for search, more in (
         (geometry.most_isolated, ()),
         (geometry.first_terrific, (1.0, 3, 1)),
         (geometry.widest_gap, (1,)),
     ):
         raises(InputError, "points must be", search, points, *more)
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    ((0.0, 3, 1), "radius_max"), ((math.nan, 3, 1), "radius_max"), ((1.0, 0, 1), "n_radii"),
-    ((1.0, 3, 0), "min_count"),
-])  # fmt: skip
-def test_bad_numbers_are_refused(arguments, message):
-    raises(InputError, message, geometry.first_terrific, np.zeros((2, 2)), *arguments)
+    for name, number in (("radius_max", 0.0), ("radius_max", math.nan), ("n_radii", 0), ("min_count", 0)):
+        given = {"radius_max": 1.0, "n_radii": 3, "min_count": 1, name: number}
+        raises(InputError, name, geometry.first_terrific, np.zeros((2, 2)), **given)
 
 
 def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_compiled_anew(tmp_path):

@@ -214,6 +214,8 @@ def test_wrong_arguments_are_refused():
     raises(KernelError, None, kernels.density_codes, np.zeros((3, 1)), table, codes, 0, room)
     raises(KernelError, None, kernels.density_codes, np.zeros((3, 2)), table, codes, 8, room)
     raises(KernelError, "shorter list", kernels.density_codes, np.zeros((3, 2)), table, codes, 0, room[:-8])
+    raises(KernelError, None, kernels.RowStatistic, np.zeros((1, 2)), np.ones((1, 3)))
+    raises(KernelError, None, kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances, np.zeros((4, 3)))
 
 
 # ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
@@ -314,9 +316,3 @@ def test_statistics_of_rows_equal_those_of_the_twin(isa, dtype, dim):
             if n > 1:
                 alone = statistic(kernels, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
                 assert same_bits([alone[2]], [found[2][1:2]])
-
-
-def test_wrong_arrays_are_refused():
-    raises(KernelError, None, kernels.RowStatistic, np.zeros((1, 2)), np.ones((1, 3)))
-    row = kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2)))
-    raises(KernelError, None, row.distances, np.zeros((4, 3)))
