@@ -385,7 +385,7 @@ class ExactStep:
         norms = self.found.norms
         if norms.law is None:
             return 0.0
-        end = (norms.law.end / norms.rms - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
+        end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
         return _PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far / math.sqrt(self.found.dim)
 
     def fitted(self) -> Fitted:
