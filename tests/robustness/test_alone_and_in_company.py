@@ -155,6 +155,10 @@ def takers():
     }
 
 
+def only_code(chunk, **given):
+    return column_modes.codes(chunk, **given)[0]
+
+
 def passes_below(dim):
     """(name, call) for passes that only some widths of rows reach by way of an estimator, at every width."""
     rng = np.random.default_rng(dim)
@@ -181,9 +185,7 @@ def passes_below(dim):
     codes = few.privatize(rng.normal(size=(N, dim + 1)))
     yield "codes", lambda: local.Aggregator(few).add(codes)
     yield "cells", lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options)
-    labeled = Partition(
-        (0,), (BinRule(0.25),), labels=partial(column_modes.codes, chosen=[dim - 1], columns=[column] * dim)
-    )
+    labeled = Partition((0,), (BinRule(0.25),), labels=partial(only_code, chosen=[dim - 1], columns=[column] * dim))
     yield "groups", lambda: ALONE.run(group_covariances.GroupQuery(base=AffineMap(dim=dim), groups=3), rows)
     yield "labels", lambda: stable.count_bins(rows, [labeled], ALONE)
     edges = np.array([0.5, 1.0, 2.0, 8.0])
