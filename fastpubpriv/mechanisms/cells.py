@@ -23,11 +23,9 @@ from fastpubpriv.sources.base import Chunk
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellQuery(ArrayQuery):
-    """For each column, the numbers of rows below its first edge, between each edge and the next, and from the last edge on.
+    """For each column, the numbers of rows below its first edge, between each edge and the next, and from the last edge on."""
 
-    A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
-    """
-
+    # A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
     edges: tuple[FloatArray, ...]  # ascending
 
     @classmethod
@@ -80,14 +78,12 @@ def count_event(cost: Fraction, histograms: int, cells: int, n: int, *, pure: bo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellCounts(NoisyMeasurement):
-    """Release how many rows are in each cell between the ascending `edges` of each column, column after column.
+    """Release how many rows are in each cell between the ascending `edges` of each column, column after column."""
 
-    Discrete Laplace noise at `cost` epsilon for all columns together (l1 sensitivity 2 for each), or Gaussian noise at `cost` rho
-    (squared l2 sensitivity 2 for each). Every cell is released, empty or not: the cells are public.
-    """
-
+    # A replaced row moves two counts of each column: l1 sensitivity 2 and squared l2 sensitivity 2 for each. Every cell is
+    # released, empty or not: the cells are public.
     edges: list[FloatArray]
-    gaussian: bool = False
+    gaussian: bool = False  # `cost` is a rho for all columns together, otherwise an epsilon of discrete Laplace noise
 
     def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[CellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -98,10 +94,7 @@ class CellCounts(NoisyMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCellQuery(ArrayQuery):
-    """Rows by the signed dyadic cell of each column about `center`, (dim, cells); see `kernels.rows`.
-
-    The accumulators have a gap between columns.
-    """
+    """Rows by the signed dyadic cell of each column about `center`, (dim, cells), with gaps between columns; see `kernels.rows`."""
 
     center: FloatArray
     log2_parts: int
@@ -127,14 +120,12 @@ class SignedCellQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCells(NoisyMeasurement):
-    """Release, for each column, how many rows are in each signed dyadic cell about `center`, at zero and missing: (dim, cells).
+    """Release, for each column, how many rows are in each signed dyadic cell about `center`, at zero and missing: (dim, cells)."""
 
-    Each row is in one cell of each column. If `neutral`, a row with a number that is not finite is missing in every column.
-    """
-
+    # Each row is in one cell of each column.
     center: FloatArray
     log2_parts: int
-    neutral: bool = False
+    neutral: bool = False  # a row with a number that is not finite is missing in every column
 
     def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SignedCellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -148,17 +139,14 @@ class SignedCells(NoisyMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodeCounts(NoisyMeasurement):
-    """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding.
+    """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding."""
 
-    Discrete Laplace noise at `cost` epsilon for all codings together (l1 sensitivity 2 for each), or Gaussian noise at `cost` rho
-    (squared l2 sensitivity 2 for each). `codes` maps a chunk to one int64 array for each coding, each row by itself; a row with any
-    other number is in no cell.
-    """
-
-    codes: Callable[[Any], list[IntArray]]
+    # A replaced row moves two counts of each coding: l1 sensitivity 2 and squared l2 sensitivity 2 for each. A row with any other
+    # number is in no cell.
+    codes: Callable[[Any], list[IntArray]]  # a chunk to int64 codes, one array a coding, each row by itself
     cells: list[int]
     row_cost: int
-    gaussian: bool = False
+    gaussian: bool = False  # `cost` is a rho for all codings together, otherwise an epsilon of discrete Laplace noise
 
     def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[CodeQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""

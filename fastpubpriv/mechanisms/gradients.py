@@ -124,11 +124,9 @@ class RowGradientQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientSum(NoisyMeasurement):
-    """Release the sum over all labeled rows of their gradients, each clipped to `clip_norm`, in the shape of the weights.
+    """Release the sum over all labeled rows of their gradients, each clipped to `clip_norm`, in the shape of the weights."""
 
-    `cost` is a rho, or an epsilon when the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
-    """
-
+    # `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
     gradient: Gradient
     clip_norm: float
 
@@ -140,12 +138,10 @@ class GradientSum(NoisyMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
-    """Release the sum over a secret batch of labeled rows of their gradients, each clipped to `clip_norm`.
+    """Release the sum over a secret batch of labeled rows of their gradients, each clipped to `clip_norm`."""
 
-    `cost` is the event of the step: the first of the run, which pays for all steps, or a later one. Replace-one sensitivity 2Q in
-    l2 given the batch. The rows need random access.
-    """
-
+    # `cost` is the event of the step: the first of the run, which pays for all steps, or a later one. Replace-one sensitivity 2Q in
+    # l2 given the batch. The rows need random access.
     gradient: Gradient
     clip_norm: float
     grid: SampledGrid
@@ -182,21 +178,17 @@ def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResidualSum(NoisyMeasurement):
-    """Release the sum over rows (z, label) of min(1, radius / |spread z|) clip(residual / scale) / clip (spread z), (D,).
+    """Release the sum over rows (z, label) of min(1, radius / |spread z|) clip(residual / scale) / clip (spread z), (D,)."""
 
-    `cost` is a rho, or an epsilon when the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
-    `row_step` is the unit of the rows' z. With `weighted`, rows are (z, label, weight), and each term is multiplied by its row's
-    weight, at most 1: the sensitivity is the same.
-    """
-
+    # `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
     slope: FloatArray
     spread: FloatArray
     residual: Callable[[float, float], float]
     scale: float
     clip: float
     radius: float
-    row_step: float = 1.0
-    weighted: bool = False
+    row_step: float = 1.0  # unit of the rows' z
+    weighted: bool = False  # rows are (z, label, weight <= 1), the factor of a term: the sensitivity is the same
 
     def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[LinearGradientQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -227,21 +219,18 @@ _EXACT = 1 << 53
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WeightedMinimum(Measurement[Fraction, Released]):
-    """Release how far from `start` the minimum of a G(w) + (1 - a) H(w) + l2 |w - start|^2 / 2 lies.
+    """Release how far from `start` the minimum of a G(w) + (1 - a) H(w) + l2 |w - start|^2 / 2 lies."""
 
-    G and H are mean losses of private and public rows, a is `priv_weight`. Losses are of <w, z> and a label, convex, with
-    |derivative| <= `slope` and second derivative at most `curvature`; rows have |z| <= `radius`, to a part of 2^-24. What is
-    released is the iterate after `steps` gradient steps, with noise for its own sensitivity. `cost` is a rho, or an epsilon when
-    the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
-    """
-
+    # G and H are mean losses of private and public rows. Released is the iterate after `steps` gradient steps, with noise for its
+    # own sensitivity. `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2,
+    # isqrt(4 D Q^2) in l1.
     start: FloatArray
     public: FloatArray
     residual: Callable[..., Any]
-    slope: float
-    curvature: float
-    radius: float
-    priv_weight: float
+    slope: float  # bound of |derivative| of the convex losses of <w, z> and a label
+    curvature: float  # bound of the second derivative
+    radius: float  # bound of |z|, to a part of 2^-24
+    priv_weight: float  # a
     l2: float
     steps: int
 

@@ -224,10 +224,7 @@ def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
 
 
 def _positive(entry: list[list[FloatArray]]) -> BoolArray:
-    """Which symmetric matrices, of these entries in their lower triangles, have positive pivots; not for a NaN.
-
-    By one fixed sequence of scalar operations; the entries are overwritten.
-    """
+    """Which symmetric matrices, of these entries in their lower triangles (overwritten), have positive pivots; not for a NaN."""
     dim = len(entry)
     fine: BoolArray = entry[0][0] > 0.0
     for k in range(1, dim):
@@ -240,10 +237,7 @@ def _positive(entry: list[list[FloatArray]]) -> BoolArray:
 
 
 def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None = None) -> IntArray:
-    """For each group, how many groups (itself included) have a covariance within the factor 1 + TOLERANCE both ways; (groups,).
-
-    Agreement does not depend on the order of the two groups, so each pair is compared once.
-    """
+    """For each group, how many groups (itself included) have a covariance within the factor 1 + TOLERANCE both ways; (groups,)."""
     groups, dim = covariance.shape[:2]
     with np.errstate(all="ignore"):
         plain = np.ascontiguousarray(np.moveaxis(covariance, 0, 2))
@@ -271,10 +265,8 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
 
 
 def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
-    """Weighted mean of the covariances, exact: weight min(1, 10 max(0, share of agreements - 0.6)).
-
-    The identity if every weight is zero; such groups almost certainly fail the test of agreement.
-    """
+    """Weighted mean of the covariances, exact: weight min(1, 10 max(0, share of agreements - 0.6))."""
+    # The identity if every weight is zero; such groups almost certainly fail the test of agreement.
     groups, dim = covariance.shape[:2]
     weights = [min(groups, max(0, 10 * int(c) - 6 * groups)) for c in close]
     whole = sum(weights)
@@ -316,11 +308,9 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
-    """Release whether the groups agree: the number of agreeing pairs, plus discrete Laplace noise, against 0.8 and a margin.
+    """Release whether the groups agree: the number of agreeing pairs, plus discrete Laplace noise, against 0.8 and a margin."""
 
-    The cost is an (epsilon, delta). A replaced row changes at most 2 groups of the pairs.
-    """
-
+    # The cost is an (epsilon, delta). A replaced row changes at most 2 groups of the pairs.
     base: AffineMap
     groups: int
 
@@ -359,11 +349,9 @@ def mask_grid(dim: int, groups: int, cost: Fraction) -> tuple[GaussianEvent, flo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupCenter(Measurement[Fraction, Released]):
-    """Release log(W Y W^T) for the center Y of the groups' covariances and a public or released W; symmetric (dim, dim).
+    """Release log(W Y W^T) for the center Y of the groups' covariances and a public or released W; symmetric (dim, dim)."""
 
-    Only after a `GroupAgreement` over the same groups has passed: the sensitivity holds between good data sets.
-    """
-
+    # Only after a `GroupAgreement` over the same groups has passed: the sensitivity holds between good data sets.
     base: AffineMap
     groups: int
     whitener: FloatArray

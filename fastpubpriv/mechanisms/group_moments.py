@@ -62,16 +62,14 @@ def group_event(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupMomentsQuery(ArrayQuery):
-    """By column and group, how many numbers there are, times `weight`, the sum of q and, if asked for, that of q^2 // Q - Q // 2.
+    """By column and group, how many numbers there are, times `weight`, the sum of q and, if asked for, of q^2 // Q - Q // 2."""
 
-    q is a number clipped to the box (lower, upper) of its group and column, (groups, columns) each, mapped to -Q ... Q and rounded.
-    `codes` gives each row its group, the rows' first columns are the numbers; one that is not finite adds nothing.
-    """
-
-    codes: Callable[[Any], list[IntArray]]
-    lower: FloatArray
+    # q is a number clipped to the box (lower, upper) of its group and column, mapped to -Q ... Q and rounded. The rows' first
+    # columns are the numbers; one that is not finite adds nothing.
+    codes: Callable[[Any], list[IntArray]]  # the group of each row
+    lower: FloatArray  # (groups, columns), and `upper`
     upper: FloatArray
-    bound: int
+    bound: int  # Q
     weight: int
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
@@ -102,17 +100,13 @@ class GroupMomentsQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MomentsReleased:
-    """Released moments by group and column, (groups, columns) each, of numbers mapped to -1 ... 1 from their box.
-
-    `count` has noise of `count_std`; `total` and `squares`, the sum of y^2 - 1/2, have noise of `noise_std`. There are no squares
-    under Laplace noise.
-    """
+    """Released moments by group and column, (groups, columns) each, of numbers y mapped to -1 ... 1 from their box."""
 
     count: FloatArray
     total: FloatArray
-    squares: FloatArray | None
+    squares: FloatArray | None  # of y^2 - 1/2; None under Laplace noise
     count_std: float
-    noise_std: float
+    noise_std: float  # of `total` and `squares`
     event: Event
 
     @property
@@ -123,13 +117,11 @@ class MomentsReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupMoments(Measurement[Fraction, MomentsReleased]):
-    """Release counts, sums and, under Gaussian noise, sums of squares of all groups and columns together, whatever their number.
+    """Release counts, sums and, under Gaussian noise, sums of squares of all groups and columns together, whatever their number."""
 
-    `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
-    sums alone; 5/2 dim Q in l1, without squares. `codes` maps a chunk to the group of each row, each row by itself.
-    """
-
-    codes: Callable[[Any], list[IntArray]]
+    # `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
+    # sums alone; 5/2 dim Q in l1, without squares.
+    codes: Callable[[Any], list[IntArray]]  # the group of each row of a chunk, each row by itself
     lower: FloatArray
     upper: FloatArray
     row_cost: int

@@ -91,19 +91,15 @@ class StableRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
-    """Release the occupied bins of all partitions and levels together, in one pass over the rows.
+    """Release the occupied bins of all partitions and levels together, in one pass over the rows, at an (epsilon, delta)."""
 
-    A row is in at most one bin of each histogram, so a replaced row moves two counts of each by one. The cost is an (epsilon,
-    delta). `law` None takes the better noise; `event` states noise and threshold outright, and then its own cost is charged.
-    `pad_all` draws noise for every slot of the public bound, so that the time of this step tells nothing.
-    InputError, before the charge, when counting may take more than `executor.max_memory`; callers that have debited before have
-    called `check_memory` before that.
-    """
-
+    # A row is in at most one bin of each histogram, so a replaced row moves two counts of each by one. InputError, before the
+    # charge, when counting may take more than `executor.max_memory`; callers that have debited before have called `check_memory`
+    # first.
     partitions: Sequence[Partition]
-    law: Law | None = None
-    event: StableHistogramEvent | None = None
-    pad_all: bool = False
+    law: Law | None = None  # None takes the better noise
+    event: StableHistogramEvent | None = None  # states noise and threshold outright, and its own cost is charged
+    pad_all: bool = False  # noise for every slot of the public bound, so that the time of this step tells nothing
 
     def release(
         self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
@@ -145,11 +141,9 @@ def _least_slots(n: int) -> int:
 
 
 def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, table_slots: int | None = None) -> int:
-    """Most bytes that counting n rows takes, from public numbers: the bytes for rows that are all in different bins.
-
-    This counts all keys and counts, those of one partition a second time while they are put in order, and for each thread a table
-    of each partition. The chunks in memory and the released bins are not counted.
-    """
+    """Most bytes that counting n rows takes, from public numbers: the bytes for rows that are all in different bins."""
+    # All keys and counts, those of one partition a second time while they are put in order, and for each thread a table of each
+    # partition. The chunks in memory and the released bins are not counted.
     sizes = [(partition.words, partition.slots(n)) for partition in partitions]
     held = [bins.key_bytes(words) * most for words, most in sizes]
     sorting = max(bins.merge_bytes(words) * most for words, most in sizes)
@@ -189,11 +183,10 @@ def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) ->
 
 
 class _Histograms(Sequence[tuple[IntArray, IntArray]]):
-    """The histograms of all levels. Each is made when it is asked for, so not all are in memory at once.
+    """The histograms of all levels, each made when it is asked for, from the one asked for before where that is finer."""
 
-    A level is made from the one asked for before where that is finer: halving the bins level by level costs little more in all
-    than the finest level, while shifting the finest bins for each of 30 levels would cost 30 times as much.
-    """
+    # So not all are in memory at once, and halving the bins level by level costs little more in all than the finest level, while
+    # shifting the finest bins for each of 30 levels would cost 30 times as much.
 
     def __init__(
         self,
@@ -220,13 +213,11 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BinQuery(Query):
-    """Finest keys, in lexical order, and exact counts of every partition. Private: for `release_stable` only.
+    """Finest keys, in lexical order, and exact counts of every partition. Private: for `release_stable` only."""
 
-    `slots` is the most slots of a hash table, None for no limit. The accumulators are lists of tables, one list for each partition.
-    """
-
+    # The accumulators are lists of tables, one list for each partition.
     partitions: tuple[Partition, ...]
-    slots: int | None
+    slots: int | None  # most slots of a hash table, None for no limit
 
     def zeros(self) -> tuple[list[BinTable], ...]:
         """See `Query.zeros`."""

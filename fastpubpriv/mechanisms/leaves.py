@@ -81,13 +81,11 @@ class LeafCountQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafGramQuery(ArrayQuery):
-    """For each leaf that takes part the sum of q q^T over its integer rows q, under its own map: (k, D, D), or the upper triangles,
-    row by row, if that is the shape. `targets` are the places of these leaves among the targets of `routes`.
-    """
+    """For each leaf that takes part the sum of q q^T over its integer rows q, under its own map: (k, D, D), or upper triangles."""
 
     routes: RowTree
     maps: tuple[RowMap, ...]
-    targets: tuple[int, ...]
+    targets: tuple[int, ...]  # the places of these leaves among the targets of `routes`
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -115,11 +113,9 @@ class LeafGramQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafCounts(Measurement[Fraction, LeavesReleased]):
-    """Release how many rows reach each target of `routes`, (k,).
+    """Release how many rows reach each target of `routes`, (k,)."""
 
-    A row that stays in its leaf changes nothing: only a move costs, 2 S^2 in squared l2 or 2 S in l1.
-    """
-
+    # A row that stays in its leaf changes nothing: only a move costs, 2 S^2 in squared l2 or 2 S in l1.
     routes: RowTree
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
@@ -138,18 +134,14 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
-    """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (D, D).
+    """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (D, D)."""
 
-    `targets` are the places among the targets of `routes` of the leaves that take part, None for all; maps and radii are theirs.
-
-    Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in
-    l1 isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
-    """
-
+    # Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in l1
+    # isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
     routes: RowTree
     affines: Sequence[AffineMap]
     radii: Sequence[float]
-    targets: tuple[int, ...] | None = None
+    targets: tuple[int, ...] | None = None  # places of the leaves that take part among those of `routes`, None for all
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
@@ -204,11 +196,9 @@ BLOCK = 2048
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisFeatures:
-    """The map x -> (v, (v^2 - 1) / sqrt(2)) for v = matrix (x - center), rows (n, dim) to (n, 2 dim).
+    """The map x -> (v, (v^2 - 1) / sqrt(2)) for v = matrix (x - center), rows (n, dim) to (n, 2 dim)."""
 
-    Every sum is made term by term, in the order of the columns, so that a row has the same bits whatever rows are in its chunk.
-    """
-
+    # Every sum is made term by term, in the order of the columns, so that a row has the same bits whatever rows are in its chunk.
     center: FloatArray
     matrix: FloatArray
 
@@ -292,15 +282,12 @@ class LeafVectorsQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafVectors(Measurement[Fraction, LeavesReleased]):
-    """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius.
+    """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius."""
 
-    All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
-    `shape` is that of the answer, one vector after another if it is None.
-    """
-
+    # All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
     routes: RowTree
     vectors: Sequence[LeafVector]
-    shape: tuple[int, ...] | None = None
+    shape: tuple[int, ...] | None = None  # of the answer, one vector after another if it is None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""

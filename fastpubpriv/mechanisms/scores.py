@@ -72,16 +72,12 @@ def cell_edges(hypotheses: Hypotheses, cells: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSets:
-    """Hypotheses on the line over public cells: A_ij is made of the cells to which i gives more than j.
-
-    `edges` are the inner ends of the cells, `masses` (size, cells) int32 counts what a hypothesis expects of n rows, in units of
-    2^-shift rows, and adds up to n 2^shift for each.
-    """
+    """Hypotheses on the line over public cells: A_ij is made of the cells to which i gives more than j."""
 
     sensitivity: ClassVar[int] = 1
-    edges: FloatArray
-    masses: np.ndarray[Any, np.dtype[np.int32]]
-    shift: int
+    edges: FloatArray  # inner ends of the cells
+    masses: np.ndarray[Any, np.dtype[np.int32]]  # (size, cells), what is expected of n rows
+    shift: int  # `masses` are in 2^-shift rows and add up to n 2^shift for each hypothesis
 
     @classmethod
     def prepare(cls, hypotheses: Hypotheses, n: int, *, cells: int = CELLS) -> CellSets:
@@ -121,18 +117,12 @@ _ROOT_REACH = np.arange(-8.0, 9.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Where the density of one hypothesis on the line is larger than that of another, for all pairs i < j.
+    """Where the density of one hypothesis on the line is larger than that of another, for pairs (0, 1), (0, 2), ..., (1, 2), ..."""
 
-    Pairs stand in the order (0, 1), (0, 2), ..., (1, 2), ... `edges` are the roots of all of them, ascending; `places`
-    (pairs, most) says which edges are the roots of a pair, in ascending order, and is `len(edges)` where it has no more; `signs`
-    (pairs, most) is 1 for a root where A_ij ends, -1 where it begins, else 0; `ends_inside` (pairs,) is 1 if A_ij reaches to
-    infinity.
-    """
-
-    edges: FloatArray
-    places: IntArray
-    signs: IntArray
-    ends_inside: IntArray
+    edges: FloatArray  # the roots of all pairs, ascending
+    places: IntArray  # (pairs, most): which edges are roots of a pair, ascending, then `len(edges)`
+    signs: IntArray  # (pairs, most): 1 for a root where A_ij ends, -1 where it begins, else 0
+    ends_inside: IntArray  # (pairs,): 1 if A_ij reaches to infinity
 
     @classmethod
     def between(cls, hypotheses: Hypotheses, *, threads: int | None = None) -> Intervals:
@@ -207,9 +197,7 @@ _TINY = 2.0**-53
 
 
 class PublicDraws:
-    """Public draws from each hypothesis: one scrambled Sobol sequence for all, so each point has the right law and together they
-    fill the space evenly.
-    """
+    """Public draws from each hypothesis: one scrambled Sobol sequence for all, each point of the right law, all spread evenly."""
 
     def __init__(self, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0) -> None:
         if hypotheses.size > MOST_DENSITIES:
@@ -261,12 +249,9 @@ def empty_counts(panels: int) -> list[PairCounts]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodesQuery(Query):
-    """A pass over the codes of densities at the rows, `capacity` rows at a time.
+    """A pass over the codes of densities at the rows, `capacity` rows at a time; accumulators are workspace and `totals`."""
 
-    The threads share out the hypotheses, not the rows, because one table of codes or counts may be as large as memory allows. The
-    first accumulator is workspace, the others are those of `totals`.
-    """
-
+    # The threads share out the hypotheses, not the rows, because one table of codes or counts may be as large as memory allows.
     table: MixtureTable
     capacity: int
     threads: int | None = None
@@ -374,13 +359,10 @@ def ahead(codes: Codes, own: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DensitySets:
-    """Hypotheses on any number of columns: A_ij holds the points at which the code of i is above that of j.
+    """Hypotheses on any number of columns: A_ij holds the points at which the code of i is above that of j."""
 
-    The code of a hypothesis at a point is its log density below the largest one there, in steps of 1/2048, 32 at most.
-    `masses` (size, size) uint16 holds for i < j at [i, j] and [j, i] how many of `draws` public points drawn from i, and from j,
-    lie in A_ij.
-    """
-
+    # The code of a hypothesis at a point is its log density below the largest one there, in steps of 1/2048, 32 at most. `masses`
+    # (size, size) holds for i < j at [i, j] and [j, i] how many of `draws` public points drawn from i, and from j, lie in A_ij.
     sensitivity: ClassVar[int] = 1
     table: MixtureTable
     masses: np.ndarray[Any, np.dtype[np.uint16]]
@@ -441,10 +423,8 @@ class CellUnions:
         return self.total(counts[:, None])[:, 0]
 
     def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
-        """Sums (pairs, k) over the cells of each set of whole numbers (cells, k) that add up to less than 2^53.
-
-        In double precision these are exact, so every order of addition gives the same sum.
-        """
+        """Sums (pairs, k) over the cells of each set of whole numbers (cells, k) that add up to less than 2^53."""
+        # In double precision these are exact, so every order of addition gives the same sum.
         blocks = range(0, len(self.inside), _BLOCK)
         values = numbers.astype(np.float64)
         return np.concatenate([self.inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
@@ -452,16 +432,12 @@ class CellUnions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheffeSets:
-    """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..., in each of which rows are counted by `held`.
-
-    `expected` (size, sets) holds what each hypothesis expects of n rows, rounded, in all of them, or in the sets `own` (size, sets)
-    that it has with others.
-    """
+    """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..., in each of which rows are counted by `held`."""
 
     sensitivity: ClassVar[int] = 1
-    expected: IntArray
+    expected: IntArray  # (size, sets): what each expects of n rows, rounded, in its `own` sets or in all
     held: Callable[[Rows, Executor], IntArray]
-    own: IntArray | None = None
+    own: IntArray | None = None  # (size, sets): the sets that each has with others
 
     @classmethod
     def of_intervals(
@@ -561,15 +537,12 @@ def checked_clip(clip: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogRatios:
-    """Hypotheses on any number of columns, by how far their log density stays below the largest of the list at each row.
-
-    `unit` is a step of a score, in codes: a row counts for up to STEPS of them.
-    """
+    """Hypotheses on any number of columns, by how far their log density stays below the largest of the list at each row."""
 
     sensitivity: ClassVar[int] = STEPS
     table: MixtureTable
     size: int
-    unit: int
+    unit: int  # a step of a score, in codes: a row counts for up to STEPS of them
 
     @classmethod
     def prepare(cls, hypotheses: Hypotheses, *, clip: float) -> LogRatios:

@@ -148,13 +148,11 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoisyScores(Measurement[Fraction, Released]):
-    """Release the scores of `size` hypotheses, by clipped log densities, with Gaussian noise: the least one is the choice.
+    """Release the scores of `size` hypotheses, by clipped log densities, with Gaussian noise: the least one is the choice."""
 
-    A replaced row moves each score by at most the sensitivity s of `evaluation`: size s^2 S^2 in squared l2, S the grid steps of
-    a score. For a few hypotheses on a Gaussian account, which cannot pay for a choice in epsilon.
-    Privacy note: `notes/noisy_scores.md`.
-    """
-
+    # A replaced row moves each score by at most the sensitivity s of `evaluation`: size s^2 S^2 in squared l2, S the grid steps of
+    # a score. For a few hypotheses on a Gaussian account, which cannot pay for a choice in epsilon. Privacy note:
+    # `notes/noisy_scores.md`.
     evaluation: LogRatios
     size: int
 
@@ -184,10 +182,8 @@ def _tail(size: int, failure_prob: float) -> float:
 
 
 def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
-    """Rows from which the choice is within 3 OPT + accuracy/2 but for 1/n, half of the slack for sampling, half for the choice.
-
-    max(32 ln(2 S / b) / accuracy^2, 8 ln(size / b) / (accuracy epsilon)) with S pairs and b = failure_prob / 4.
-    """
+    """Rows from which the choice is within 3 OPT + accuracy/2 but for 1/n, half of the slack for sampling, half for the choice."""
+    # max(32 ln(2 S / b) / accuracy^2, 8 ln(size / b) / (accuracy epsilon)) with S pairs and b = failure_prob / 4.
     if size < 2:
         return 1
     sampling = 32.0 * _tail(2 * pairs_of(size), failure_prob) / accuracy**2
@@ -223,16 +219,14 @@ _PAIRS = 1 << 20  # pairs of hypotheses handled at a time
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cover:
-    """Gaussians N(mean_i, std_i^2) on the line, and the public cells that their Scheffe sets are made of.
+    """Gaussians N(mean_i, std_i^2) on the line, and the public cells that their Scheffe sets are made of."""
 
-    The line is cut at low + k step, k = 0 ... cuts - 1; each set is an interval between two cuts (or infinity), or the rest of
-    the line. `accuracy` is the total variation alpha and `slack` the zeta of the score.
-    """
-
+    # The line is cut at low + k step, k = 0 ... cuts - 1; each set is an interval between two cuts (or infinity), or the rest of
+    # the line.
     mean: FloatArray
     std: FloatArray
-    accuracy: float
-    slack: float
+    accuracy: float  # the total variation alpha
+    slack: float  # the zeta of the score
     low: float
     step: float
     cuts: int
@@ -273,11 +267,9 @@ def scheffe_sets(cover: Cover, first: int, last: int) -> tuple[IntArray, IntArra
 
 
 def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
-    """S_i = min_j Gamma_ij, (size,), from the number of rows below each edge, (cuts + 2,), of n rows.
-
-    Gamma_ij = n if H_i and H_j are close, else max(0, rows in W_ij - ceil(n (H_j(W_ij) + (1 + slack / 2) accuracy))). The offset
-    is public, so a replaced row moves a score by at most one.
-    """
+    """S_i = min_j Gamma_ij, (size,), from the number of rows below each edge, (cuts + 2,), of n rows."""
+    # Gamma_ij = n if H_i and H_j are close, else max(0, rows in W_ij - ceil(n (H_j(W_ij) + (1 + slack / 2) accuracy))). The offset
+    # is public, so a replaced row moves a score by at most one.
     edges = cover.edges
     best = np.full(cover.size, n, dtype=np.int64)
     rows = max(1, _PAIRS // cover.size)
@@ -303,10 +295,8 @@ def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
 
 
 def cover_cells(chunk: Any, *, cover: Cover, affine: AffineMap) -> list[IntArray]:
-    """The cell of a cover that the coordinate affine(x) of each row lies in; -1 where it is not finite.
-
-    It is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in.
-    """
+    """The cell of a cover that the coordinate affine(x) of each row lies in; -1 where it is not finite."""
+    # It is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in.
     center = np.zeros(affine.dim) if affine.center is None else affine.center
     weights = np.zeros(affine.dim) if affine.matrix is None else affine.matrix[0]
     value = total_times((chunk.astype(np.float64) - center).T, weights)
@@ -323,12 +313,10 @@ def rows_below(rows: Rows, executor: Executor, cover: Cover, affine: AffineMap) 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoverChoice(Measurement[Fraction, Chosen]):
-    """Choose the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows.
+    """Choose the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows."""
 
-    Exponential mechanism on integer scores of replace-one sensitivity one; exact but for 2^-100. The cost is its epsilon, in every
-    notion.
-    """
-
+    # Exponential mechanism on integer scores of replace-one sensitivity one; exact but for 2^-100. The cost is its epsilon, in
+    # every notion.
     affine: AffineMap
     cover: Cover
 
@@ -347,13 +335,11 @@ STEPS = 1 << 12  # S: grid steps of a clipped difference of losses
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossQuery(ArrayQuery):
-    """For each model, the sum over rows (z, label) of its loss less that of the first one, clipped to `clip`, in STEPS steps.
+    """For each model, the sum over rows (z, label) of its loss less that of the first one, clipped to `clip`, in STEPS steps."""
 
-    Times a `scale` of -1 these are scores: the smaller the loss, the better. `weights` is (models, dim); a difference that is not
-    finite counts as zero. A loss of the caller's is asked about one row at a time, for all models.
-    """
-
-    weights: FloatArray
+    # Times a `scale` of -1 these are scores: the smaller the loss, the better. A difference that is not finite counts as zero. A
+    # loss of the caller's is asked about one row at a time, for all models.
+    weights: FloatArray  # (models, dim)
     loss: Loss
     clip: float
 
@@ -383,11 +369,9 @@ class LossQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossChoice(Measurement[Fraction, Chosen]):
-    """Choose one of `weights` (models, dim) by their losses on labeled rows. The cost is the epsilon of the choice.
+    """Choose one of `weights` (models, dim) by their losses on labeled rows. The cost is the epsilon of the choice."""
 
-    The score of a model is an integer that moves by at most 2 STEPS when a row is replaced.
-    """
-
+    # The score of a model is an integer that moves by at most 2 STEPS when a row is replaced.
     weights: FloatArray
     loss: Loss
     clip: float

@@ -49,17 +49,13 @@ def mirror(lower: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AffineMap:
-    """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping.
-
-    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal, and no
-    fewer rows than columns.
-    """
+    """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping."""
 
     dim: int
     center: FloatArray | None = None
-    matrix: FloatArray | None = None
+    matrix: FloatArray | None = None  # None (identity), (dim,) (diagonal) or (out_dim, dim)
     offset: FloatArray | None = None
-    lower: bool = False
+    lower: bool = False  # `matrix` has zeros above its diagonal, and no fewer rows than columns
 
     @property
     def out_dim(self) -> int:
@@ -108,12 +104,10 @@ class AffineMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
-    """A released answer in data units, with the standard deviation of its noise per coordinate.
+    """A released answer in data units, with the standard deviation of its noise per coordinate."""
 
-    `spectral_std` is, for a symmetric matrix, the diagonal standard deviation of the Gaussian orthogonal ensemble with noise of
-    the same spectral norm.
-    """
-
+    # For a symmetric matrix, `spectral_std` is the diagonal standard deviation of the Gaussian orthogonal ensemble with noise of
+    # the same spectral norm.
     value: FloatArray
     noise_std: float
     event: Event
@@ -266,15 +260,12 @@ _NUMBERS = 1 << 17  # of the statistics that are held at a time
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MappedQuery(ArrayQuery):
-    """A pass over the integers of `row_map`: of all rows, or of those of one node of a cluster tree, after a box if there is one.
-
-    With a `statistic` they are those of statistic(row), made for a few rows at a time.
-    """
+    """A pass over the integers of `row_map`: of all rows, or of those of a node of a cluster tree, after a box if there is one."""
 
     row_map: RowMap
     only: Members | None = None
     box: ColumnBox | None = None
-    statistic: Callable[[Any], FloatArray] | None = None
+    statistic: Callable[[Any], FloatArray] | None = None  # of a row: its integers, made for a few rows at a time
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
@@ -351,19 +342,15 @@ class ShellQuery(MappedQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VectorSum(NoisyMeasurement):
-    """Release the sum of the mapped rows, each clipped to norm `radius`.
+    """Release the sum of the mapped rows, each clipped to norm `radius`."""
 
-    `cost` is a rho when the account is Gaussian, an epsilon when it is pure. A `grid`, worked out before, takes the place of that
-    of the cost. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows of one node of a
-    cluster tree; the event then says what entering or leaving it costs. `box` is applied before the map; the sensitivity does not
-    depend on it.
-    """
-
+    # `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1,
+    # whatever the `box`.
     affine: AffineMap
     radius: float
-    grid: Grid | None = None
-    only: Members | None = None
-    box: ColumnBox | None = None
+    grid: Grid | None = None  # in place of that of the cost
+    only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
+    box: ColumnBox | None = None  # applied before the map
 
     def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -381,19 +368,15 @@ class VectorSum(NoisyMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SecondMoment(SymmetricMeasurement):
-    """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
+    """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D)."""
 
-    Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4). See `SymmetricMeasurement` for the noise.
-    `only` keeps the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
-    With a `statistic`, from a chunk to (k, dim) float64, y is that of statistic(row), made of its own row and public numbers alone;
-    rows that would be zero may be left out. `row_cost` is then the work for a row.
-    """
-
+    # Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4). A `statistic` maps a chunk to the rows (k, dim)
+    # that are mapped, each made of its own row and public numbers alone; rows that would be zero may be left out.
     affine: AffineMap
     radius: float
-    only: Members | None = None
+    only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
     statistic: Callable[[Any], FloatArray] | None = None
-    row_cost: int = 1
+    row_cost: int = 1  # work of the `statistic` for a row
 
     def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[GramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -412,16 +395,13 @@ class SecondMoment(SymmetricMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellCounts(NoisyMeasurement):
-    """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
+    """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none."""
 
-    One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S. `only` keeps
-    the rows of one node of a cluster tree; the event then says what entering or leaving it costs. `box` comes before the map.
-    """
-
+    # One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
     affine: AffineMap
     edges: FloatArray
-    only: Members | None = None
-    box: ColumnBox | None = None
+    only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
+    box: ColumnBox | None = None  # applied before the map
 
     def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[ShellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -455,12 +435,9 @@ def statistic_grid(account: Payer, cost: Fraction, parts: int, width: int, n: in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartsQuery(SumQuery):
-    """As `SumQuery`; a row is zero unless the norms of its parts, each rounded up, add up to at most Q.
+    """As `SumQuery`; a row is zero unless the norms of its parts, each rounded up, add up to at most Q."""
 
-    `part_of` (out_dim,) has the part of each coordinate.
-    """
-
-    part_of: IntArray
+    part_of: IntArray  # (out_dim,) the part of each coordinate
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
@@ -476,14 +453,11 @@ class PartsQuery(SumQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StatisticSum(NoisyMeasurement):
-    """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
+    """Release the sum over the rows of statistic(row), each clipped to norm `radius`; cost and sensitivity as in `VectorSum`."""
 
-    `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a
-    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `VectorSum`; where `part_of` (dim,) divides
-    the coordinates into parts of equal length, the norms of a row's parts must add up to at most `radius`, which makes the l1
-    sensitivity 2 isqrt(width Q^2).
-    """
-
+    # `statistic` maps a chunk (n, columns) to (n, dim), every output row from its own input row and public numbers alone; a row
+    # with a non-finite entry counts as zero. Where `part_of` (dim,) divides the coordinates into parts of equal length, the norms
+    # of a row's parts add up to at most `radius`: the l1 sensitivity is 2 isqrt(width Q^2).
     statistic: Callable[[Any], FloatArray]
     dim: int
     radius: float
@@ -527,13 +501,11 @@ class SoftGramQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SoftGrams(SymmetricMeasurement):
-    """Release for each of `parts` equal parts y_p of a vector y made of each row, of norm at most `radius`, the sum of y_p y_p^T.
+    """Release for each of `parts` equal parts y_p of a vector y of norm at most `radius` made of each row the sum of y_p y_p^T."""
 
-    The parts of a row share one ball, so all of them cost what one Gram matrix costs: squared replace-one sensitivity 2 Q^4.
-    `rows_of` maps a chunk, the inverse of a step and Q to the parts in whole steps (some, side), each row from itself and public
-    numbers: a row whose squares over all parts add up to more than Q^2, or are not finite, must be zero. Gaussian accounts only.
-    """
-
+    # The parts of a row share one ball: squared replace-one sensitivity 2 Q^4, as of one Gram matrix. `rows_of` maps each row, from
+    # itself and public numbers, the inverse of a step and Q to parts in whole steps (some, side): zero if its squares over all
+    # parts add up to more than Q^2 or are not finite. Gaussian accounts only.
     rows_of: WholeParts
     parts: int
     side: int
