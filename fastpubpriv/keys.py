@@ -16,20 +16,11 @@ _MOST_SEED_BITS = 4096  # a longer number cannot be written out in decimal digit
 
 
 class KeySource:
-    """Gives one key per release; make one with `key_source`.
+    """A source gives one key per release; `key_source` makes it."""
 
-    Attributes
-    ----------
-    private : bool
-        False when the keys come from a seed: the run then repeats, and nothing released from it is private.
-
-    Guarantees
-    ----------
-    Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded
-    keys depend on the seed and on how many were taken before; taking them from several threads gives distinct keys,
-    in the order of the calls. From `check` on, a source serves one process: what was paid there pays for one set of
-    releases, and a forked child would make a second one.
-    """
+    # Keys of the operating system hold no state, so forked children, threads and copies of the process never share one. Those of a
+    # seed depend on it and on how many were taken before, by whatever thread. From `check` on, a source serves one process: what
+    # was paid there pays for one set of releases, and a forked child would make a second one.
 
     __slots__ = ("_calls", "_home", "_lock", "_seed", "private")
 
@@ -38,16 +29,13 @@ class KeySource:
         self._calls = 0
         self._lock = threading.Lock()
         self._home: tuple[int, int] | None = None
-        self.private = seed is None
+        self.private = seed is None  # from a seed the run repeats, and nothing released from it is private
 
     def __repr__(self) -> str:
         return f"KeySource(private={self.private})"
 
     def check(self) -> None:
-        """To be asked before anything is paid: EntropyError now where `fresh` would raise it, and keys for this process alone.
-
-        Seeded keys need no entropy.
-        """
+        """Raise EntropyError where `fresh` would, before anything is paid, and keep the keys for this process alone."""
         if self._seed is None:
             _os_key()
         self._home = here()
@@ -61,10 +49,8 @@ class KeySource:
             )
 
     def fresh(self) -> bytes:
-        """Return 32 bytes that this source has not given before. BudgetError in a process that was forked after `check`.
-
-        EntropyError where the operating system gives no random bytes. There is no fallback: no key, no release.
-        """
+        """Return 32 bytes that this source has not given before; BudgetError in a process that was forked after `check`."""
+        # Where the operating system gives no random bytes there is no fallback: no key, no release.
         self.check_process()
         if self._seed is None:
             return _os_key()
@@ -91,11 +77,6 @@ def key_source(random_state: int | None) -> KeySource:
 
     None means keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and marks the
     source `private=False`. NumPy generators are refused: they are not made for privacy.
-
-    Examples
-    --------
-    >>> key_source(None).private
-    True
     """
     if random_state is None:
         return KeySource(None)

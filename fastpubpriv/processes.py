@@ -12,12 +12,6 @@ os.register_at_fork(after_in_child=map(_forks.append, itertools.count(1)).__next
 
 
 def here() -> tuple[int, int]:
-    """This process. A fork changes it, a fork by a C library too, and no process has that of an ancestor again.
-
-    Examples
-    --------
-    >>> here() == here()
-    True
-    """
+    """This process. A fork changes it, a fork by a C library too, and no process has that of an ancestor again."""
     # The number of a process is given to another once it has ended; how many forks lie behind one only grows.
     return os.getpid(), _forks[0]

@@ -65,13 +65,7 @@ _DIRECTIONS = (
 
 
 def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> FloatArray:
-    """The first 2^log2_count points (n, dim) in [0, 1); with a seed, scrambled by a random matrix and shifted.
-
-    Examples
-    --------
-    >>> sobol_points(2, 2).tolist()
-    [[0.0, 0.0], [0.5, 0.5], [0.75, 0.25], [0.25, 0.75]]
-    """
+    """The first 2^log2_count points (n, dim) in [0, 1); with a seed, scrambled by a random matrix and shifted."""
     if dim > len(_DIRECTIONS) + 1:
         from scipy.stats import qmc
 

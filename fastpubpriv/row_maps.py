@@ -52,20 +52,11 @@ class MatrixKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowMap(_Value):
-    """What happens to a row x before it is added up: y = offset + matrix (x - center), steps, clip, round, integer check.
+    """A row x becomes y = offset + matrix (x - center), steps, clip, round, integer check, before it is added up."""
 
-    Raises
-    ------
-    InputError
-        Sizes that disagree, a non-finite entry, or Q too large for exact sums.
-
-    Guarantees
-    ----------
-    Arrays are read-only, and copied unless they were. A row with a NaN or an infinity becomes the zero row. A finite row is
-    clipped, never lost, whatever its size (up to inv_step = 1e150). Every integer row q satisfies sum q**2 <= quant_bound**2:
-    replacing one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
-    """
-
+    # A row with a NaN or an infinity becomes the zero row; a finite row is clipped, never lost (up to inv_step = 1e150).
+    # Every integer row q satisfies sum q**2 <= quant_bound**2: replacing one row moves a sum by at most 2 Q in norm, and a full
+    # symmetric Gram matrix by at most sqrt(2) Q**2.
     dim: int  # columns of a row
     out_dim: int  # columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`
     quant_bound: int  # Q, the largest integer norm that passes; out_dim * Q**2 <= 2**53
@@ -115,12 +106,7 @@ class RowMap(_Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnBox(_Value):
-    """What a row becomes before it is added up: y = ((x - center) clipped to lower ... upper, less middle) / width, by column.
-
-    Guarantees
-    ----------
-    What a row becomes depends on that row and these numbers alone. No bound is promised: a `RowMap` has to follow.
-    """
+    """A row becomes, by itself, y = ((x - center) clipped to lower ... upper, less middle) / width; a `RowMap` has to bound it."""
 
     center: FloatArray  # (dim,), as all others: finite, with lower <= upper and width > 0
     lower: FloatArray  # (dim,)
@@ -155,14 +141,10 @@ class Rule(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Split(_Value):
-    """An inner node of a cluster tree: y = projection (x - origin), then a ball or the nearest of some centers.
+    """An inner node of a cluster tree sends y = projection (x - origin) by a ball or to the nearest of some centers."""
 
-    Guarantees
-    ----------
-    Arrays are copied and read-only. Every sum of a row goes term by term in ascending order of the column, so a row takes the
-    same way in every pass, chunk, thread and instruction set.
-    """
-
+    # Every sum of a row goes term by term in ascending order of the column, so a row takes the same way in every pass, chunk,
+    # thread and instruction set.
     # BALL: the first child takes a row with |y - center|^2 <= radius_sq, the second all others (NaN too). NEAREST:
     # the child of the least |y - center|^2, of the first among equals
     rule: Rule
@@ -214,23 +196,16 @@ class Split(_Value):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RowTree(_Value):
-    """A cluster tree as the kernels see it: rows that reach target i get label i, all other rows get -1.
-
-    Attributes
-    ----------
-    lineage : tuple of str
-        Names what the labels mean by everything that decides them. One target: the nodes from the root to it, each as
-        "split above/which child", so that a node's lineage begins with its parent's. Several: one name for all.
-    above : frozenset of int
-        Nodes on the way from the root to a target.
-    """
+    """A cluster tree as the kernels see it: rows that reach target i get label i, all other rows get -1."""
 
     dim: int  # columns of a row
     # nodes by id, None for a leaf; node 0 is the root, and children come after their parent
     splits: Sequence[Split | None]
     targets: Sequence[int]  # ids of leaves or inner nodes, none below another
+    # names what the labels mean by everything that decides them: of one target the nodes from the root to it, each as "split
+    # above/which child", so that it begins with the lineage of its parent; of several, one name for all
     lineage: tuple[str, ...] = field(init=False)
-    above: frozenset[int] = field(init=False)
+    above: frozenset[int] = field(init=False)  # nodes on the way from the root to a target
 
     def __post_init__(self) -> None:
         if not 1 <= self.dim <= _DIM_MAX:
@@ -293,16 +268,12 @@ def path_to(parents: Sequence[int], node: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixtureTable:
-    """Mixtures of Gaussians laid out for the kernels.
+    """Mixtures of Gaussians are laid out for the kernels."""
 
-    `means` (panels, components, dim, PANEL), `factors` (panels, components, dim or dim (dim + 1) / 2, PANEL) and `constants`
-    (panels, components, PANEL); `lower` says that factors are lower triangles, row by row, not diagonals.
-    """
-
-    means: FloatArray
-    factors: FloatArray
-    constants: FloatArray
-    lower: bool
+    means: FloatArray  # (panels, components, dim, PANEL)
+    factors: FloatArray  # (panels, components, dim or dim (dim + 1) / 2, PANEL)
+    constants: FloatArray  # (panels, components, PANEL)
+    lower: bool  # factors are lower triangles, row by row, not diagonals
 
     @property
     def panels(self) -> int:
@@ -356,29 +327,20 @@ def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResidualMap(_Value):
-    """What a labeled row (z, label) adds to a gradient: factor(row) (spread z), rounded to a grid and checked.
+    """A labeled row (z, label) adds factor(row) (spread z) to a gradient, rounded to a grid and checked."""
 
-    factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
-
-    With `weighted`, a row is (z, label, weight), and its factor is multiplied by the weight, at most 1; 0 unless that is above 0.
-
-    `residual` (prediction, label) -> float is minus the derivative of a loss in the prediction <slope, z>; Numba can compile it.
-    `clip` bounds residuals in units of `scale`, `radius` bounds |spread z|, `quant_bound` is Q with dim Q^2 <= 2^53.
-
-    Guarantees
-    ----------
-    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
-    """
-
-    slope: FloatArray
-    spread: FloatArray
+    # factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
+    # Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    slope: FloatArray  # (dim,)
+    spread: FloatArray  # (dim,)
+    # (prediction, label) -> minus the derivative of a loss in the prediction <slope, z>; Numba can compile it
     residual: Callable[[float, float], float]
     scale: float
-    clip: float
-    radius: float
+    clip: float  # bound on residuals, in units of `scale`
+    radius: float  # bound on |spread z|
     inv_step: float
-    quant_bound: int
-    weighted: bool = False
+    quant_bound: int  # Q, with dim Q^2 <= 2^53
+    weighted: bool = False  # a row is (z, label, weight): factor times the weight, at most 1; 0 unless that is above 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
@@ -395,25 +357,17 @@ class ResidualMap(_Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientMap(_Value):
-    """What a labeled row (z, label) adds to a gradient that is clipped as a whole: c z, rounded to a grid and checked.
+    """A labeled row (z, label) adds c z to a gradient that is clipped as a whole, rounded to a grid and checked."""
 
-    `weights` (dim,): c = s min(1, clip_norm / (|s| |z|)), s = residual(<weights, z>, label). `weights` (outputs, dim): s has one
-    entry for each output, residual(scores, label, s) fills it in, and c z is a matrix (outputs, dim). A row whose s or label
-    is not finite adds nothing.
-
-    `residual` is minus the derivative of a loss in its predictions; Numba can compile it. `quant_bound` is Q, outputs dim Q^2 <=
-    2^53.
-
-    Guarantees
-    ----------
-    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
-    """
-
-    weights: FloatArray
+    # c = s min(1, clip_norm / (|s| |z|)), see `residual`; a row whose s or label is not finite adds nothing.
+    # Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    weights: FloatArray  # (dim,); or (outputs, dim), where s has an entry and c z a row for each output
+    # s = residual(<weights, z>, label); of outputs, residual(scores, label, s) fills s in. Minus the derivative of a loss in its
+    # predictions, which Numba can compile
     residual: Callable[..., Any]
     clip_norm: float
     inv_step: float
-    quant_bound: int
+    quant_bound: int  # Q, with outputs dim Q^2 <= 2^53
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, self.weights.ndim))))

@@ -36,14 +36,11 @@ def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise on sums of rows of norm 1 on an infinitely fine grid, for a share of an allowance that is a rho or (`pure`) an epsilon.
-
-    `moving`: the rows of leaves, where a pure allowance pays for a row that moves from one to another.
-    """
+    """Noise on sums of rows of norm 1 on an infinitely fine grid, for a share of an allowance: a rho or (`pure`) an epsilon."""
 
     pure: bool
     allowance: Fraction
-    moving: bool = False
+    moving: bool = False  # rows of leaves, where a pure allowance pays for a row that moves from one to another
 
     def part(self, share: Fraction) -> Noise:
         """The noise for a part of the allowance."""
@@ -65,10 +62,8 @@ class Noise:
         return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
 
     def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
-        """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment.
-
-        Discrete Laplace on the triangle has a deviation of sqrt(2) b everywhere; that ensemble has sqrt(2) more on its diagonal.
-        """
+        """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
+        # Discrete Laplace on the triangle has a deviation of sqrt(2) b everywhere; that ensemble has sqrt(2) more on its diagonal.
         cost = self._cost(share)
         if not self.pure:
             return 1.0 / math.sqrt(cost)
@@ -77,14 +72,11 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Method(Generic[Problem]):
-    """An algorithm for a task, exported by the module that implements it.
-
-    `Problem` is the public description of a call from which draws of noise are bounded. What the other functions are called with
-    is the same for all methods of a task; its record says it.
-    """
+    """An algorithm for a task, exported by the module that implements it; `Problem` is the public description of a call."""
 
     name: str  # the value of `method=`
-    learn: Callable[..., Any]  # releases, after the debit, and returns what was learnt
+    # releases, after the debit, and returns what was learnt; the record of a task says what this and the others are called with
+    learn: Callable[..., Any]
     draws: Callable[Problem, int]  # a public upper bound on the draws of noise
     # before the debit: refuses what cannot be done, from public numbers alone
     prepare: Callable[..., Any] = lambda *_, **__: None
@@ -141,10 +133,8 @@ class Registry(dict[str, Kind], Generic[Kind]):
 def open_rows(
     x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1, gaps: bool = False
 ) -> tuple[Rows, FloatArray | None]:
-    """Check the form of both data sets and open them, columns with names matched by name; nothing private is read.
-
-    `gaps`: public cells may be missing (NaN), where every column has a number.
-    """
+    """Open both data sets, columns matched by name, after a check of their form; nothing private is read."""
+    # `gaps`: public cells may be missing (NaN), where every column has a number.
     rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
     if x_pub is None:
         return rows, None
@@ -222,11 +212,9 @@ class Run:
     log: list[dict[str, Any]] = field(default_factory=list)
 
     def paid(self, *, before: bool = False) -> contextlib.AbstractContextManager[None]:
-        """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into this block.
-
-        Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
-        becomes an exception. Where memory runs out, the error is ours.
-        """
+        """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into the block."""
+        # Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
+        # becomes an exception. Where memory runs out, the error is ours.
         self.account.open(paid=before)
         return _AfterDebit()
 
@@ -239,22 +227,16 @@ class Run:
         payer: NodePayer | None = None,
         **public: Any,
     ) -> Answer:
-        """Charge, run the pass, add noise and record; return the released answer.
-
-        The account pays, or the `payer` of a node of a tree. `public` facts go into the record, beside the noise and its cost.
-        """
+        """Charge the account or the `payer` of a node, run, add noise, record it with `public` facts; return the answer."""
         paying = self.account if payer is None else payer
         released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
         self._write_down(name, released.event, released.facts, public)
         return released
 
     def repeat(self, event: Event, *, name: str, keys: int, facts: Mapping[str, Any], **public: Any) -> None:
-        """Write down a release that an earlier call, which this one goes on with, has made and paid for.
-
-        Nothing is read. Keys are passed over, so that those of a seed serve no second release.
-        """
+        """Write down a release that an earlier call, which this one goes on with, has made and paid for; nothing is read."""
         self.account.charge(event)
-        for _ in range(keys):
+        for _ in range(keys):  # those of a seed serve no second release
             self.account.fresh_key()
         self._write_down(name, event, facts, public)
 

@@ -36,12 +36,8 @@ def batch_rows_of(randomizer: Randomizer) -> int:
 def report_batches(
     randomizer: Randomizer, chunks: Iterator[Chunk], *, random_state: int | None = None, threads: int | None = None
 ) -> Iterator[Reports]:
-    """Yield a batch of reports for each chunk of rows (k, dim).
-
-    Privacy
-    -------
-    Local, one report of each row: `randomizer.cost`. A fresh key for each chunk; with a seed each chunk has a key of its own too.
-    """
+    """Yield a batch of reports for each chunk of rows (k, dim), each row by `randomizer.cost`."""
+    # A fresh key for each chunk; with a seed each chunk has a key of its own too.
     _ = randomizer.cost  # refuses an epsilon that has none
     keys = report_keys(random_state)
     for chunk in chunks:
@@ -77,17 +73,14 @@ class Readable(Protocol):
 
 
 class BatchReader:
-    """The sound batches of one stream, up to the first thing that is not one.
-
-    `reason` is why reading ended, None at the end of the stream; `reports` and `end` are whole reports so far, and their bytes.
-    """
+    """The reader finds the sound batches of one stream, up to the first thing that is not one."""
 
     __slots__ = ("_begun", "_most", "end", "randomizer", "reason", "reports")
 
     def __init__(self, randomizer: Randomizer, *, most: int | None = None) -> None:
         self.randomizer = randomizer
-        self.reason: str | None = None
-        self.reports = self.end = 0
+        self.reason: str | None = None  # why reading ended, None at the end of the stream
+        self.reports = self.end = 0  # whole reports so far, and their bytes
         self._most = most
         width, dtype = payload_form(randomizer)
         nothing = np.zeros((0, width), dtype)
@@ -130,27 +123,16 @@ class BatchReader:
 
 
 class Collector:
-    """Sums of the reports in streams, each batch once.
+    """Sums of the reports in streams, each batch once."""
 
-    Attributes
-    ----------
-    total : Aggregator
-        Everything taken so far.
-    refused : dict of str to int
-        What was refused, and how many batches for that reason, since this object was made.
-
-    Notes
-    -----
-    A batch is in `total` and known again, or neither, whatever interrupts a call. It is known by a digest of its reports. Batches
-    of fewer than 16 numbers may be equal by chance; they are known by all bytes of their stream up to their end, once those hold
-    that many. Memory: 20 bytes for a batch, besides `total`.
-    """
+    # A batch is in `total` and known again, by a digest of its reports, or neither, whatever interrupts a call. Batches of fewer
+    # than 16 numbers may be equal by chance: all bytes of their stream up to their end tell them, once those hold that many.
 
     __slots__ = ("_state", "refused")
 
     def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
         self._state = Aggregator(randomizer, reports_per_user=reports_per_user), Users(1)
-        self.refused: dict[str, int] = {}
+        self.refused: dict[str, int] = {}  # reason -> how many batches were refused for it
 
     @property
     def total(self) -> Aggregator:
@@ -161,17 +143,14 @@ class Collector:
         self,
         stream: Readable,
         *,
+        # a hashed name for each report of the stream, if `total` tells users apart (InputError if there are fewer)
         users: Iterator[bytes] | None = None,
-        most: int | None = None,
+        most: int | None = None,  # reports that this stream may hold
         threads: int | None = None,
+        # told now and then how many reports of this stream are in `total`; what it raises ends the reading
         after: Callable[[int], Any] = lambda taken: None,
     ) -> str | None:
-        """Take the batches of a stream, an object with read(size); return why the rest of it was refused, None if it ended well.
-
-        `users` are as many hashed names as the stream has reports, if `total` tells users apart (InputError if there are fewer),
-        and `most` is the most reports that this stream may hold. `after` is told now and then how many reports of this stream are
-        in `total`; what it raises ends the reading.
-        """
+        """Take the batches of a stream; return why the rest of it was refused, None if it ended well."""
         reader = BatchReader(self.total.randomizer, most=most)
         chain, numbers, taken, group = hashlib.sha256(), 0, 0, _Group()
         for payload in reader.batches(stream):
