@@ -29,11 +29,12 @@ _ABSENT = -1e300
 
 def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
     """Array (hypotheses, ...) as (panels, ..., PANEL), the last panel filled up."""
-    size = array.shape[0]
-    panels = -(-size // PANEL)
-    full = np.full((panels * PANEL, *array.shape[1:]), fill, dtype=array.dtype)
-    full[:size] = array
-    return np.ascontiguousarray(np.moveaxis(full.reshape(panels, PANEL, *array.shape[1:]), 1, -1))
+    size, shape = array.shape[0], array.shape[1:]
+    full = np.full((-(-size // PANEL), *shape, PANEL), fill, dtype=array.dtype)
+    for begin in range(0, size, PANEL):
+        part = array[begin : begin + PANEL]
+        full[begin // PANEL, ..., : len(part)] = np.moveaxis(part, 0, -1)
+    return full
 
 
 def mixture_table(weights: FloatArray, means: FloatArray, spreads: FloatArray) -> MixtureTable:

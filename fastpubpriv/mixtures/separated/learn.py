@@ -287,7 +287,7 @@ def learn_separated_mixture(
     if public is None:
         raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
     k, weight = check_components(n_components, min_weight, len(public), rows.n)
-    running.require_squares("learn_separated_mixture", rows.dim, 8 * (k + 2))
+    running.require_squares("learn_separated_mixture", rows.dim, 40 * k + 24)
     method = searches.METHODS.choose(method)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)

@@ -6,6 +6,7 @@ the other starts. No private row, no budget.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,12 +138,9 @@ def public_fits(public: FloatArray, k: int, min_weight: float) -> tuple[Paramete
     rows = (public - center) / scale
     few = rows[:: -(-len(rows) // MOST_ROWS)]
     column, least = column_variances(few)[0], 0.4 * min_weight
-    tried: list[tuple[float, int, Parameters]] = []
-    for number, labels in enumerate(starting_labels(few, k)):
-        at = maximized(few, np.eye(k)[labels], column, full=False)
-        at, score = improved(few, at, SHORT, full=False, least=least * len(few))
-        tried.append((-score, number, at))
-    best = [at for _, _, at in sorted(tried, key=lambda each: each[:2])[:KEPT]]
+    starts = (maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k))
+    tried = (improved(few, at, SHORT, full=False, least=least * len(few)) for at in starts)
+    best = [at for at, _ in heapq.nlargest(KEPT, tried, key=lambda each: each[1])]
     full, diagonal = (
         max((improved(rows, at, LONG, full=full, least=least * len(rows)) for at in best), key=lambda each: each[1])[0]
         for full in (True, False)
