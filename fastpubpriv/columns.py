@@ -15,12 +15,10 @@ from fastpubpriv.errors import InputError
 def column_order(
     wanted: Sequence[str] | None, found: Sequence[str] | None, *, of: str, within: str, show: bool = True
 ) -> list[int] | None:
-    """Where each column of one source stands in another, by name: found[order[j]] is wanted[j]; None for by position.
-
-    By position where the order is the same, or a source has no names, or only the numbers 0, 1, ... of a frame made of an array.
-    InputError says which name is missing or too much, `of` and `within` being the two sources; names that only the first has are
-    told unless `show` is False: they may be a private row, the first line of a CSV file without header.
-    """
+    """Where each column of one source stands in another, by name: found[order[j]] is wanted[j]; None for by position."""
+    # By position where the order is the same, or a source has no names, or only the numbers 0, 1, ... of a frame made of an array.
+    # InputError names what is missing or too much in the source `of` or `within`; names that only the first has are told unless
+    # `show` is False: they may be a private row, the first line of a CSV file without header.
     if wanted is None or found is None or tuple(wanted) == tuple(found):
         return None
     if set(wanted) != set(found) and (_only_numbered(wanted) or _only_numbered(found)):
@@ -69,11 +67,9 @@ def _chosen(rows: Any, names: set[str]) -> Any:
 
 
 def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
-    """Rows (n, dim) or (dim,) at which something released is evaluated, float64, in the order of its columns.
-
-    They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number. Columns of a frame or
-    table are matched by name, others left out. InputError for what is no numbers, of another shape, or not `finite` if asked.
-    """
+    """Rows (n, dim) or (dim,) at which something released is evaluated, float64, in the order of its columns."""
+    # They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number. Columns of a frame
+    # or table are matched by name, others left out. InputError for what is no numbers, of another shape, or not `finite` if asked.
     names, order = _names_of(rows), None
     if columns is not None and names is not None:
         if set(columns) < set(names):  # what is not needed, as the label, may be text
@@ -106,12 +102,9 @@ NUMBER, MISSING, LEVEL, OTHER = range(4)
 def term_values(
     rows: FloatArray, *, source: npt.NDArray[Any], role: npt.NDArray[Any], level: FloatArray, fill: FloatArray
 ) -> FloatArray:
-    """The terms (n, p) that a model is linear in, from the cells of rows (n, dim), each by itself; a missing cell is NaN or
-    infinite.
-
-    Each term has a column, its `source`, and a `role`: NUMBER, MISSING, LEVEL (whose category is its `level`) or OTHER. `fill`
-    (dim,) is what stands for a missing number; NaN for nothing, the term is then not finite.
-    """
+    """The terms (n, p) of a model from cells (n, dim), row by row; a missing cell is NaN or infinite."""
+    # A term has a column, its `source`, and a `role`: NUMBER, MISSING, LEVEL (the category `level`) or OTHER. `fill` (dim,) stands
+    # for missing numbers; NaN for nothing, the term is then not finite.
     where, kind = np.asarray(source, dtype=np.int64), np.asarray(role, dtype=np.int64)
     with np.errstate(all="ignore"):
         cells: FloatArray = rows[:, where].astype(np.float64)

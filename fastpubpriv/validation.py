@@ -72,10 +72,8 @@ def fraction(name: str, value: object, *, include_one: bool = False) -> float:
 
 
 def integer(name: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
-    """A whole number within the limits as an int; else InputError.
-
-    bool is refused, and so is every float: 2.0 may be the result of a computation that should have been checked.
-    """
+    """A whole number within the limits as an int; else InputError."""
+    # bool is refused, and so is every float: 2.0 may be the result of a computation that should have been checked.
     number = value if type(value) is int else _index(name, value)
     if minimum is not None and number < minimum:
         raise InputError(f"{name} must be at least {minimum}, got {_counted(number)}")
@@ -103,11 +101,7 @@ def finite_vector(name: str, value: object, dim: int) -> FloatArray:
 
 
 def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[FloatArray, FloatArray] | None:
-    """The argument `bounds`, what the columns can hold: lower and upper ends, (dim,) each, or None for None; else InputError.
-
-    Each end of the pair is a number for all columns, or `dim` of them, and the lower one is below the other; with `endless` an end
-    may be infinite.
-    """
+    """The argument `bounds` as lower and upper ends, (dim,) each, infinite ones if `endless`; None for None; else InputError."""
     if value is None:
         return None
     if not isinstance(value, list | tuple) or len(value) != 2:
@@ -123,10 +117,8 @@ def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[Fl
 
 
 def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArray:
-    """The Cholesky factor L (dim, dim), lower triangular, of a symmetric positive definite matrix, L L^T = matrix; else InputError.
-
-    Symmetric means up to rounding (1e-8 of the largest entry): the symmetric part is used. Definite means to working precision.
-    """
+    """The lower Cholesky factor L (dim, dim) of a symmetric positive definite matrix, L L^T = matrix; else InputError."""
+    # Symmetric means up to rounding (1e-8 of the largest entry): the symmetric part is used. Definite means to working precision.
     array = _real_array(name, matrix, f"a matrix of shape ({dim}, {dim})")
     if array.shape != (dim, dim):
         raise InputError(f"{name} must be a matrix of shape ({dim}, {dim}), got shape {array.shape}")

@@ -49,10 +49,9 @@ def hashed_names(users: Any, n: int) -> Names:
 
 
 class Users:
-    """Hashed names with a count for each: 20 bytes for a user. Never changed: `with_more` makes another.
+    """Hashed names with a count for each: 20 bytes for a user. Never changed: `with_more` makes another."""
 
-    Sorted layers, each more than twice as long as the next one: to sort all names again for each report would take too long.
-    """
+    # Sorted layers, each more than twice as long as the next one: to sort all names again for each report would take too long.
 
     __slots__ = ("_layers", "most")
 

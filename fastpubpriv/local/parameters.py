@@ -179,10 +179,8 @@ def logit_for(epsilon: float, log_mass: float) -> float:
 
 @lru_cache(maxsize=1024)
 def best_cap(dim: int, epsilon: float) -> Cap:
-    """The cap of the sphere with the least error (PrivUnit): 1 / threshold^2 - 1 at radius 1.
-
-    For a small dim and a huge epsilon the cap is not made thinner than 1 - threshold^2 = 1e-12, and less than epsilon is used.
-    """
+    """The cap of the sphere with the least error (PrivUnit): 1 / threshold^2 - 1 at radius 1."""
+    # For a small dim and a huge epsilon the cap is not made thinner than 1 - threshold^2 = 1e-12, and less than epsilon is used.
     if dim == 1:
         return cap_of(1, 0.0, epsilon)
     most = math.sqrt(1.0 - _LEAST_OPENING)

@@ -68,10 +68,7 @@ class Moments:
 
     @classmethod
     def of(cls, public: FloatArray | None, radius: float, *, sphere: bool) -> Moments:
-        """From two public rows or more, prepared as users prepare theirs; without them the most noise that rows can leave.
-
-        Both are unbiased, and so is their difference.
-        """
+        """Return unbiased moments of two public rows or more, prepared as users do; without them the most that rows can leave."""
         largest = radius**2
         if public is None or len(public) < 2:
             return cls(largest, largest if sphere else 0.0)
@@ -83,11 +80,9 @@ class Moments:
 
 
 def clipping_std(public: FloatArray, bound: float) -> FloatArray | None:
-    """Root mean square of what shortening rows to `bound` takes from their mean, (dim,); None by too few public rows to tell.
-
-    The mean loss of public rows that are shortened to the fifth longest of them, or to the bound if that is less, and its own
-    error. A bound beyond the longest leaves less, by an exponential tail with the longest scale that the rows are in keeping with.
-    """
+    """Root mean square of what shortening rows to `bound` takes from their mean, (dim,); None by too few public rows to tell."""
+    # The mean loss of rows that are shortened to the fifth longest of them, or to the bound if that is less, and its own error. A
+    # bound beyond the longest leaves less, by an exponential tail with the longest scale that the rows are in keeping with.
     n_pub = len(public)
     if n_pub <= TOLD_BY:
         return None
@@ -127,10 +122,7 @@ class PublicStart:
 
     @classmethod
     def of(cls, loss: RowLoss, x: FloatArray, y: FloatArray) -> PublicStart:
-        """From public rows, more of them than columns when a tenth is left out.
-
-        The error is that of the jackknife: of the fits without one tenth of the rows each, which the lengths come from as well.
-        """
+        """Start from public rows, more of them than columns when a tenth is left out; the error is that of the jackknife."""
         n_pub, dim = x.shape
         folds = min(FOLDS, n_pub)
         fold = np.arange(n_pub) % folds

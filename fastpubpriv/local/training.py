@@ -42,11 +42,9 @@ class Steps:
 def best_steps(
     totals: Sequence[float], several: Sequence[bool], *, clip: float, radius: float, convexity: float | None
 ) -> Steps:
-    """Of the steps for any convex loss and those for a strongly convex one, those with the smaller bound.
-
-    A row i sends g_i with E |g_i|^2 at most G_i^2; a batch makes the step -length * sum(g_i / G_i^2), and its total is
-    sum(1 / G_i^2). E |sum(g_i / G_i^2)|^2 is at most total + (total clip)^2, the second term only for several rows.
-    """
+    """Of the steps for any convex loss and those for a strongly convex one, those with the smaller bound."""
+    # A row i sends g_i with E |g_i|^2 at most G_i^2; a batch makes the step -length * sum(g_i / G_i^2), and its total is
+    # sum(1 / G_i^2). E |sum(g_i / G_i^2)|^2 is at most total + (total clip)^2, the second term only for several rows.
     squares = [total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)]
     # One length for all: the sum of lengths^2 E |.|^2 is then as large as the squared radius.
     spread, weight = math.fsum(squares), math.fsum(totals)

@@ -27,10 +27,7 @@ from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, 
 
 
 class _Tasks(dict[str, Any]):
-    """Functions that check the arguments of a task and return how its error depends on rows and budget.
-
-    Each is imported when it is asked for: all together they take .15 s.
-    """
+    """Functions of the tasks, each imported when it is asked for: all together they take .15 s."""
 
     def __getitem__(self, task: str) -> Callable[..., Forecast]:
         found: Callable[..., Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")

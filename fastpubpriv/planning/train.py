@@ -33,11 +33,9 @@ from fastpubpriv.training.public_fits import Posterior
 
 
 def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[str, float]:
-    """The two terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, and which of them decides.
-
-    For a loss with unit Lipschitz and curvature constants, all other constants one; for convex losses each is the square root of
-    these. `minimax_public_rows` are the public rows from which their term is the smaller one; infinite where it never is.
-    """
+    """The two terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, and which of them decides."""
+    # For a loss with Lipschitz, curvature and all other constants one; for convex losses each is the square root of these. From
+    # `minimax_public_rows` on, public rows have the smaller term; infinite where they never have.
     # What privacy adds to the error of a sum of n unit rows, in order.
     amount = float(budget.amounts[0])
     if isinstance(budget, PureDP):
@@ -92,11 +90,9 @@ def plan_train(
 
 
 def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArray:
-    """Public rows with their labels, (n_pub, dim + 1): independent normal columns, of which each says as much about the label.
-
-    They are the same in every call. Columns and noise have the quantiles of their laws in random orders: draws would have the luck
-    of one sample (a fifth more or less, with 200 rows). For classes `r_squared` is that of the log-odds with their logistic noise.
-    """
+    """Public rows with their labels, (n_pub, dim + 1): independent normal columns, each as informative of the label."""
+    # They are the same in every call. Columns and noise have the quantiles of their laws in random orders: draws would have the
+    # luck of one sample (a fifth more or less, with 200 rows). Of classes, `r_squared` is that of log-odds with logistic noise.
     order = np.argsort(draw_uniforms((n_pub, dim + 1), 0), axis=0)
     levels = (order + 0.5) / n_pub
     x, noise = ndtri(levels[:, :-1]), levels[:, -1]

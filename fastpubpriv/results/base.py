@@ -197,9 +197,7 @@ ROUNDED_COLUMNS = 10  # of a table for a terminal
 
 
 class Column(NamedTuple):
-    """A column of a table. `scale` is the uncertainty of each value: a terminal shows only the digits that are meaningful with it.
-    A terminal shows the values of `spread` behind a ±; elsewhere they are a separate column.
-    """
+    """A column of a table; a terminal shows the digits that are meaningful with `scale`, and `spread` behind a ±."""
 
     name: str
     values: Any
@@ -298,10 +296,7 @@ def percent(level: float) -> str:
 
 
 def deviations(law: str, level: float, together: int = 1) -> float:
-    """Standard deviations from an estimate to the ends of its interval; so many intervals hold `together` by the union bound.
-
-    For Laplace noise the quantile is a Laplace law's where that is larger.
-    """
+    """Standard deviations from an estimate to the ends of its interval; so many intervals hold `together` by the union bound."""
     alpha = (1.0 - level) / together
     normal = -normal_quantile(alpha / 2.0)
     return max(normal, -math.log(alpha) / math.sqrt(2.0)) if law == "laplace" else normal
@@ -369,10 +364,8 @@ def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
 
 
 def _intervals(table: Table) -> list[str]:
-    """A cell for each row with its interval and estimate on a scale from zero, the thin line; none for a table without intervals.
-
-    Rows share a scale where they share a unit: those of one column or term, and all rows of another table.
-    """
+    """A cell for each row: its interval and estimate on a scale from zero, the thin line; none for a table without intervals."""
+    # Rows share a scale where they share a unit: those of one column or term, and all rows of another table.
     columns = {column.name: np.asarray(column.values) for column in table.parts()}
     if not {"lower", "upper"} <= columns.keys():
         return []
@@ -673,10 +666,7 @@ class Result(Value):
         return self.columns or tuple(f"x{j}" for j in range(self.dim))
 
     def _public(self, x_pub: Any, *, gaps: bool = False) -> FloatArray:
-        """Public rows for a picture. A file or table may have more columns than the result; those of the result are taken.
-
-        `gaps`: cells may be missing (NaN).
-        """
+        """Public rows for a picture, with missing cells if `gaps`; of a file or table the columns of the result are taken."""
         plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
         plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
         columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns

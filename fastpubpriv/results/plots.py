@@ -118,17 +118,14 @@ def plot_forest(
     names: Sequence[str],
     *,
     label: str,
-    groups: Groups | None = None,
+    groups: Groups | None = None,  # names that share a unit, by title; without them every name has its own
     apart: bool = False,
-    zero: bool = False,
+    zero: bool = False,  # draw a line at zero
     path: str | Path | None = None,
 ) -> Any:
-    """Draw a line for each name, from the top down, and on it the estimates below each other, with one legend; return the figure.
-
-    `groups` are names that share a unit, by title; without them every name has its own. All share one axis where each can be read
-    on it, unless they are to be `apart`; else every group has an axis in its unit. `zero` draws a line at zero.
-    An interval that is far longer than all else, or has no end, goes on to the edge as an arrow.
-    """
+    """Draw a line for each name, from the top down, on it the estimates below each other, and one legend; return the figure."""
+    # All share one axis where each can be read on it, unless they are to be `apart`; else every group has an axis in its unit.
+    # An interval that is far longer than all else, or has no end, goes on to the edge as an arrow.
     numbered = groups is None and len(names) > MOST_LINES
     groups = groups or [("", [place]) for place in range(len(names))]
     if len(names) > MOST_LINES and not numbered:
@@ -478,9 +475,7 @@ def plot_mixture(
     balls: Sequence[Any] = (),
     bounds: Any = None,
 ) -> Any:
-    """Densities of one column, else ellipses in the plane in which the means lie farthest apart, over public rows and released
-    balls; `bounds` cut the picture of one or two columns.
-    """
+    """Densities of one column, else ellipses in the plane where the means lie farthest apart; `bounds` cut one or two columns."""
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
     if points is not None and len(points) > MOST_POINTS:
         points = points[:: -(-len(points) // MOST_POINTS)]

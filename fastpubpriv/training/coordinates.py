@@ -32,22 +32,18 @@ QUANTILE = 0.9
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each is positive.
-
-    LAPACK leaves signs open, and the noise of a coordinate would follow them.
-    """
+    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each is positive."""
+    # LAPACK leaves signs open, and the noise of a coordinate would follow them.
     values, vectors = np.linalg.eigh(matrix)
     largest = np.argmax(np.abs(vectors), axis=0)
     return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
 
 
 def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Variances that fresh rows have along the principal directions of centered rows (m, p), ascending, and these, (p, p).
-
-    Directions of a part of the rows are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed
-    to rise: shrinking towards a multiple of the identity would blow up directions in which columns nearly agree. The third answer
-    is the share, squared, of the rows' own differences between directions that fresh rows confirm; 1 of next to no rows.
-    """
+    """Return variances of fresh rows along the principal directions of centered rows (m, p), ascending, and these, (p, p)."""
+    # Directions of a part of the rows are tried on the others (Bartz and Mueller 2014), and smoothed to rise: shrinking towards the
+    # identity would blow up directions in which columns nearly agree. The third answer is the share, squared, of the differences
+    # between directions that fresh rows confirm; 1 of next to no rows.
     m, p = centered.shape
     few = next_to_none(m, p)
     own, along = directions(centered.T @ centered)
@@ -74,11 +70,9 @@ def next_to_none(m: int, p: int) -> bool:
 
 
 def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
-    """Variances (p,) of other rows along the principal directions of a part of the rows, in ascending order of theirs.
-
-    About the mean of that part, as about the mean of all one row left out lies in the span of the others. Directions in which the
-    part does not vary count alike.
-    """
+    """Variances (p,) of other rows along the principal directions of a part of the rows, in ascending order of theirs."""
+    # About the mean of that part, as about the mean of all one row left out lies in the span of the others. Directions in which the
+    # part does not vary count alike.
     middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
     _, along = np.linalg.eigh((part - middle).T @ (part - middle))
     found: FloatArray = np.mean(((others - middle) @ along) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
@@ -213,10 +207,8 @@ def fits(n: int, row_map: Any, executor: Executor) -> bool:
 
 
 def kept_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = False) -> Rows:
-    """The rows row_map(chunk), in memory where that may be, so that further passes only read them, else made in each pass.
-
-    Their bits are the same. Rows on a cluster stay there, unless a `single` one may be asked for at a time.
-    """
+    """Return the rows row_map(chunk), in memory where that may be, else made in each pass with the same bits."""
+    # Rows on a cluster stay there, unless a `single` one may be asked for at a time.
     width = row_map.out_width
     view = each_row(rows, row_map, width)
     if (view.cluster is not None and not single) or not fits(rows.n, row_map, executor):

@@ -122,16 +122,14 @@ def plan_exact(problem: Problem, account: Account, left: Fraction, start: Newton
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowAtStart:
-    """The public map of a labeled row (z, label), and its weight, to its score at given coefficients, minus the gradient, (D,).
+    """The public map of a labeled row (z, label), and its weight, to its score at given coefficients, minus the gradient, (D,)."""
 
-    For `curvature`, to the vector whose square is the second derivative. The logistic loss counts four times, so that the curvature
-    of a row is at most |z|^2. A row without a label is zero.
-    """
-
+    # A row without a label is zero.
     loss: Loss
     slope: FloatArray
     step: float
     weighted: bool
+    # to the vector whose square is the second derivative; the logistic loss counts four times, so that this is at most |z|^2
     curvature: bool = False
 
     def __call__(self, chunk: Chunk) -> Chunk:
@@ -259,10 +257,8 @@ def is_elsewhere(problem: Problem, found: Curvature) -> bool:
 
 
 def measure_squares(run: Run, affine: AffineMap, found: RadialMean, cost: Fraction) -> FloatArray:
-    """Release the second moment of scores, (D, D), and return their covariance over that of an average coordinate.
-
-    As far as it stands out of its noise: the rest is the identity. Rows are clipped as those of the mean `found`.
-    """
+    """Release the second moment of scores, (D, D), and return their covariance over that of an average coordinate."""
+    # As far as it stands out of its noise: the rest is the identity. Rows are clipped as those of the mean `found`.
     asked = SecondMoment(affine=affine, radius=found.radius)
     released = run.release(asked, name="squares of scores", cost=cost, clip_radius=found.radius)
     dim, whole = found.dim, np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / found.n
@@ -317,19 +313,16 @@ def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExactStep:
-    """From released numbers to coefficients and what is known of them, `to_user` (q, D) times these plus `offset` (q,).
+    """From released numbers to coefficients and what is known of them; variances are of one coordinate of the mean of scores."""
 
-    Variances are of one coordinate of the mean of the scores times `half`, the inverse root of the curvature.
-    """
-
-    to_user: FloatArray
-    offset: FloatArray
+    to_user: FloatArray  # (q, D), with offset: to the numbers that are asked for
+    offset: FloatArray  # (q,)
     start: Fitted  # where scores were measured
     public: FloatArray  # (D,), the fit of the public rows alone
     behind: FloatArray  # (q,), share of the public rows that each number rests on
     public_scores: FloatArray  # (m, D), of the public rows at their own fit
     curvature: Curvature
-    half: FloatArray
+    half: FloatArray  # inverse root of the curvature, which scores are multiplied by
     found: RadialMean
     squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate
     start_noise: float  # variance of the noise of the start, over that of the scores

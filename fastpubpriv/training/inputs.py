@@ -253,10 +253,8 @@ MOST_TEXTS = 1000
 
 
 def opened(name: str, given: Mapping[str, Any], *, classes: bool) -> tuple[Rows, FloatArray, Stated]:
-    """Private rows and public ones, the label last (then a private weight), and what is stated, with places of texts for texts.
-
-    Nothing private is read. `given` are arguments of `train` by their names; `classes` says whether labels may be text.
-    """
+    """Open private rows and public ones, the label last (then a private weight), and what is stated; nothing private is read."""
+    # `given` are arguments of `train` by their names; `classes` says whether labels may be text. Places stand for texts.
     x_priv, y_priv, x_pub, y_pub = (given[each] for each in ("x_priv", "y_priv", "x_pub", "y_pub"))
     label, columns = given["label"], given["columns"]
     if x_pub is None:
@@ -389,10 +387,8 @@ class Design:
             yield np.flatnonzero(of_category & (self.source == column))
 
     def about_the_mean(self, slopes: FloatArray, intercept: FloatArray, shares: FloatArray) -> None:
-        """Change slopes (p, k) and intercepts (k,): all levels of a column could be moved against the intercept.
-
-        Theirs are about their mean over the public rows, in which each term has the mean `shares` (p,).
-        """
+        """Put slopes (p, k) of categories about their mean over public rows, where each term has the mean `shares` (p,)."""
+        # All levels of a column could be moved against the intercepts (k,).
         for places in self.categories():
             average = shares[places] @ slopes[places] / shares[places].sum()
             slopes[places] -= average
@@ -424,10 +420,8 @@ FEW = "at least 2 public rows with a label and without missing cells are needed 
 def usable_rows(
     table: FloatArray, names: Sequence[str], stated: Stated, loss: Loss | None, *, standard: bool = True
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
-    """The design of public rows (m, dim + 1), those that can be used, and the classes of a loss of classes.
-
-    There is no design if columns stay in their units, not `standard`. Rows without a label say nothing of it, and make no term.
-    """
+    """The design of public rows (m, dim + 1), those that can be used, and the classes of a loss of classes."""
+    # There is no design if columns stay in their units, not `standard`. Rows without a label say nothing of it, and make no term.
     design, usable = None, np.isfinite(table[:, -1])
     if usable.sum() < 2:
         raise InputError(FEW)
@@ -449,15 +443,11 @@ def usable_rows(
 def make_design(
     table: FloatArray,
     columns: Sequence[str],
-    categories: Any,
-    ranges: tuple[FloatArray, FloatArray] | None = None,
-    texts: Mapping[str, tuple[str, ...]] | None = None,
+    categories: Any,  # name -> its numeric levels, or "public" for those of the public rows
+    ranges: tuple[FloatArray, FloatArray] | None = None,  # of columns, NaN where the public rows choose the units
+    texts: Mapping[str, tuple[str, ...]] | None = None,  # column of text -> the texts whose places are its levels
 ) -> tuple[Design, BoolArray]:
-    """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
-
-    `categories`: name -> its numeric levels, or "public" for those of the public rows. `ranges`: lowest and highest value of each
-    column, NaN where the public rows choose its units. `texts`: column of text -> the texts whose places are its levels.
-    """
+    """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used."""
     levels = _levels(table, columns, categories)
     terms: list[tuple[str, int, int, float]] = []  # name, source, role and level of each
     fill = np.full(len(columns), np.nan)

@@ -380,11 +380,9 @@ def prepare(task: Problem | GradientTask, account: Account, names: list[str]) ->
 
 
 def least(task: Problem | GradientTask, plans: dict[str, Any]) -> str:
-    """The method with the least predicted error; public rows alone unless a private one is clearly better.
-
-    Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them. Of two public rows no
-    prediction is worth anything: these alone, which cost nothing.
-    """
+    """The method with the least predicted error; public rows alone unless a private one is clearly better."""
+    # Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them. Of two public rows no
+    # prediction is worth anything: these alone, which cost nothing.
     if len(plans) == 1:
         return next(iter(plans))
     assert isinstance(task, Problem)

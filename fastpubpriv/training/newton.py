@@ -149,10 +149,8 @@ class State:
         return (gain / self.noise_precision) @ gain.T
 
     def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
-        """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature.
-
-        `slopes` (k, D) is by how much a row bends a measurement, over its prediction of the way from the mean start of all.
-        """
+        """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature."""
+        # `slopes` (k, D): by how much a row bends a measurement, over its prediction of the way from the mean start of all.
         seen = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
         apart = self.private_mean - self._began
         way = np.sqrt((rows @ apart) ** 2 + rows**2 @ self.variance)
@@ -171,11 +169,9 @@ class State:
         )
 
     def settle(self, *, wary: bool) -> None:
-        """Go back where the last step ran away: to the shortest slope that does not point back to the public fit.
-
-        The loss is convex: there it is no larger than at the start, beyond noise. `wary`, with next to no public rows: also where
-        one of the last two slopes is longer than the shortest, as of steps that leap to and fro across a minimum.
-        """
+        """Go back where the last step ran away: to the shortest slope that does not point back to the public fit."""
+        # The loss is convex: there it is no larger than at the start, beyond noise. `wary`, with next to no public rows: also where
+        # one of the last two slopes is longer than the shortest, as of steps that leap to and fro across a minimum.
         shortest = min(self._slopes, key=lambda each: each.length_sq)
         most = max(0.0, shortest.length_sq + shortest.doubt)
         restless = wary and any(each.length_sq - each.doubt > most for each in self._slopes[-2:])
@@ -221,10 +217,8 @@ def chosen_weighting(
 
 
 def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
-    """In about how many of `steps` (k,), of plans (k, D), the error of the curvature misleads alike: (1 + r) / (1 - r).
-
-    It acts on what is left of the error, which has the correlation r from one step to the next.
-    """
+    """In about how many of `steps` (k,), of plans (k, D), the error of the curvature misleads alike: (1 + r) / (1 - r)."""
+    # It acts on what is left of the error, which has the correlation r from one step to the next.
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
     found: FloatArray = np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
     return found
@@ -394,11 +388,8 @@ def logistic_posterior(
     importance: Importance | None = None,
     factors: FloatArray | None = None,
 ) -> LogisticPosterior:
-    """The posterior of public standardized terms (m, p) with weights (m,) and labels (m,) of 0 and 1.
-
-    With `importance`, rows count as often as it says, and those of its sample stand for the private rows; `factors` (m,) are those
-    of classes.
-    """
+    """The posterior of public standardized terms (m, p) with weights (m,), labels (m,) of 0 and 1 and `factors` (m,) of classes."""
+    # With `importance`, rows count as often as it says, and those of its sample stand for the private rows.
     rows, near = whitener(terms), weights
     sample: Any = slice(None) if importance is None else importance.sample
     weights = weights if importance is None else weights * importance.weights
@@ -437,10 +428,8 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
 
 
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
-    """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,).
-
-    Rows that the coefficients were fitted to look surer than fresh ones: where they are few, the larger curvature counts.
-    """
+    """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,)."""
+    # Rows that the coefficients were fitted to look surer than fresh ones: where they are few, the larger curvature counts.
     scores = rows @ w
     p = chances(scores)
     weights = lever * p * (1.0 - p)

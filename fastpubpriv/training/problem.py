@@ -31,12 +31,10 @@ WORTH = 0.9  # a private method must be predicted to leave at most this part of 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingMethod(Method[[Any]]):
-    """A method of `train`, called with a `Problem` of whitened coordinates or, for a method with `settings`, a `GradientTask`.
+    """A method of `train`, called with a `Problem` of whitened coordinates or, if it has `settings`, a `GradientTask`."""
 
-    `draws(task)`; `prepare(task, account)` returns the plan, with a `predicted` error, None where none can be; `learn(run, task,
-    plan)` returns a `Fitted` or, for a `GradientTask`, a `Descended`.
-    """
-
+    # `prepare(task, account)` returns the plan, with a `predicted` error, None where none can be; `learn(run, task, plan)` returns
+    # a `Fitted` or, for a `GradientTask`, a `Descended`.
     # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
@@ -117,13 +115,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ends:
-    """Estimates of [intercept, coefficients] in the units of the table, and the parts of their intervals, (p + 1,) each.
-
-    An interval goes from `below` below the `center` to `above` above it, with deviations of a normal law added to both, and holds
-    the estimate.
-    """
+    """Estimates of [intercept, coefficients] in the units of the table, and the parts of their intervals, (p + 1,) each."""
 
     estimate: FloatArray
+    # with below and above: an interval goes so far to each side of the center, with deviations of a normal law, and to the estimate
     center: FloatArray
     below: FloatArray
     above: FloatArray
@@ -241,10 +236,8 @@ _SEEN = 2.0  # standard errors from which a difference counts as seen
 
 
 def rows_behind(problem: Problem) -> FloatArray:
-    """About how many public rows the least-squares coefficient of each term rests on, (terms,).
-
-    (sum of h)^2 / (sum of h^2) over the rows' squared influence h: m / 3 for normal columns, a handful for rain by the hour.
-    """
+    """About how many public rows the least-squares coefficient of each term rests on, (terms,)."""
+    # (sum of h)^2 / (sum of h^2) over squared influence h: m / 3 for normal columns, a handful for rain by the hour.
     known = problem.posterior
     influence = ((some(known.rows) * known.variance) @ problem.to_user[1:].T) ** 2
     total, squares = influence.sum(axis=0), (influence**2).sum(axis=0)
@@ -260,12 +253,9 @@ def rests_on_few(problem: Problem) -> BoolArray:
 
 
 def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArray:
-    """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,).
-
-    It is the difference of one step from the public fit by the robust equation and by that of the aim, where it is beyond two
-    standard errors; and, with the standard error, where a coefficient rests on few rows. `bound` is that on residuals, and `lever`
-    (k,) the factor of each of the typical public rows in the robust equation.
-    """
+    """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,)."""
+    # One step from the public fit by the robust equation, in which typical rows have factors `lever` (k,), less that by the aim,
+    # where it is beyond two standard errors; with the standard error, where a coefficient rests on few rows.
     known = problem.posterior
     assert isinstance(known, Posterior)
     rows, residuals = some(known.rows), some(known.residuals) / known.scale
@@ -305,11 +295,9 @@ def residual_std(problem: Problem) -> float:
 
 
 def label_quantiles(problem: Problem, fitted: Fitted) -> FloatArray:
-    """Quantiles at 1 / (k + 1), ..., k / (k + 1) of how far public labels lie from their predictions, (k,), ascending.
-
-    In units of the standard deviation of a prediction under a normal law, without the part that a row had in its own: that in the
-    public fit, times what private rows leave of the variance along it. Labels that are all equal, and classes, have none.
-    """
+    """Quantiles at 1 / (k + 1), ..., k / (k + 1) of how far public labels lie from their predictions, (k,), ascending."""
+    # In deviations of a prediction under a normal law, without the part that a row had in its own: that in the public fit, times
+    # what private rows leave of the variance along it. Labels that are all equal, and classes, have none.
     known = problem.posterior
     if not isinstance(known, Posterior) or known.blank:
         return np.zeros(0)

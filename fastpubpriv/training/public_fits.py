@@ -141,10 +141,8 @@ def linear_posterior(
     label_resolution: float = 0.0,
     importance: Importance | None = None,
 ) -> Posterior:
-    """The posterior of public standardized terms (m, p) with weights (m,) and labels (m,), which have about unit variance.
-
-    With `importance`, rows count as often as it says; what the posterior keeps of them are then those of its sample.
-    """
+    """The posterior of public standardized terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
+    # With `importance`, rows count as often as it says; what the posterior keeps of them are then those of its sample.
     sample: Any = slice(None) if importance is None else importance.sample
     near, size = weights[sample], len(weights[sample])
     weights = weights if importance is None else weights * importance.weights
@@ -211,10 +209,8 @@ def energy_of(clipped: FloatArray, inside: float) -> float:
 
 
 def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None = None) -> tuple[float, float]:
-    """Variance of the noise and of a coefficient, the likeliest over a grid of their ratio; of next to no rows, the means.
-
-    `size` is the number of rows that they are worth, where their weights are in them.
-    """
+    """Variance of the noise and of a coefficient, the likeliest over a grid of their ratio; of next to no rows, the means."""
+    # `size` is the number of rows that they are worth, where their weights are in them.
     m, p = terms.shape
     worth = m if size is None else size
     # The smaller of the two Gram matrices has the same eigenvalues.

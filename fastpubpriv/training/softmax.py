@@ -58,15 +58,13 @@ def contrasts(classes: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowOfClasses:
-    """The public map of such a row to its score, (K - 1) D numbers, at coefficients `slope` (K - 1, D); or, with `curvature`, to
-    its second derivative, packed along classes and along columns, whose length is that of the matrix.
+    """The public map of such a row to its score, or its curvature; a row without a known class is zero."""
 
-    A row without a known class is zero. Sums are made in one order, so that a row has the same bits in any company.
-    """
-
+    # Sums are made in one order, so that a row has the same bits in any company.
     contrasts: FloatArray
-    slope: FloatArray
+    slope: FloatArray  # (K - 1, D), coefficients at which a score has (K - 1) D numbers
     step: float
+    # to its second derivative, packed along classes and along columns, whose length is that of the matrix
     curvature: bool = False
 
     @property

@@ -241,10 +241,7 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 def open_checkpoint(path: Any, call: Call, files: ExitStack) -> Checkpoint | None:
-    """The checkpoint at a path, new or to be resumed, which `files` closes; None for no path.
-
-    InputError for a file that cannot serve this call.
-    """
+    """The checkpoint at a path, new or to be resumed, which `files` closes; InputError for a file that cannot serve this call."""
     if path is None:
         return None
     name = validation.path_name(path)
@@ -324,10 +321,8 @@ def _gradient(problem: GradientProblem, weights: FloatArray) -> Gradient:
 
 
 def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> SampledGrid | None:
-    """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run.
-
-    One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
-    """
+    """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run."""
+    # One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
     sampling, sampled = scheme(plan.settings, problem.n_priv), None
     grid: Grid | SampledGrid
     if sampling is not None:
