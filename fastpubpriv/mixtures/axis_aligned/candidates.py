@@ -162,11 +162,9 @@ def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tupl
 
 
 def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: int) -> IntArray:
-    """Subsets with one atom more (rows of ascending numbers, each once), among which are the `most` that explain most.
-
-    What an atom adds to a subset is a Schur complement, which costs a fraction of a system of its own. It is trusted to 1e-6, where
-    its error is below 1e-8 (pivots of at least 1e-4 of their diagonal); all in doubt stay on the list, for `_explained` to decide.
-    """
+    """Subsets with one atom more (rows of ascending numbers, each once), among which are the `most` that explain most."""
+    # What an atom adds to a subset is a Schur complement, which costs a fraction of a system of its own. It is trusted to 1e-6,
+    # where its error is below 1e-8 (pivots of at least 1e-4 of their diagonal); all in doubt stay, for `_explained` to decide.
     size, diagonal = subsets.shape[1], np.diagonal(gram)
     inner = gram[subsets[:, :, None], subsets[:, None, :]]
     roots = np.sqrt(np.einsum("sii->si", inner))
@@ -269,11 +267,9 @@ class Scale:
 
 
 def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
-    """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first.
-
-    What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over what is
-    left of the coarse cell: generalized least squares on the tree, with the finer counts as they are.
-    """
+    """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first."""
+    # What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over what is
+    # left of the coarse cell: generalized least squares on the tree, with the finer counts as they are.
     found: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
         for index, count in zip(scale.index.tolist(), scale.counts.tolist(), strict=True):
@@ -296,11 +292,9 @@ def octaves() -> FloatArray:
 def partition(
     scales: list[Scale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
 ) -> FloatArray:
-    """Edges of cells that cover the line, fine where the released histograms of `seen` rows say that rows are.
-
-    Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths
-    double outwards, so that a tail of any length is in some cell. Never more than MOST_EDGES, whatever was released.
-    """
+    """Edges of at most MOST_EDGES cells that cover the line, fine where the released histograms of `seen` rows show rows."""
+    # Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths double
+    # outwards, so that a tail of any length is in some cell.
     # A scale with very many released cells has no say of its own: the next one, half as fine, is cut by its counts.
     few = [scale for scale in scales if len(scale.index) <= _MANY]
     if scales and not few:
@@ -420,10 +414,8 @@ def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
 
 
 def searched(cells: Cells, components: int, *, std: float | None = None) -> list[Fit]:
-    """The best distinct fits of up to `components` normals to the noisy counts, for each number; `std` fixes theirs.
-
-    They are found in a power of two as the unit, so that squares stay finite; none where numbers fail.
-    """
+    """The best distinct fits of up to `components` normals to the noisy counts, for each number; none where numbers fail."""
+    # In a power of two as the unit, squares stay finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
     scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
@@ -438,10 +430,8 @@ def searched(cells: Cells, components: int, *, std: float | None = None) -> list
 
 
 def candidates(heads: list[Fit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
-    """At most `size` mixtures that may lie behind the counts, best first: the fits, then points around them.
-
-    They lie a fraction of the fits' own standard errors away, more around those that fit well (weights e^(-score / 4)).
-    """
+    """At most `size` mixtures that may lie behind the counts, best first: the fits, then points around them."""
+    # They lie a fraction of the fits' own standard errors away, more around those that fit well (weights e^(-score / 4)).
     if not heads:
         return nothing(), {"starts": 0}
     facts = {
@@ -466,9 +456,8 @@ def candidates(heads: list[Fit], *, size: int, fixed_std: bool = False) -> tuple
 
 
 def best_fit(heads: list[Fit], total: int, *, fixed_std: bool = False) -> Mixtures:
-    """The best fit to the counts of `total` rows, or none; log(rows) for each parameter, as one far cell with a lucky noise would
-    otherwise be a component.
-    """
+    """The best fit to the counts of `total` rows, or none."""
+    # Log(rows) for each parameter, as one far cell with a lucky noise would otherwise be a component.
     if not heads:
         return nothing()
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
@@ -524,12 +513,10 @@ def rows_for_distant(components: int, budget: ApproxDP) -> int:
 
 
 def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int) -> list[float]:
-    """Scales 2^(key + 1) of dyadic bins, ascending: at most `most` of those that hold pairs of their own.
-
-    Differences of any smooth density fill each finer bin half as much as the one before, so a bin speaks for a scale only by what
-    it holds beyond that. Of these bins the heaviest half is kept, and the finest of the others: where components are far apart, the
-    differences between them make the heaviest bins, and those within them are finer.
-    """
+    """Scales 2^(key + 1) of dyadic bins, ascending: at most `most` of those that hold pairs of their own."""
+    # Differences of a smooth density fill each finer bin half as much, so a bin speaks for a scale only by what it holds beyond
+    # that. The heaviest half is kept, and the finest of the others: where components are far apart, the differences between them
+    # make the heaviest bins, and those within them are finer.
     held = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
     own = [
         key
@@ -552,10 +539,7 @@ def place_partition(column: int, scale: float) -> Partition:
 def shown_scales(
     run: Run, pairs: Rows | None, most: int, components: int
 ) -> tuple[list[list[float]], list[float], list[float]]:
-    """Of each column the scales that differences of pairs show, the share of pairs that tie, and a bound of the step of values.
-
-    Where no pairs are given the scale is known: 1.
-    """
+    """Of each column the scales that pairs show (1 without pairs), the share of pairs that tie, and a bound of their step."""
     dim = run.rows.dim
     if pairs is None:
         return [[1.0]] * dim, [0.0] * dim, [0.0] * dim

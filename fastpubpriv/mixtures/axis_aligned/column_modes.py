@@ -120,10 +120,8 @@ def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
 def check(
     task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em_rows: Rows, choice: Rows
 ) -> None:
-    """Raise now, before the debit, if a stage has no integers or memory for its rows; fewer histograms or columns ask for less.
-
-    Warn, from public numbers alone, if rows are too few to show anything.
-    """
+    """Raise before the debit, or warn, from public numbers, if rows are too few, or a stage has no integers or memory for them."""
+    # Fewer histograms or columns ask for less.
     account, dim = task.run.account, task.run.rows.dim
     epsilon = account.approx_left[0]
     event = candidates.check_stages(task.run, pairs, places, dim * most_scales(dim))
@@ -291,10 +289,8 @@ def labels_of(code: int, chosen: list[int], columns: list[Column]) -> dict[int, 
 
 
 def split(starts: list[Start], columns: list[Column], most: int, least: float) -> list[Start]:
-    """Halve components at the widest gap between neighboring modes of a column until there are `most` of them.
-
-    The gap need not be a valley: EM sorts the rows afterwards.
-    """
+    """Halve components at the widest gap between neighboring modes of a column until there are `most` of them."""
+    # The gap need not be a valley: EM sorts the rows afterwards.
     starts = list(starts)
     while len(starts) < most:
         best: tuple[float, int, int, int] | None = None

@@ -81,10 +81,8 @@ def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, know
 
 
 def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool) -> Mixtures:
-    """Components that two public rows describe, a mean and a distance (sample compression): the likeliest combinations.
-
-    Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
-    """
+    """Components that two public rows describe, a mean and a distance (sample compression): the likeliest combinations."""
+    # Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
     n = len(rows)
     centers = em.starts(rows, components, _PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
     uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
@@ -194,11 +192,9 @@ def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
 
 
 def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
-    """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
-
-    With r_c the posterior of component c and z_c the standardized row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
-    clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's numbers do not depend on its company.
-    """
+    """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component."""
+    # With r_c the posterior of component c and z_c the standardized row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
+    # clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's numbers do not depend on its company.
     count, dim = chunk.shape
     with_second = radii.second > 0.0
     out = np.empty((count, statistic_dim(len(at.weights), dim, known_std=not with_second)))
@@ -219,10 +215,8 @@ def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
 def shrunken(
     at: Mixtures, private: FloatArray, public: FloatArray | None, radii: Radii, *, noise: float, n: int, n_pub: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Average the statistics of private rows, public rows and "as before", each component by itself; and the private shares (k,).
-
-    Inverse variances (paper B, equation 3); "as before" is one row of the component, so noise alone moves none beyond its width.
-    """
+    """Average the statistics of private rows, public rows and "as before", each component by itself; and private shares (k,)."""
+    # Inverse variances (paper B, equation 3); "as before" is one row of the component, so noise alone moves none beyond its width.
     components, dim = at.means.shape
     before = np.concatenate([radii.share * at.weights, np.zeros(len(private) - components)])
     sources = np.stack([private, before if public is None else public, before])

@@ -44,13 +44,10 @@ _CELL_BATCH = 1 << 21  # entries of one (starts, components, edges) array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixtures:
-    """One mixture or a batch: weights (..., components), means and stds of that form on the line, else (..., components, dim).
+    """One mixture or a batch, padded by components of weight zero."""
 
-    A weight of zero pads.
-    """
-
-    weights: FloatArray
-    means: FloatArray
+    weights: FloatArray  # (..., components)
+    means: FloatArray  # of that form on the line, else (..., components, dim); so are stds
     stds: FloatArray
 
     @property
@@ -64,10 +61,8 @@ class Mixtures:
 
 
 def by_score(score: FloatArray) -> IntArray:
-    """Indices of scores (twice a negative log likelihood, say), least first; those that are nearly the same stay in order.
-
-    Many searches end in one place, and which of them is the least is then a matter of rounding, which differs between processors.
-    """
+    """Indices of scores (twice a negative log likelihood, say), least first; those that are nearly the same stay in order."""
+    # Many searches end in one place, and which of them is the least is then a matter of rounding, which differs between processors.
     return np.argsort(np.rint(score / _SAME_SCORE), kind="stable")
 
 
@@ -146,10 +141,7 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
 
 
 def misfit(cells: Cells, mass: FloatArray) -> FloatArray:
-    """Negative twice the log likelihood of the counts under independent normals of the right variances, (size,).
-
-    `mass` (size, cells) is that of each mixture in each cell.
-    """
+    """Minus twice the log likelihood of the counts under normals of the right variances; `mass` (size, cells) by mixture."""
     expected = cells.total * mass
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
     score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
@@ -183,14 +175,11 @@ def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Refined mixtures, how badly each fits, and a factor (size, p, p) of the approximate covariance of its parameters.
-
-    These are log weights, means in standard deviations and, unless they are fixed, log standard deviations.
-    """
+    """Refined mixtures, and how well each is known."""
 
     mixtures: Mixtures
-    score: FloatArray
-    spread: FloatArray
+    score: FloatArray  # how badly each fits
+    spread: FloatArray  # (size, p, p), a factor of the approximate covariance of log weights, means and log stds
 
 
 def _normal_equations(
@@ -347,11 +336,9 @@ def fit(
     prior: float = 1.0,
     fixed_std: bool = False,
 ) -> Mixtures:
-    """Run EM from every start on standardized public rows (n, dim), with means `centers` (size, k, dim) at first.
-
-    `counts` (size, n) say how often each start sees each row (a bootstrap). `prior` rows' worth of belief that a component's
-    standard deviation is the harmonic mean of all components' keeps it from collapsing on a few rows, whatever its own scale.
-    """
+    """Run EM from every start on standardized public rows (n, dim), with means `centers` (size, k, dim) at first."""
+    # `counts` (size, n) say how often each start sees each row (a bootstrap). `prior` rows' worth of belief that a component's
+    # standard deviation is the harmonic mean of all components' keeps it from collapsing on a few rows, whatever its own scale.
     size, components, dim = centers.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
     batch = Mixtures(
@@ -571,21 +558,16 @@ class AxisMethod(Method[...]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Learned:
-    """A learnt mixture in the coordinates of the rows that the learner saw.
-
-    `unseen` (k,) marks components so narrow that a released histogram does not show their width, `low` (k,) those that noise hides.
-    `reason` is SHORTLIST, or FALLBACK where a stage found nothing, decided from released values only; `nothing` says that the
-    whole is a public stand-in.
-    """
+    """A learnt mixture in the coordinates of the rows that the learner saw."""
 
     weights: FloatArray
     means: FloatArray
     stds: FloatArray
-    reason: Reason | None = None
-    nothing: bool = False
+    reason: Reason | None = None  # SHORTLIST, or FALLBACK where a stage found nothing, from released values only
+    nothing: bool = False  # the whole is a public stand-in
     diagnostics: dict[str, Any] = field(default_factory=dict)
-    unseen: BoolArray | None = None
-    low: BoolArray | None = None
+    unseen: BoolArray | None = None  # (k,): so narrow that a released histogram does not show the width
+    low: BoolArray | None = None  # (k,): hidden by noise
     fit: MeasuredFit | None = None
 
     @property
@@ -634,11 +616,9 @@ def expected_ties(weights: FloatArray, means: FloatArray, stds: FloatArray, step
 def atoms_of(
     weights: FloatArray, means: FloatArray, stds: FloatArray, tied: list[float], steps: list[float]
 ) -> BoolArray:
-    """Which components (k,) of a mixture (k,), (k, dim) stand for values that many rows share.
-
-    In a column of ties those that are not much wider than the step between its values; all of them where that does not explain
-    the ties. Whole minutes of a component that is many minutes wide are as good as a density.
-    """
+    """Which components (k,) of a mixture (k,), (k, dim) stand for values that many rows share."""
+    # In a column of ties those that are not much wider than the step between its values; all of them where that does not explain
+    # the ties. Whole minutes of a component that is many minutes wide are as good as a density.
     found = np.zeros(len(weights), dtype=bool)
     for j, (share, step) in enumerate(zip(tied, steps, strict=True)):
         if share > 0.0:

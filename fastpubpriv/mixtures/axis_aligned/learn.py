@@ -64,10 +64,7 @@ def check_feasible(
     *,
     known_std: bool = False,
 ) -> tuple[float, list[int]]:
-    """InfeasibleError, from public sizes alone, where the algorithm cannot run; else the least weight and the rows of its blocks.
-
-    They are for scales, means and the choice; none are needed for scales when standard deviations are known.
-    """
+    """Least weight and rows of the blocks for scales (0 if known), means, choice; InfeasibleError if public sizes are too few."""
     if accuracy is None:
         raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
     # Counting a net of more than a few Gaussians takes long itself; its first power says enough.

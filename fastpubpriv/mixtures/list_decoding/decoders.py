@@ -134,10 +134,8 @@ def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
 def release_scales(
     run: Run, thresholds: Thresholds, *, cost: tuple[Fraction, Fraction] | None = None
 ) -> list[CoarseList]:
-    """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighboring positions.
-
-    One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
-    """
+    """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighboring positions."""
+    # One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
     pairs = Pairs(run.rows)
     released = run.on(pairs).release(
         StableHistograms(partitions=scale_partitions(pairs.dim)), name="scales", cost=cost or run.account.approx_left
@@ -164,10 +162,7 @@ def release_means(
     *,
     event: StableHistogramEvent | None = None,
 ) -> list[list[CoarseList]]:
-    """Algorithm 2 on every column and each of its scales at once; nothing is released if there is no scale.
-
-    All that the account of the run has left, or what `event` costs.
-    """
+    """Algorithm 2 on every column and each of its scales, if any, at once; pays for `event`, or all that the account has left."""
     partitions = mean_partitions(scales)
     if not partitions:
         return [[] for _ in scales]
@@ -193,10 +188,8 @@ def release_means(
 def paper_event(
     epsilon: Fraction, delta: Fraction, *, histograms: int, n: int, draws: int
 ) -> StableHistogramEvent | None:
-    """The noise and thresholds of the paper's composition: each of T histograms at epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) /
-    delta))) and delta' = delta / (2 (T + 1)), accounted for exactly at (epsilon, delta); None if that exceeds them or
-    has no integer grid.
-    """
+    """The noise and thresholds of the paper's composition, None where its exact account exceeds (epsilon, delta) or has no grid."""
+    # Each of T histograms at epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) / delta))) and delta' = delta / (2 (T + 1)).
     t = histograms
     each = Fraction(float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta)))))
     try:

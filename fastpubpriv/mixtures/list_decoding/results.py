@@ -206,20 +206,16 @@ def gaussian_net_size(accuracy: float) -> int:
 
 
 def gaussian_net(mean: float, scale: float, accuracy: float) -> FloatArray:
-    """The fine net of one coarse (mean, scale): (size, 2) means and standard deviations, paired.
-
-    If |mean - mu| <= sigma and sigma <= scale < 2 sigma, a member has |mean - mu| <= accuracy scale / 2 and a standard deviation
-    within accuracy sigma.
-    """
+    """The fine net of one coarse (mean, scale): (size, 2) means and standard deviations, paired."""
+    # If |mean - mu| <= sigma and sigma <= scale < 2 sigma, a member has |mean - mu| <= accuracy scale / 2 and a standard deviation
+    # within accuracy sigma.
     means = mean + scale * mean_steps(accuracy)
     stds = scale * std_factors(accuracy)
     return np.column_stack([np.repeat(means, len(stds)), np.tile(stds, len(means))])
 
 
 def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> int:
-    """How many different mixtures there are of `n_components` slots, each one of `n_candidates` components with a weight in whole
-    units of 1/resolution: multisets of (component, weight) with weights that add up to one.
-    """
+    """Number of multisets of `n_components` pairs (candidate, weight in units of 1/resolution) with weights that add up to 1."""
     components, k, r = n_candidates, n_components, resolution
     ways = [[0] * (r + 1) for _ in range(k + 1)]
     ways[0][0] = 1

@@ -103,10 +103,8 @@ class LeafEstimates:
 
 
 def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
-    """What a leaf stage may pay for its counts, and for all else: each the cost of its worse case.
-
-    With Gaussian noise counts within half of the mean's share are free; under pure DP a move pays for everything.
-    """
+    """What a leaf stage may pay for its counts, and for all else: each the cost of its worse case."""
+    # With Gaussian noise counts within half of the mean's share are free; under pure DP a move pays for everything.
     if not pure:
         return allowance * MEAN_SHARE / 2, allowance
     counts = allowance * PURE_COUNT_SHARE
@@ -145,10 +143,8 @@ def leaf_frames(
     radii: Sequence[float],
     failure_prob: float = FAILURE_PROB,
 ) -> list[LeafFrame]:
-    """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
-
-    `radii` bound leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
-    """
+    """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius."""
+    # `radii` bound leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
     frames = []
     for leaf, radius in zip(leaves, radii, strict=True):
         rows = x_pub[tree.members(x_pub, leaf)]
@@ -193,14 +189,10 @@ def learn_leaves(
     failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
 ) -> LeafEstimates:
-    """Release counts, then means and covariances, of the rows that reach each of `leaves`: ids of nodes, none below another.
-
-    `allowance` is what all of it may cost (`leaf_costs`), `frames` are public bounds, one for each leaf, and `failure_prob` is
-    shared by the leaves. `rounds` of second moments share a grid, so their number is common to all leaves; None takes the most that
-    the public rule gives to a leaf with enough rows.
-
-    Each leaf draws all its noise whatever its count, and sums are divided by max(noisy count, floor), never by a private size.
-    """
+    """Release counts, then means and covariances, of the rows that reach each of `leaves`: ids of nodes, none below another."""
+    # `rounds` of second moments share a grid, so their number is common to all leaves; None takes the most that the public rule
+    # gives to a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by max(noisy count,
+    # floor), never by a private size.
     k, dim, account = len(leaves), tree.dim, run.account
     if len(frames) != k:
         raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
@@ -351,9 +343,7 @@ def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction
 
 
 def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicBase]:
-    """What the public rows that reach each leaf say; a column whose values are equal there borrows its scale from the nearest node
-    above in which they are not.
-    """
+    """What the public rows that reach each leaf say; a column of equal values takes its scale from the nearest node above."""
     found = []
     for leaf in leaves:
         path = tree.path(leaf)[::-1]
@@ -382,9 +372,7 @@ def learn_leaf_ladder(
     allowance: Fraction,
     structure: str = "auto",
 ) -> LeafEstimates:
-    """Release counts, then what each leaf's rung asks for, of the rows that reach it; as `learn_leaves`, with the leaves that take
-    part: `bases` (`leaf_bases`) take the place of frames, `structure` is the rung of all leaves, or "auto".
-    """
+    """As `learn_leaves`, of the leaves in `bases` (`leaf_bases`): counts, then what each leaf's rung, or `structure`, asks for."""
     account = run.account
     routes = tree.routes(leaves)
     if len(bases) != len(leaves):

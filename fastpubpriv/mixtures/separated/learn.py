@@ -487,11 +487,9 @@ def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
 def private_lloyd(
     run: Run, origin: FloatArray, projection: FloatArray, centers: FloatArray, radius: float, cost: Fraction
 ) -> FloatArray:
-    """Lloyd's iterations with noisy sums and counts in projected space; returns the last centers.
-
-    An iteration costs `cost` / ITERATIONS, that of its sums. Its counts are free: only a row that moves pays for them, and it pays
-    half for the sums.
-    """
+    """Lloyd's iterations with noisy sums and counts in projected space; returns the last centers."""
+    # An iteration costs `cost` / ITERATIONS, that of its sums. Its counts are free: only a row that moves pays for them, and it
+    # pays half for the sums.
     share = cost / ITERATIONS
     affine = AffineMap(dim=len(origin), center=origin, matrix=projection)
     count = len(centers)

@@ -37,10 +37,8 @@ class Parameters:
 
 
 def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
-    """The M step for responsibilities (m, k): variances pulled to those of a k-th part, correlations of few rows to zero.
-
-    `column` (dim,) are the variances of the columns. Without `full` the covariances are diagonal.
-    """
+    """The M step for responsibilities (m, k): variances pulled to those of a k-th part, correlations of few rows to zero."""
+    # `column` (dim,) are the variances of the columns. Without `full` the covariances are diagonal.
     (m, dim), k = rows.shape, share.shape[1]
     held = share.sum(axis=0)
     means = (share.T @ rows) / np.maximum(held, 1e-9)[:, None]

@@ -290,17 +290,14 @@ class Clustering:
 
 @dataclass(slots=True, eq=False)
 class Search:
-    """A search in progress over one data set; `scope` pays for the private queries of its nodes, None where it asks none.
-
-    Distances are taken in the coordinates of `scaling`; trees, centers and projections are in data units.
-    """
+    """A search in progress over one data set; trees, centers and projections are in data units."""
 
     run: Run
     public: FloatArray
     n_components: int
     min_weight: float
-    scope: TreeScope | None = None
-    scaling: Scaling = DATA_UNITS
+    scope: TreeScope | None = None  # pays for the private queries of nodes, None where there are none
+    scaling: Scaling = DATA_UNITS  # the coordinates of distances
     tree: ClusterTree = field(init=False)
     cuts: list[dict[str, Any]] = field(default_factory=list)
     deepest: int = 0

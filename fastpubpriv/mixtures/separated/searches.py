@@ -73,10 +73,8 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
 
 
 def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
-    """The widest gap among the projected public rows of a node and its center; then the widest around twice as many rows.
-
-    Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
-    """
+    """The widest gap among the projected public rows of a node and its center; then the widest around twice as many rows."""
+    # Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
     looked = public_shapes.rows_for_gaps(seen, wanted)
     # The same share of the rows that are looked at must lie on either side.
     least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
@@ -127,10 +125,8 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
 
 
 def tree_search(search: Search) -> Clustering:
-    """Cut node after node, those with the most public rows first, until there are as many leaves as components.
-
-    Every decision is a function of public rows and released values.
-    """
+    """Cut node after node, those with the most public rows first, until there are as many leaves as components."""
+    # Every decision is a function of public rows and released values.
     k = search.n_components
     queue, leaves = [search.root()], list[Node]()
     while queue:
@@ -323,19 +319,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchMethod(Method[[Shape]]):
-    """A search: `learn(search)` for mode "practical", `theory(search)` for mode "theory" where there is one; `draws(shape)`.
+    """A search: `learn(search)` for mode "practical", `draws(shape)` and what stands below."""
 
-    `depth(shape)` is the most nodes on a path that ask private queries, 0 for a search among public rows. Principal directions get
-    `directions_share` of what a node may cost, histograms along them the rest. `cuts_at_gaps`: by balls around which no public row
-    lies. `soft`: rounds of soft EM follow, not a Gaussian for each leaf. `suits(shape, pure)` is asked by "auto".
-    """
-
-    depth: Callable[[Shape], int]
-    theory: Callable[[Search], Clustering] | None = None
-    directions_share: Fraction = Fraction(1)
-    cuts_at_gaps: bool = False
-    soft: bool = False
-    suits: Callable[[Shape, bool], bool] = lambda shape, pure: True
+    depth: Callable[[Shape], int]  # most nodes on a path that ask private queries
+    theory: Callable[[Search], Clustering] | None = None  # `learn` of mode "theory"
+    directions_share: Fraction = Fraction(1)  # of the cost of a node; the rest is for histograms along them
+    cuts_at_gaps: bool = False  # by balls around which no public row lies
+    soft: bool = False  # rounds of soft EM follow, not a Gaussian for each leaf
+    suits: Callable[[Shape, bool], bool] = lambda shape, pure: True  # (shape, pure), asked by "auto"
 
 
 def _enough_alone(shape: Shape) -> float:

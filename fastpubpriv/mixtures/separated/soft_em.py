@@ -172,9 +172,8 @@ def check_soft_grids(plan: Plan, dim: int, k: int, n: int, allowance: Fraction) 
 def soft_parts(
     chunk: Any, inv_step: float, bound: int, *, table: NormalTable, clip: Clip, labels: RowTree | None = None
 ) -> Iterator[Sequence[FloatArray]]:
-    """Of each row, for each component, root of its responsibility times (whitened clipped row, constant): see `whole_parts`.
-
-    `labels` take the place of responsibilities.
+    """For each component, root of its responsibility, or of the `labels`, times (whitened clipped row, constant): see
+    `whole_parts`.
     """
     reached = None
     if labels is not None:
@@ -186,17 +185,14 @@ def soft_parts(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class State:
-    """One start on its way: its mixture, the rounds behind it, and the labels of its first round, where a search gave them.
-
-    `noise` (k,) is the relative Frobenius noise of the covariances of the last round, `counts` and `count_std` its numbers of rows.
-    """
+    """One start on its way: its mixture, the rounds behind it, and the labels of its first round, where a search gave them."""
 
     name: str
     at: Parameters
     rounds: int = 0
     labels: RowTree | None = None
-    noise: FloatArray = field(default_factory=lambda: np.zeros(0))
-    counts: FloatArray = field(default_factory=lambda: np.zeros(0))
+    noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
+    counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy rows of the last round
     count_std: float = 0.0
 
 
@@ -212,10 +208,8 @@ def kept(values: FloatArray, variance: float) -> float:
 
 
 def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
-    """A noisy covariance of white rows pulled to the identity: its level, the rest of its diagonal, and what is off it.
-
-    `diagonal` and `off` are the variances of the noise.
-    """
+    """A noisy covariance of white rows pulled to the identity: its level, the rest of its diagonal, and what is off it."""
+    # `diagonal` and `off` are the variances of the noise.
     dim = len(matrix)
     level = float(np.mean(np.diag(matrix))) - 1.0
     rest = np.diag(matrix) - 1.0 - level
