@@ -15,8 +15,8 @@ sys.path.insert(0, str(DOCS / "extensions"))
 from evidence_tables import ROOT, TABLES, long_tests  # noqa: E402
 from formulas import convert, to_latex  # noqa: E402
 from page_checks import broken  # noqa: E402
-from reference_examples import has_example  # noqa: E402
-from reference_groups import GROUPS, public_names  # noqa: E402
+from reference_examples import documentation, has_example  # noqa: E402
+from reference_groups import GROUPS, group_parameters, public_names  # noqa: E402
 
 
 def cells(text: str) -> list[str]:
@@ -106,6 +106,17 @@ def test_every_public_name_has_a_page():
     assert sorted([name for group in GROUPS for name in group.names]) == sorted(public_names())
     # One page would be written over the other.
     assert {group.slug for group in GROUPS} & {name.removeprefix("fastpubpriv.") for name in public_names()} == set()
+
+
+def test_parameters_of_a_release_are_shown_in_three_groups():
+    lines = documentation("fastpubpriv.weighted_mean").splitlines()
+    parts = re.split(r"(?m)^(\w+)\n---+$", "\n".join(group_parameters(lines)))
+    assert parts[1:8:2] == ["Data", "Method", "Account", "Returns"]
+    data, method, account = (re.findall(r"(?m)^(\w+) : ", part) for part in parts[2:8:2])
+    assert (data[0], method, account[0]) == ("x_priv", ["row_weight", "noise", "project"], "budget")
+    assert sorted("".join(parts[2:8:2]).split()) == sorted(re.split(r"(?m)^\w+\n---+$", "\n".join(lines))[1].split())
+    alone = documentation("fastpubpriv.supercluster").splitlines()
+    assert group_parameters(alone) == alone
 
 
 def test_every_page_has_an_example():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from reference_groups import PARAMETER_GROUPS, group_parameters
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, NumpyDocstring
 
@@ -12,7 +13,11 @@ from sphinx.ext.napoleon import Config, NumpyDocstring
 FORM = Config(
     napoleon_use_param=False,
     napoleon_use_rtype=False,
-    napoleon_custom_sections=[("Attributes", "params_style"), "Privacy", "Guarantees"],
+    napoleon_custom_sections=[
+        *((title, "params_style") for title in ("Attributes", *PARAMETER_GROUPS)),
+        "Privacy",
+        "Guarantees",
+    ],
 )
 MARKUP = re.compile(r"[*|\\]|(?<=\w)_(?=[\s,.;:)]|$)")
 STARRED_PARAMETER = re.compile(r"\s*\*{1,2}\w+ :")
@@ -28,6 +33,8 @@ def escape(line: str) -> str:
 
 def convert(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Turn a docstring in numpydoc's form into reStructuredText, in place."""
+    if what == "function":
+        lines[:] = group_parameters(lines)
     example = False
     for index, line in enumerate(lines):
         example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))

@@ -1,7 +1,11 @@
-"""The subjects of the reference, and the public names of each. A public name that is in no group fails a test."""
+"""The subjects of the reference, the public names of each, and the groups of a function's parameters.
+
+A public name that is in no group fails a test.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -42,6 +46,31 @@ def public_names() -> list[str]:
                 seen.add(key)
                 names.append(f"{module}.{name}")
     return names
+
+
+# Titles under which the parameters of a release are shown. What no set names is an option of the method.
+PARAMETER_GROUPS = ("Data", "Method", "Account")
+# The rows, and what is known about their columns without them.
+OF_DATA = set(
+    "x_priv y_priv x_pub y_pub label column columns bounds x_bounds y_bounds y_scale center radius scale norm_bound covariance "
+    "variance weights_pub weights_priv weight_cap categories classes missing keys by groups hypotheses bins".split()
+)
+OF_ACCOUNT = set("budget ledger random_state threads progress max_memory".split())
+
+
+def group_parameters(lines: list[str]) -> list[str]:
+    """Return a docstring whose section of parameters is split by subject, if it is that of a release: it has a ledger."""
+    text = "\n".join(lines)
+    section = re.search(r"(?ms)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n---|\Z)", text)
+    entries = re.split(r"(?m)^(?=\S)", section[1])[1:] if section else []
+    parts: dict[str, list[str]] = {title: [] for title in PARAMETER_GROUPS}
+    for entry in entries:
+        names = set(entry.split(" : ")[0].split(", "))
+        parts["Data" if names <= OF_DATA else "Account" if names <= OF_ACCOUNT else "Method"].append(entry.rstrip())
+    if section is None or not any(entry.startswith("ledger : ") for entry in entries):
+        return lines
+    shown = ["\n".join([title, "-" * len(title), *part]) + "\n\n" for title, part in parts.items() if part]
+    return (text[: section.start()] + "".join(shown) + text[section.end() :]).split("\n")
 
 
 def top(*names: str) -> tuple[str, ...]:
