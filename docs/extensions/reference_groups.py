@@ -51,11 +51,12 @@ def public_names() -> list[str]:
 # Titles under which the parameters of a release are shown. What no set names is an option of the method.
 PARAMETER_GROUPS = ("Data", "Method", "Account")
 # The rows, and what is known about their columns without them.
-OF_DATA = set(
-    "x_priv y_priv x_pub y_pub label column columns bounds x_bounds y_bounds y_scale center radius scale norm_bound covariance "
-    "variance weights_pub weights_priv weight_cap categories classes missing keys by groups hypotheses bins".split()
-)
-OF_ACCOUNT = set("budget ledger random_state threads progress max_memory".split())
+OF_DATA = {
+    "x_priv", "y_priv", "x_pub", "y_pub", "label", "column", "columns", "bounds", "x_bounds", "y_bounds", "y_scale",
+    "center", "radius", "scale", "norm_bound", "covariance", "variance", "weights_pub", "weights_priv",
+    "weight_cap", "categories", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins",
+}  # fmt: skip
+OF_ACCOUNT = {"budget", "ledger", "random_state", "threads", "progress", "max_memory"}
 
 
 def group_parameters(lines: list[str]) -> list[str]:
